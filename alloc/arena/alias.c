@@ -259,6 +259,19 @@ static void chunk_arrive(tnri_chunk *chunk)
     (void)tnri_world_free(world, claim);
 }
 
+/* Enters the free runs of a world anew, by their addresses. Of runs that fit equally well the index
+ * gives the one that came last, so the order in which a pass freed them would decide where the next
+ * one puts its blocks. */
+static void world_order(tnri_world *world)
+{
+    for (size_t i = 0; i < world->spans_count; i++)
+        for (tnri_block *record = world->span_first[i]; record != NULL; record = record->above)
+            if (record->state == TNRI_FREE) {
+                tnri_index_remove(world->index, record);
+                tnri_index_insert(world->index, record);
+            }
+}
+
 int tnri_alias_go_home(tnri_arena *arena)
 {
     journey of = {tnri_alias_look(), NULL, 0, 0};
@@ -275,5 +288,7 @@ int tnri_alias_go_home(tnri_arena *arena)
         chunk->next = NULL;
         chunk_arrive(chunk);
     }
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        world_order(&arena->worlds[i]);
     return of.stay == 0;
 }

@@ -47,7 +47,7 @@ enum {
 /* ---- lending --------------------------------------------------------------------------------- */
 
 enum {
-    TNRI_LEND_LOOKS = 64,        /* [bound] runs of one world that are looked at for a request */
+    TNRI_LEND_LOOKS = 64,        /* [bound] runs of one world, and arenas, that are looked at */
     TNRI_LEND_ALONG = 4,         /* [bb4bfb4] the rest of a run goes along up to so many times it */
     TNRI_GIVE_BACK_AT_ONCE = 32, /* [bound] holes for which the arenas are walked once */
 };

@@ -231,9 +231,26 @@ static tnr_status parked_take(tnri_plan *plan)
 
 /* ---- new chunks ----------------------------------------------------------------------------- */
 
+/* All that will be mapped. */
+static uint64_t mapped_bytes(const tnri_plan *plan)
+{
+    const tnri_device *device = plan->arena->device;
+    return atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed) +
+           ((uint64_t)plan->pages_missing << device->space.page_shift);
+}
+
+/* The share of it that a new chunk may have: what one wastes is bounded by that. */
+static uint64_t chunk_bytes_share(const tnri_plan *plan)
+{
+    const tnri_conf *conf = tnri_conf_get();
+    uint64_t share = mapped_bytes(plan) / conf->chunk_share;
+    uint64_t limit = conf->chunk_max_mb << 20;
+    return share < limit ? share : limit;
+}
+
 /* The most that a new chunk may have. The driver is paid by the chunk; what large ones cost in
  * memory is that one which is free but for a corner of it cannot move. So, the largest of:
- *   - a share of all that is mapped, which bounds what one chunk can waste;
+ *   - that share;
  *   - the power of two that divides the request, up to chunk_exact_mb: a request of the same size
  *     fills such chunks again, wherever they go. Not for a step of a block that grows, which tells
  *     nothing of what comes after it;
@@ -243,42 +260,74 @@ static tnr_status parked_take(tnri_plan *plan)
 static uint64_t chunk_bytes_most(const tnri_plan *plan)
 {
     const tnri_conf *conf = tnri_conf_get();
-    const tnri_device *device = plan->arena->device;
     uint64_t request = plan->request->bytes;
     uint64_t whole = conf->chunk_whole_mb << 20;
     uint64_t limit = conf->chunk_max_mb << 20;
-    uint64_t mapped = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed) +
-                      ((uint64_t)plan->pages_missing << device->space.page_shift);
-    uint64_t most = mapped / conf->chunk_share;
+    uint64_t most = chunk_bytes_share(plan);
     uint64_t exact = request & (0 - request); /* the largest power of two that divides it */
     if (exact > conf->chunk_exact_mb << 20)
         exact = conf->chunk_exact_mb << 20;
     if (!plan->is_growth && most < exact)
         most = exact;
     if (plan->arena->account->is_shared || request >= whole ||
-        (request >= whole / TNRI_CHUNK_MOST_SHARE && request >= mapped / TNRI_CHUNK_MOST_OF))
+        (request >= whole / TNRI_CHUNK_MOST_SHARE &&
+         request >= mapped_bytes(plan) / TNRI_CHUNK_MOST_OF))
         most = request;
     return most < limit ? most : limit;
 }
 
-/* Pages of the next new chunk: the largest power of two that that and the gap allow. */
-static size_t chunk_pages(const tnri_plan *plan)
+/* The largest power of two of pages in so many bytes, at least one. */
+static size_t pages_floor(const tnri_plan *plan, uint64_t bytes)
 {
-    size_t most = (size_t)(chunk_bytes_most(plan) >> plan->arena->device->space.page_shift);
-    size_t room = tnri_plan_room(plan);
-    if (most > room)
-        most = room;
+    size_t most = (size_t)(bytes >> plan->world->space->page_shift);
     size_t pages = 1;
     while (pages * 2 <= most)
         pages *= 2;
     return pages;
 }
 
+/* Pages of the next new chunk: as many as it may have and the gap allows. */
+static size_t chunk_pages(const tnri_plan *plan)
+{
+    size_t pages = pages_floor(plan, chunk_bytes_most(plan));
+    while (pages > tnri_plan_room(plan))
+        pages /= 2;
+    return pages;
+}
+
+/* Pages of one for the end of the window that reaches into the hole above it, within the share:
+ * what comes next is likely to need that, and then costs no call. 0: there is no room for one. */
+static size_t chunk_pages_over(const tnri_plan *plan)
+{
+    size_t room = tnri_plan_room(plan);
+    size_t pages = pages_floor(plan, chunk_bytes_share(plan));
+    if (plan->gap_at + 1 != plan->gaps_count)
+        return 0;
+    while (pages > room && pages - room > plan->pages_over)
+        pages /= 2;
+    return pages > room ? pages : 0;
+}
+
+/* The next new chunk. Once memory for one that reaches over cannot be had, no other is tried. */
+static tnr_status chunk_create(tnri_plan *plan, int *may_reach_over, tnri_chunk **chunk)
+{
+    size_t pages = *may_reach_over ? chunk_pages_over(plan) : 0;
+    if (pages > 0) {
+        *may_reach_over = tnri_chunk_create(plan->arena->account, pages, chunk) == TNR_OK;
+        if (*may_reach_over) {
+            tnri_plan_reach_over(plan, pages - tnri_plan_room(plan));
+            return TNR_OK;
+        }
+    }
+    return tnri_chunk_create(plan->arena->account, chunk_pages(plan), chunk);
+}
+
 static tnr_status chunks_create(tnri_plan *plan)
 {
+    int may_reach_over = plan->pages_over > 0;
     while (tnri_plan_room(plan) > 0) {
         tnri_chunk *chunk;
-        tnr_status status = tnri_chunk_create(plan->arena->account, chunk_pages(plan), &chunk);
+        tnr_status status = chunk_create(plan, &may_reach_over, &chunk);
         if (status != TNR_OK)
             return status;
         tnri_plan_add(plan, chunk);

@@ -238,19 +238,33 @@ static int arena_takes_often(tnri_arena *arena)
     return is_often;
 }
 
-/* 1 if the pool may grow by a request that could be had from other streams: if all that it grew by
- * so, remains a little of it. */
-static int pool_may_rather_grow(tnr_pool pool, const tnri_request *request)
+/* The most that the pool may grow by where others have memory to spare: a little of it. */
+static uint64_t pool_rather_most(const tnri_account *account)
 {
-    tnri_account *account = &pool->account;
     uint64_t most =
         atomic_load_explicit(&account->reserved_bytes, memory_order_relaxed) / TNRI_RATHER_SHARE;
     uint64_t least = (uint64_t)TNRI_RATHER_SHARE << 20;
+    return most > least ? most : least;
+}
+
+/* 1 if it has not grown by that much yet. */
+static int pool_may_rather_grow(tnri_account *account)
+{
+    return atomic_load_explicit(&account->rather_bytes, memory_order_relaxed) <
+           pool_rather_most(account);
+}
+
+/* 1 if a plan may grow the pool so. What counts is what it grows by, not what was asked for: a
+ * block of 512 bytes takes a whole chunk. */
+static int plan_may_rather_grow(const tnri_plan *plan)
+{
+    tnri_account *account = plan->arena->account;
+    uint64_t bytes = (uint64_t)plan->pages_missing << plan->world->space->page_shift;
     uint64_t before =
-        atomic_fetch_add_explicit(&account->rather_bytes, request->bytes, memory_order_relaxed);
-    if (before + request->bytes <= (most > least ? most : least))
+        atomic_fetch_add_explicit(&account->rather_bytes, bytes, memory_order_relaxed);
+    if (before + bytes <= pool_rather_most(account))
         return 1;
-    atomic_fetch_sub_explicit(&account->rather_bytes, request->bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&account->rather_bytes, bytes, memory_order_relaxed);
     return 0;
 }
 
@@ -277,7 +291,7 @@ static ladder_means ladder_moves(tnri_arena *arena, const tnri_request *request)
     tnri_moves most =
         stream_retired_bytes(arena) >= request->bytes ? TNRI_MOVES_OWN : TNRI_MOVES_ALL;
     if (request_is_little(arena, request) && arena_takes_often(arena) &&
-        pool_may_rather_grow(arena->pool, request))
+        pool_may_rather_grow(arena->account))
         return (ladder_means){TNRI_MOVES_NONE, most};
     return (ladder_means){most, most};
 }
@@ -332,16 +346,16 @@ static int ladder_retired(tnri_arena *arena, const tnri_request *request, int re
 }
 
 /* 1 if a run of another arena is worth a wait of this arena's stream for that one's. This arena's
- * own chunks need no wait, so a few are moved rather. With the moving budget used up, only what
- * would be much to grow by is: streams that all want a little more now and then would lend to each
- * other for ever. */
+ * own chunks need no wait, so a few are moved rather. Where nothing is to be moved, only what would
+ * be much to grow by is, or what the pool has grown by already so: streams that all want a little
+ * more now and then would lend to each other for ever. */
 static int plan_would_borrow(const tnri_plan *plan)
 {
     if (plan->is_growth || ladder_moves_max(plan->arena) == TNRI_MOVES_NONE)
         return 0;
     if (plan->moves == TNRI_MOVES_NONE)
-        return !request_is_little(plan->arena, plan->request) &&
-               stream_retired_bytes(plan->arena) < plan->request->bytes;
+        return stream_retired_bytes(plan->arena) < plan->request->bytes &&
+               (!request_is_little(plan->arena, plan->request) || !plan_may_rather_grow(plan));
     return plan->moves == TNRI_MOVES_ALL &&
            (plan->pages_missing > 0 || plan->own_count >= TNRI_OWN_MOVES_MANY);
 }
@@ -350,7 +364,8 @@ static int plan_would_borrow(const tnri_plan *plan)
 static tnr_status ladder_lend_or_execute(tnri_plan *plan, int reclaimed, void **ptr)
 {
     if (plan_would_borrow(plan)) {
-        tnr_status status = tnri_lend(plan->arena, plan->request, ptr);
+        tnr_status status =
+            tnri_lend(plan->arena, plan->request, plan->moves == TNRI_MOVES_NONE, ptr);
         if (status != TNR_OK || *ptr != NULL) {
             tnri_execute_not(plan);
             return status;

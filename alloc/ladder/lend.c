@@ -55,9 +55,10 @@ static int run_offer(const tnri_space *space, const tnri_block *run, const tnri_
     return *end - page <= most; /* a chunk may be far too large for the request */
 }
 
-/* Takes what the request needs out of the smallest run of a world that has it: PENDING. Null if no
- * run has, or no host memory is there. Under the arena's lock. */
-static tnri_block *world_offer(tnri_world *world, const tnri_request *request)
+/* The smallest run of a world that has what the request needs, in the pages [*first, *end); null if
+ * none has. Under the arena's lock. */
+static tnri_block *world_run(const tnri_world *world, const tnri_request *request, size_t *first,
+                             size_t *end)
 {
     const tnri_space *space = world->space;
     size_t bytes_max = tnri_run_bytes_max(request->bytes);
@@ -65,17 +66,25 @@ static tnri_block *world_offer(tnri_world *world, const tnri_request *request)
                             NULL};
     tnri_block *run;
     for (int looks = 0; (run = tnri_index_next(world->index, &walk)) != NULL;) {
-        size_t first, end;
         if (++looks > TNRI_LEND_LOOKS || run->bytes > bytes_max)
             return NULL;
-        if (!run_offer(space, run, request, &first, &end))
-            continue;
-        if (!tnri_world_spares(world, TNRI_CARVE_RECORDS) || !tnri_world_promise_borrow(world))
-            return NULL;
-        return tnri_world_claim(world, run, tnri_page_address(space, first),
-                                tnri_page_address(space, end));
+        if (run_offer(space, run, request, first, end))
+            return run;
     }
     return NULL;
+}
+
+/* Takes it out of that run: PENDING. Null if there is none, or no host memory is there. Under the
+ * arena's lock. */
+static tnri_block *world_offer(tnri_world *world, const tnri_request *request)
+{
+    size_t first, end;
+    tnri_block *run = world_run(world, request, &first, &end);
+    if (run == NULL || !tnri_world_spares(world, TNRI_CARVE_RECORDS) ||
+        !tnri_world_promise_borrow(world))
+        return NULL;
+    return tnri_world_claim(world, run, tnri_page_address(world->space, first),
+                            tnri_page_address(world->space, end));
 }
 
 /* ---- the two halves ------------------------------------------------------------------------- */
@@ -229,24 +238,69 @@ static tnr_status lanes_lend(tnri_arena *arena, const tnri_request *request, int
     return status;
 }
 
-/* Tries the arenas of other streams. */
-static tnr_status others_lend(tnri_arena *arena, const tnri_request *request, int *is_over,
-                              void **ptr)
+/* 1 if an arena of another stream may lend to this one. */
+static int arena_is_lender(const tnri_arena *arena, const tnri_arena *lender)
+{
+    return lender != arena && !tnri_lane_is_other(arena, lender) && arena_may_lend(lender);
+}
+
+/* The bytes of the smallest run of an arena that has what the request needs; SIZE_MAX: none. */
+static size_t lender_has(tnri_arena *lender, const tnri_request *request)
+{
+    size_t least = SIZE_MAX;
+    tnri_arena_enter(lender);
+    for (int i = 0; i < TNRI_WORLDS; i++) {
+        size_t first, end;
+        (void)tnri_world_flush(&lender->worlds[i]);
+        const tnri_block *run = world_run(&lender->worlds[i], request, &first, &end);
+        if (run != NULL && run->bytes < least)
+            least = run->bytes;
+    }
+    tnri_lock_release(&lender->lock);
+    return least;
+}
+
+/* The arena of another stream whose run is cut up least by the request; null: none has one. */
+static tnri_arena *lender_choose(tnri_arena *arena, const tnri_request *request)
+{
+    tnri_arena *lender = NULL;
+    tnri_arena *best = NULL;
+    size_t least = SIZE_MAX;
+    int looks = 0;
+    while (least > request->bytes && looks++ < TNRI_LEND_LOOKS &&
+           (lender = tnri_givers_walk(arena->pool, lender)) != NULL) {
+        size_t has = arena_is_lender(arena, lender) ? lender_has(lender, request) : SIZE_MAX;
+        if (has < least) {
+            least = has;
+            best = lender;
+        }
+    }
+    return best;
+}
+
+/* Tries the arenas of other streams. With `chooses`, first the one whose run fits best: where no
+ * chunk moves, nothing puts together again what loans have cut up. */
+static tnr_status others_lend(tnri_arena *arena, const tnri_request *request, int chooses,
+                              int *is_over, void **ptr)
 {
     int policy = tnri_cross_policy();
     tnr_status status = TNR_OK;
     tnri_arena *lender = NULL;
-    if (policy == TNRI_CROSS_OFF)
+    if (policy == TNRI_CROSS_OFF || *is_over)
         return TNR_OK;
+    if (chooses && (lender = lender_choose(arena, request)) != NULL)
+        status = lend_from(arena, lender, request, policy, 0, is_over, ptr);
+    lender = NULL;
     while (!*is_over && status == TNR_OK &&
            (lender = tnri_givers_walk(arena->pool, lender)) != NULL)
-        if (lender != arena && !tnri_lane_is_other(arena, lender) && arena_may_lend(lender))
+        if (arena_is_lender(arena, lender))
             status = lend_from(arena, lender, request, policy, 0, is_over, ptr);
     return status;
 }
 
 /* Tries the other lanes of the stream, then, unless `lanes_only`, other streams. */
-static tnr_status lend(tnri_arena *arena, const tnri_request *request, int lanes_only, void **ptr)
+static tnr_status lend(tnri_arena *arena, const tnri_request *request, int lanes_only, int chooses,
+                       void **ptr)
 {
     tnri_world *world = tnri_arena_world(arena, request->bytes);
     tnri_assert_none_held();
@@ -261,7 +315,7 @@ static tnr_status lend(tnri_arena *arena, const tnri_request *request, int lanes
     if (tnri_lane_has_others(arena))
         status = lanes_lend(arena, request, lanes_only, &is_over, ptr);
     if (status == TNR_OK && !lanes_only)
-        status = others_lend(arena, request, &is_over, ptr);
+        status = others_lend(arena, request, chooses, &is_over, ptr);
     if (!is_over) {
         tnri_arena_enter(arena);
         loan_unprepare(world);
@@ -270,12 +324,12 @@ static tnr_status lend(tnri_arena *arena, const tnri_request *request, int lanes
     return status;
 }
 
-tnr_status tnri_lend(tnri_arena *arena, const tnri_request *request, void **ptr)
+tnr_status tnri_lend(tnri_arena *arena, const tnri_request *request, int chooses, void **ptr)
 {
-    return lend(arena, request, 0, ptr);
+    return lend(arena, request, 0, chooses, ptr);
 }
 
 tnr_status tnri_lend_lanes(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
-    return lend(arena, request, 1, ptr);
+    return lend(arena, request, 1, 0, ptr);
 }

@@ -29,9 +29,10 @@
 #include "arena/arena.h"
 
 /* Serves the request from a free run of another arena of the pool; *ptr stays as it is if none can.
- * In the device's context, no lock held. Errors: the driver's, and TNR_ERR_HOST_MEMORY for the
- * record of the block; that no host memory is left for a loan is none. */
-tnr_status tnri_lend(tnri_arena *arena, const tnri_request *request, void **ptr);
+ * With `chooses`, from the arena whose run fits best, instead of the first that has one. In the
+ * device's context, no lock held. Errors: the driver's, and TNR_ERR_HOST_MEMORY for the record of
+ * the block; that no host memory is left for a loan is none. */
+tnr_status tnri_lend(tnri_arena *arena, const tnri_request *request, int chooses, void **ptr);
 
 /* The same from other lanes of the arena's stream alone, if one has at least twice as much: no
  * driver call at all, and no context. */

@@ -303,6 +303,14 @@ static void plan_place(tnri_plan *plan, tnri_chunk *chunk, tnri_block *stale, si
     }
 }
 
+void tnri_plan_reach_over(tnri_plan *plan, size_t pages)
+{
+    tnri_assert(plan->gap_at + 1 == plan->gaps_count && pages <= plan->pages_over);
+    plan->gaps[plan->gap_at].pages += pages;
+    plan->pages_missing += pages;
+    plan->pages_over -= pages;
+}
+
 void tnri_plan_add(tnri_plan *plan, tnri_chunk *chunk)
 {
     plan_place(plan, chunk, NULL, 0);
@@ -415,11 +423,7 @@ static size_t over_take(tnri_plan *plan, tnri_arena *arena)
         chunk = world_over(plan, &arena->worlds[i], chunk);
     if (chunk == NULL || !tnri_world_spares(chunk->free_run->world, TNRI_CUT_RECORDS))
         return 0;
-    tnri_gap *gap = &plan->gaps[plan->gap_at];
-    size_t over = chunk->pages - tnri_plan_room(plan);
-    gap->pages += over;
-    plan->pages_missing += over;
-    plan->pages_over -= over;
+    tnri_plan_reach_over(plan, chunk->pages - tnri_plan_room(plan));
     size_t page_old = chunk->page;
     plan_place(plan, chunk, tnri_alias_leave(chunk), page_old);
     return 1;

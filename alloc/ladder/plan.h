@@ -128,6 +128,9 @@ static inline int tnri_source_is_new(const tnri_source *source)
 /* The pages that the next chunk may have at most; 0 when none is missing. */
 size_t tnri_plan_room(const tnri_plan *plan);
 
+/* Has the window end so many pages of plan->pages_over higher; the next chunk is its last. */
+void tnri_plan_reach_over(tnri_plan *plan, size_t pages);
+
 /* Adds a new chunk. */
 void tnri_plan_add(tnri_plan *plan, tnri_chunk *chunk);
 

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What programs that repeat themselves come to hold, on the simulated device, by `tenure replay`:
+small cases of what steady.py shows of whole traces. Broken on purpose, each was seen to fail:
+
+    test_order      without world_order in alloc/arena/alias.c
+    test_little     with plan_may_rather_grow counting what was asked for, not chunks
+    test_no_budget  with plan_would_borrow refusing what is little
+    test_over       without a second try in chunk_create of alloc/ladder/execute.c
+    test_ahead      with chunk_pages_over always 0
+
+    test_repeated.py TENURE
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import patterns
+
+TENURE = None
+MIB = patterns.MIB
+MAPPING = ("create", "map", "access", "unmap", "release")
+
+
+def replay(text, *, loops=1, conf="", memory="64G"):
+    """The JSON object of a trace's replay."""
+    command = [TENURE, "replay", "--driver", "sim", "--check", "none", "--json", "--paced",
+               "--loops", str(loops), *(["--conf", conf] if conf else []), "-"]
+    run = subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         text=True, check=False,
+                         env={**os.environ, "TENURE_SIM_SCHEDULE": "eager",
+                              "TENURE_SIM_MEMORY": memory})
+    if run.returncode != 0:
+        raise AssertionError(f"code {run.returncode}: {run.stderr}")
+    return json.loads(run.stdout)
+
+
+def mapped(passes):
+    return sum(one["driver_calls_by_kind"][kind] for one in passes for kind in MAPPING)
+
+
+def made(name, fill):
+    """The text of a pass that `fill` writes."""
+    run = patterns.Pass(name)
+    fill(run)
+    return "\n".join(run.lines) + "\n"
+
+
+class Repeated(unittest.TestCase):
+    def test_order(self):
+        """A pass whose blocks have many places that fit equally well takes the same ones again."""
+        def fill(run):
+            blocks = run.several([MIB + 512] * 400)
+            run.free(*(block for i, block in enumerate(blocks) if i % 4))
+            run.free(*run.several([28 * MIB] * 10), *blocks[::4])
+        one = replay(made("order", fill), loops=12)
+        self.assertEqual(mapped(one["passes"][6:]), 0)
+        self.assertLess(one["reserved_over_live"], 1.6)
+
+    def test_little(self):
+        """Forty streams in turn with a small block each: what the pool grows by, rather than that a
+        chunk goes round, is at most 32 MiB."""
+        def fill(run):
+            for turn in range(40 * 70):
+                run.free(run.a(512, turn % 40))
+        one = replay(made("little", fill), loops=2)
+        self.assertLessEqual(one["peak_reserved_bytes"], 36 * MIB)
+
+    def test_no_budget(self):
+        """Where nothing may be moved, streams that take turns lend little blocks' memory too."""
+        def fill(run):
+            for turn in range(12):
+                size = (700 + 100 * (turn % 6)) * patterns.KIB
+                run.free(*run.fill(size, 200 * MIB, turn % 6))
+        text = made("no_budget", fill)
+        one = replay(text, loops=6, conf="move_burst_ms:0,move_percent:0")
+        self.assertLess(one["reserved_over_live"], 2)
+
+    def test_over(self):
+        """A new chunk that would reach over the end of its window gives way to smaller ones where
+        the device is full."""
+        def fill(run):
+            run.free(*run.several([34 * MIB, 26 * MIB]))
+        one = replay(made("over", fill), conf="chunk_share:1", memory="60M")
+        self.assertEqual(one["chunks_created"], 5)  # of 32, 2, 16, 8 and 2 MiB
+
+    def test_ahead(self):
+        """Growth by what comes next too: a few large chunks instead of many small ones."""
+        def fill(run):
+            run.free(*run.several([MIB * 10 + 512] * 60))
+        text = made("ahead", fill)
+        one = replay(text, conf="chunk_share:16")
+        self.assertLess(one["chunks_created"], 120)
+        self.assertLess(one["reserved_over_live"], 1.07)
+
+
+def main():
+    global TENURE  # pylint: disable=global-statement
+    TENURE = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    with tempfile.TemporaryDirectory() as scratch:
+        os.chdir(scratch)
+        unittest.main()
+
+
+if __name__ == "__main__":
+    main()
