@@ -16,7 +16,10 @@ import time
 # the start (tests/bench/perturbed.py) it is 1.013 to 1.024, with small_limit_kb 128 (1.0187 in the
 # mean) and with 1024 (1.0202) alike. That one trace stayed below 1.02 was luck.
 RATIO_LIMIT = 1.02
-RATIO_LIMITS = {"moe_infer": 1.025, "serve_streams": 1.12}
+# graph_eager has blocks of up to a tenth of its memory, of which chunks that were made whole cannot
+# move while a corner is used: 1.04 to 1.18.
+RATIO_LIMITS = {"moe_infer": 1.025, "serve_streams": 1.12, "gpt2_eager": 1.025,
+                "llama_eager": 1.025, "moe_eager": 1.03, "graph_eager": 1.2}
 # Allocations in the second half of the trace that may reach the driver.
 SECOND_HALF_LIMITS = {"gpt2_train": 20}
 # What `tenure replay --json` promises to have, at least.
@@ -24,6 +27,10 @@ KEYS = """trace driver ops peak_live_bytes peak_reserved_bytes reserved_over_liv
           chunks_created chunks_moved ns_per_op pattern_errors""".split()
 # Peak live bytes, known from the recording: shows that the whole trace was carried out.
 PEAKS = {
+    "gpt2_eager": 2680271704,
+    "graph_eager": 2278397679,
+    "llama_eager": 4083708720,
+    "moe_eager": 2311727896,
     "gpt2_train": 19496493768,
     "llama_generate": 1797593360,
     "resnet_train": 3879475600,
