@@ -95,10 +95,10 @@ class Compiler:
             return None
         return program
 
-    def run(self, what, program):
+    def run(self, what, program, *words):
         if program is None:
             return
-        process = subprocess.run([program], capture_output=True, text=True, check=False,
+        process = subprocess.run([program, *words], capture_output=True, text=True, check=False,
                                  env={**os.environ, **CONF})
         if process.returncode != 0:
             self.say(f"running {what}", process)
@@ -131,6 +131,14 @@ def page_check(compiler, name, headers, *flags, rmm=None):
             compiler.compile(what, source, headers, "-std=c++17", "-fsyntax-only", *flags, *more)
 
 
+def gpu_check(compiler, name, headers):
+    """What interfaces.sh runs on a GPU, with Thrust's host back end."""
+    what = f"{name}: tests/gpu/interfaces/cccl.cu"
+    host = "-DTHRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_CPP"
+    compiler.run(what, compiler.compile(what, ROOT / "tests/gpu/interfaces/cccl.cu", headers,
+                                        "-std=c++17", "-g", host), "--quick")
+
+
 def main():
     command, libraries, what, *flags = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
@@ -148,6 +156,8 @@ def main():
             program_check(compiler, name, headers, *defines)
             page_check(compiler, name, headers, *defines, rmm=os.environ.get("TENURE_TEST_RMM")
                        if os.environ.get("TENURE_TEST_CCCL") and name == kinds[-1][0] else None)
+            if what == "real":
+                gpu_check(compiler, name, headers)
         print(f"{compiler.count} compiled against {', '.join(kind[0] for kind in kinds)}")
         return int(compiler.failed > 0)
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """tenure.cuda_core against a stand-in for cuda.core and the simulated device: see fake/cuda/core.
 
-Seen to fail: with the stream of close() left out, without the free when the buffer is refused."""
+Seen to fail: with the stream of close() left out, without the free when the buffer is refused,
+without the stream for from_handle(), and with that free where cuda.core has freed already."""
 import gc
+import types
 import unittest
 
 import device
@@ -85,6 +87,28 @@ class CudaCore(unittest.TestCase):
             core.state.refuses_buffers = False
         with self.assertRaisesRegex(tenure.Error, "not allocated by Tenure"):
             self.memory.deallocate(4096, MIB)
+
+    def test_buffers_that_keep_their_stream(self):
+        """Today's cuda.core gives each buffer the stream that its end is on, or the default one:
+        work of that stream has nothing to do with the buffer, which need not wait for it."""
+        core.state.keeps_streams = True
+        try:
+            own = core.Stream()
+            buffer = self.memory.allocate(2 * MIB, stream=own)
+            device.fill(buffer.handle, 2 * MIB, own.handle)
+            other = self.memory.allocate(2 * MIB)
+            device.fill(other.handle, 2 * MIB, 0)
+            del buffer
+            self.assertEqual(tenure.stats()["bytes_retired"], 0)
+            foreign = types.SimpleNamespace(cuda_stream=own.handle)
+            self.memory.allocate(MIB, stream=foreign).close()
+            core.state.refuses_buffers = True
+            before = live()
+            with self.assertRaisesRegex(MemoryError, "no host memory"):
+                self.memory.allocate(MIB, stream=own)
+            self.assertEqual(live(), before)
+        finally:
+            core.state.refuses_buffers = core.state.keeps_streams = False
 
     def test_names_and_properties(self):
         self.assertEqual(dir(tenure.cuda_core), ["MemoryResource"])

@@ -3,8 +3,9 @@
 consumer in C would, and the device's race detector ends the test where an order is missing.
 
 Seen to fail: without the wait of the consumer's stream; with the use of an export not recorded;
-with tnr_free where streams are not known; with a deleter that does nothing; with
-the capsule's destructor left out; with the version of a capsule ignored."""
+with tnr_free where streams are not known; with the use on a thread's default stream recorded where
+it is dropped; with a deleter that does nothing; with the capsule's destructor left out; with the
+version of a capsule ignored."""
 import ctypes
 import gc
 import json
@@ -156,17 +157,28 @@ class Dlpack(unittest.TestCase):
             tenure.trim()
         with tenure.dlpack.empty(MIB) as array:
             Consumer(array).end()  # its own
-        # That of a thread, dropped by another, where 2 is another stream.
-        array = tenure.dlpack.empty(MIB, stream=self.own)
-        device.fill(array.address, MIB, self.own)
+
+    def test_default_stream_of_a_thread(self):
+        """Taken on the default stream of this thread and dropped by another thread, where 2 is
+        another stream. Nothing but this memory is to be had, so it is handed out again at once."""
+        tenure.trim()
+        array = tenure.dlpack.empty(2 * MIB, stream=self.own)
+        address = array.address
+        device.fill(address, 2 * MIB, self.own)
         consumer = Consumer(array, stream=2)
-        device.fill(consumer.tensor.data, MIB, 2)
+        device.fill(consumer.tensor.data, 2 * MIB, 2)
         array.close()
         thread = threading.Thread(target=consumer.end)
         thread.start()
         thread.join()
-        with tenure.dlpack.empty(MIB, stream=self.own) as again:
-            device.fill(again.address, MIB, self.own)
+        self.assertEqual(of_device("bytes_retired"), 2 * MIB)
+        tenure.set_limit(2 * MIB)
+        try:
+            with tenure.dlpack.empty(2 * MIB, stream=self.own) as again:
+                self.assertEqual(again.address, address)
+                device.fill(address, 2 * MIB, self.own)
+        finally:
+            tenure.set_limit(2**64 - 1)
 
     def test_no_order(self):
         array = tenure.dlpack.empty(2 * MIB, stream=self.own)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """tenure.numba against a stand-in for Numba and the simulated device: see fake/numba/cuda.py.
 
-Seen to fail: with tnr_free for tnr_free_sync, without the free when Numba refuses the pointer."""
+Seen to fail: with tnr_free for tnr_free_sync, without the free when Numba refuses the pointer, with
+a c_uint64 for a Numba that has NVIDIA's bindings."""
 import types
 import unittest
 
@@ -40,6 +41,20 @@ class Numba(unittest.TestCase):
         del memory  # without free()
         self.assertEqual(live(), self.live)
         self.manager.memalloc(0).free()
+
+    def test_pointers_of_todays_numba(self):
+        """Numba with NVIDIA's bindings makes an int of the pointer, one without takes `value`."""
+        for binding in (types.SimpleNamespace(CUdeviceptr=int), None):
+            if binding:
+                cuda.driver.binding = binding
+            try:
+                memory = self.manager.memalloc(MIB)
+                self.assertEqual(memory.device_pointer_value % 512, 0)
+                tenure.record_use(memory.device_pointer_value, 0)
+                memory.free()
+            finally:
+                if binding:
+                    del cuda.driver.binding
 
     def test_free_means_cudafree(self):
         """Work of a blocking stream that nothing announced goes on: its memory is not given to

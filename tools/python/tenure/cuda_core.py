@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Set
 
 from . import Pool, _handle, _library
 
@@ -46,6 +46,7 @@ class MemoryResource(_core.MemoryResource):  # type: ignore[misc]
             raise ValueError(f"the pool is of device {pool.device}, not of {device_id}")
         _library.call("tnr_init")
         self._device_id, self._pool = int(device_id), pool
+        self._unowned: Set[int] = set()  # blocks that no buffer owns yet
 
     def allocate(self, size: int, stream: Any = None) -> Any:
         """A cuda.core.Buffer, in the order of the stream. Short memory raises MemoryError with
@@ -61,15 +62,30 @@ class MemoryResource(_core.MemoryResource):  # type: ignore[misc]
             raise MemoryError(_library.last_error())
         _library.check(status, "allocating a buffer")
         address = place.value or 0
+        self._unowned.add(address)
         try:
-            return _core.Buffer.from_handle(address, size, mr=self)
+            return self._buffer(address, size, stream)
         except BaseException:
-            _library.call("tnr_free", address)
+            if address in self._unowned:  # cuda.core may have given it back itself
+                _library.call("tnr_free", address)
             raise
+        finally:
+            self._unowned.discard(address)
+
+    def _buffer(self, address: int, size: int, stream: Any) -> Any:
+        """A buffer that ends on the stream unless close() names another. Without one, and where an
+        older cuda.core takes none, it ends on the default stream; the block's own counts anyway."""
+        if stream is not None:
+            try:
+                return _core.Buffer.from_handle(address, size, mr=self, stream=stream)
+            except TypeError:  # an older cuda.core, or a stream that is not cuda.core's
+                pass
+        return _core.Buffer.from_handle(address, size, mr=self)
 
     def deallocate(self, ptr: Any, size: int, stream: Any = None) -> None:
         """The end of a buffer, which calls this. A stream of another device cannot be named: the
         memory then waits for all that the buffer's device was given so far."""
+        self._unowned.discard(int(ptr))
         free_on, invalid = _library.library().tnr_free_on, _library.ERR_INVALID_STREAM
         if stream is None:
             _library.call("tnr_free", int(ptr))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 from typing import Any, Callable, Iterator, List
 
 from numba import cuda
@@ -50,6 +51,13 @@ def _finalizer(address: int) -> Callable[[], None]:
     return finalize
 
 
+def _pointer(address: int) -> Any:
+    """The address in the form that this Numba takes. One with NVIDIA's bindings, as today's are,
+    makes their pointer of a c_void_p; an older one wants an integer."""
+    driver = importlib.import_module("numba.cuda.cudadrv.driver")
+    return (ctypes.c_void_p if hasattr(driver, "binding") else ctypes.c_uint64)(address)
+
+
 class MemoryManager(cuda.HostOnlyCUDAMemoryManager):
     """Numba makes one for each device that it uses."""
 
@@ -69,8 +77,7 @@ class MemoryManager(cuda.HostOnlyCUDAMemoryManager):
         address = place.value or 0
         finalize = _finalizer(address)
         try:
-            return cuda.MemoryPointer(self.context, ctypes.c_uint64(address), size,
-                                      finalizer=finalize)
+            return cuda.MemoryPointer(self.context, _pointer(address), size, finalizer=finalize)
         except BaseException:
             finalize()
             raise

@@ -3,11 +3,15 @@
 import abc
 import collections
 import contextlib
+import ctypes
+import sys
 import types
 import weakref
 
 MemoryInfo = collections.namedtuple("MemoryInfo", "free, total")
 state = types.SimpleNamespace(manager=None, refuses_pointers=False)
+driver = types.ModuleType("numba.cuda.cudadrv.driver")  # with `binding`: as today's
+sys.modules[driver.__name__] = driver
 
 
 class BaseCUDAMemoryManager(abc.ABC):
@@ -82,11 +86,20 @@ class MemoryPointer:
     def __init__(self, context, pointer, size, owner=None, finalizer=None):
         if state.refuses_pointers:
             raise MemoryError("no host memory")
+        if hasattr(driver, "binding") and isinstance(pointer, ctypes.c_void_p):
+            pointer = driver.binding.CUdeviceptr(pointer.value)
         self.context, self.device_pointer, self.size = context, pointer, size
         self._finalizer = weakref.finalize(self, finalizer)
 
     def free(self):
         self._finalizer()
+
+    @property
+    def device_pointer_value(self):
+        """What copies and launches have of it."""
+        if hasattr(driver, "binding"):
+            return int(self.device_pointer) or None
+        return ctypes.c_size_t.from_param(self.device_pointer) and self.device_pointer.value
 
 
 def set_memory_manager(manager):

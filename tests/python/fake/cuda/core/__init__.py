@@ -5,7 +5,7 @@ import types
 
 import everyday
 
-state = types.SimpleNamespace(refuses_buffers=False)
+state = types.SimpleNamespace(refuses_buffers=False, keeps_streams=False)
 
 
 class MemoryResource(abc.ABC):
@@ -35,16 +35,25 @@ class MemoryResource(abc.ABC):
 
 class Buffer:
     @classmethod
-    def from_handle(cls, ptr, size, mr=None):
+    def from_handle(cls, ptr, size, mr=None, **words):
+        """Today's keeps the stream that orders the end, and gives memory back that it refuses."""
+        if words and not state.keeps_streams:
+            raise TypeError("from_handle() got an unexpected keyword argument 'stream'")
+        stream = words.get("stream")
+        if stream is not None and not isinstance(stream, Stream):
+            raise TypeError("no stream of cuda.core's")
         if state.refuses_buffers:
+            if state.keeps_streams:
+                mr.deallocate(ptr, size, stream=stream)
             raise MemoryError("no host memory")
         buffer = cls()
+        buffer.stream = (stream or Stream(0)) if state.keeps_streams else None
         buffer.handle, buffer.size, buffer.memory_resource = ptr, size, mr
         return buffer
 
     def close(self, stream=None):
         if self.handle and self.memory_resource:
-            self.memory_resource.deallocate(self.handle, self.size, stream=stream)
+            self.memory_resource.deallocate(self.handle, self.size, stream=stream or self.stream)
         self.handle = 0
 
     def __del__(self):
@@ -52,8 +61,8 @@ class Buffer:
 
 
 class Stream:
-    def __init__(self):
-        self.handle = everyday.made("cuStreamCreate", 1)
+    def __init__(self, handle=None):
+        self.handle = everyday.made("cuStreamCreate", 1) if handle is None else handle
 
     def __cuda_stream__(self):
         return 0, self.handle
