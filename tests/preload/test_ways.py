@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Every way in which programs reach the driver leads to Tenure, with the same results."""
+import json
 import os
 import unittest
 
-from preloaded import PROGRAMS, WAYS, PreloadTest, engine
+from preloaded import DRIVER, PROGRAMS, TENURE, WAYS, PreloadTest, engine
 
 # Allocations of each scenario: the programs' own numbers.
 ALLOCATIONS = {"basic": 120, "async": 200, "order": 201, "threads": 378}
@@ -181,9 +182,24 @@ class Symbols(PreloadTest):
 
     def test_versions_that_are_newer_than_the_library(self):
         """What takes arguments that are not known yet is never taken for what does not."""
-        result = self.run_with([PROGRAMS / "preload_versions"], driver=os.environ["PRELOAD_NEWER"])
+        command, driver = [PROGRAMS / "preload_versions"], os.environ["PRELOAD_NEWER"]
+        result = self.run_with(command, driver=driver)
         self.assertEqual(result.out, "3020: libtenure_preload.so\n13000: libtenure_preload.so\n"
-                                     "99000: libcuda.so.1\n")
+                                     "99000: libcuda.so.1\nfreed\n")
+        # It is named, once; frees go by the pointer, whichever version has handed it out.
+        counts = result.counts[0]
+        self.assertEqual(counts["newer_entry_points"], ["cuMemAlloc 99.0"])
+        self.assertEqual((counts["allocations_served"], counts["frees_served"],
+                          counts["frees_passed_on"], counts["live_blocks"]), (1, 1, 1, 0))
+        said = self.run_program([TENURE, "run", "--stats", "--", *command], driver=driver).err
+        self.assertIn("newer than this Tenure, and passed on to the driver: cuMemAlloc (CUDA 99.0)",
+                      said)
+        for driver, named in ((driver, ["cuMemAlloc"]), (DRIVER, [])):
+            told = self.run_program([TENURE, "doctor", "--json"], driver=driver)
+            self.assertEqual(json.loads(told.out)["newer_entry_points"], named)
+            said = self.run_program([TENURE, "doctor"], driver=driver).out
+            self.assertEqual("newer functions" in said, bool(named), said)
+            self.assertEqual("    cuMemAlloc\n" in said, bool(named), said)
 
 
 if __name__ == "__main__":

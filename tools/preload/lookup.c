@@ -243,6 +243,34 @@ static void *replacement_of(const char *name, const void *function, int version)
     return NULL;
 }
 
+/* What programs asked for and did not get from us, though we have an older version of it: by the
+ * first row of its name the newest version; 0: nothing. */
+static _Atomic int asked_newer[sizeof(entries) / sizeof(entries[0])];
+
+static void newer_note(const char *name, int version)
+{
+    for (size_t i = 0; i < entries_count; i++) {
+        if (strcmp(entries[i].name, name) != 0)
+            continue;
+        int known = atomic_load(&asked_newer[i]);
+        if (entries[i].since > version || !entry_is_wanted(&entries[i]))
+            return; /* from before our time, or not for this program */
+        while (known < version && !atomic_compare_exchange_weak(&asked_newer[i], &known, version))
+            ;
+        return;
+    }
+}
+
+const char *lookup_newer(size_t *index, int *version)
+{
+    for (; *index < entries_count; ++*index) {
+        *version = atomic_load(&asked_newer[*index]);
+        if (*version != 0)
+            return entries[(*index)++].name;
+    }
+    return NULL;
+}
+
 static void function_replace(const char *name, void **function, int version)
 {
     if (name == NULL || function == NULL || *function == NULL || name[0] != 'c' || name[1] != 'u')
@@ -250,6 +278,8 @@ static void function_replace(const char *name, void **function, int version)
     void *ours = replacement_of(name, *function, version);
     if (ours != NULL)
         *function = ours;
+    else
+        newer_note(name, version);
 }
 
 CUresult CUDAAPI replace_cuGetProcAddress(const char *symbol, void **pfn, int version,

@@ -11,7 +11,10 @@
 #include <unistd.h>
 
 #include "journal.h"
+#include "lookup.h"
 #include "service.h"
+
+enum { NEWER_MAX = 8 };
 
 static const char *const names[] = {
 #define NAME(name, text) text,
@@ -40,7 +43,7 @@ static sums sums_take(void)
 }
 
 typedef struct line {
-    char text[2048];
+    char text[3072];
     size_t length;
 } line;
 
@@ -54,11 +57,39 @@ __attribute__((format(printf, 2, 3))) static void line_add(line *to, const char 
         to->length += (size_t)added;
 }
 
+/* Functions that the program asked for in versions that we do not know; the first eight. */
+static void newer_json(line *to)
+{
+    const char *name, *between = "";
+    size_t index = 0;
+    int version = 0;
+    line_add(to, ", \"newer_entry_points\": [");
+    for (int i = 0; i < NEWER_MAX && (name = lookup_newer(&index, &version)) != NULL; i++) {
+        line_add(to, "%s\"%s %d.%d\"", between, name, version / 1000, version % 1000 / 10);
+        between = ", ";
+    }
+    line_add(to, "]");
+}
+
+static void newer_text(line *to)
+{
+    const char *name;
+    size_t index = 0;
+    int version = 0, count = 0;
+    for (; count < NEWER_MAX && (name = lookup_newer(&index, &version)) != NULL; count++)
+        line_add(to, "%s%s (CUDA %d.%d)",
+                 count > 0 ? ", " : "tenure: newer than this Tenure, and passed on to the driver: ",
+                 name, version / 1000, version % 1000 / 10);
+    if (count > 0)
+        line_add(to, "; memory that they hand out is the driver's. A newer Tenure may serve it\n");
+}
+
 static void line_json(line *to, const sums *all)
 {
     line_add(to, "{\"pid\": %ld", (long)getpid());
     for (int i = 0; i < COUNT_COUNT; i++)
         line_add(to, ", \"%s\": %" PRIu64, names[i], atomic_load(&service_counts[i]));
+    newer_json(to);
     line_add(to,
              ", \"live_blocks\": %" PRIu64 ", \"live_bytes\": %" PRIu64
              ", \"peak_live_bytes\": %" PRIu64 ", \"peak_reserved_bytes\": %" PRIu64 "}\n",
@@ -85,6 +116,7 @@ static void line_text(line *to, const sums *all)
                  "business: %" PRIu64 " handles, %.1f MiB\n",
                  (long)getpid(), handles,
                  (double)atomic_load(&service_counts[COUNT_CREATES_PASSED_BYTES]) / 1048576);
+    newer_text(to);
 }
 
 __attribute__((destructor)) static void report_write(void)

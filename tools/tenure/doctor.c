@@ -17,6 +17,7 @@
 #include "commands.h"
 #include "exit_code.h"
 #include "json.h"
+#include "newer.h"
 #include "session.h"
 #include "table.h"
 
@@ -43,7 +44,7 @@ static const cli_syntax syntax = {
     0,
 };
 
-enum { DEVICES_MAX = 64, PROBLEMS_MAX = 16 };
+enum { DEVICES_MAX = 64, PROBLEMS_MAX = 16, NEWER_MAX = 64 };
 
 /* One finding that keeps something from working, and what to do about it. */
 typedef struct problem {
@@ -57,6 +58,8 @@ typedef struct findings {
     tnr_status status; /* of starting the library */
     tnr_driver_info driver;
     int has_driver;
+    const char *newer[NEWER_MAX]; /* see newer.h */
+    size_t newer_count;
     tnr_device_info devices[DEVICES_MAX];
     int devices_count;
     problem problems[PROBLEMS_MAX];
@@ -157,8 +160,12 @@ static exit_code findings_collect(findings *all)
     /* A wrong setting is not the driver's fault: what can be said of the driver is still said. */
     all->driver.struct_bytes = sizeof(all->driver);
     all->has_driver = tnr_driver_get(&all->driver) == TNR_OK;
-    if (all->has_driver)
+    if (all->has_driver) {
+        all->newer_count = newer_find(all->newer, NEWER_MAX, &all->driver);
+        if (all->newer_count > NEWER_MAX)
+            all->newer_count = NEWER_MAX;
         devices_find(all);
+    }
     if (all->choice.fell_back)
         problem_add(all, all->choice.gpu.reason, remedy_driver);
     return EXIT_CODE_OK;
@@ -193,6 +200,47 @@ static void headline_print(const findings *all)
                all->devices_count == 1 ? "" : "s");
 }
 
+/* Prints text in lines of at most 96 columns, indented by 4. `first` replaces the indentation of
+ * the first line. A word that is longer than a line stays whole. */
+static void wrapped_print(const char *first, const char *text)
+{
+    enum { WIDTH = 96, INDENT = 4 };
+    size_t column = INDENT;
+    fputs(first, stdout);
+    while (*text != '\0') {
+        size_t length = strcspn(text, " \n");
+        if (column > INDENT && column + 1 + length > WIDTH) {
+            printf("\n%*s", INDENT, "");
+            column = INDENT;
+        } else if (column > INDENT) {
+            putchar(' ');
+            column++;
+        }
+        fwrite(text, 1, length, stdout);
+        column += length;
+        text += length;
+        text += strspn(text, " \n");
+    }
+    putchar('\n');
+}
+
+/* Versions of functions that `tenure run` does not know. Programs may ask for older ones. */
+static void newer_print(const findings *all)
+{
+    if (all->newer_count == 0)
+        return;
+    char text[4096];
+    size_t length = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < all->newer_count && length < sizeof(text); i++)
+        length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%s", i > 0 ? ", " : "",
+                                   all->newer[i]);
+    puts("  newer functions   newer than this Tenure, and left to the driver by `tenure run`, "
+         "whose\n"
+         "                    --stats says if a program asks for them:");
+    wrapped_print("    ", text);
+}
+
 static void driver_print(const findings *all)
 {
     heading("Driver");
@@ -201,6 +249,7 @@ static void driver_print(const findings *all)
                all->driver.simulated ? "  (simulated)" : "");
         printf("  CUDA version      %d.%d\n", all->driver.version / 1000,
                all->driver.version % 1000 / 10);
+        newer_print(all);
     } else {
         printf("  library           none that works\n");
     }
@@ -267,30 +316,6 @@ static void environment_print(const findings *all)
         puts("  no TENURE_ variable is set");
 }
 
-/* Prints text in lines of at most 96 columns, indented by 4. `first` replaces the indentation of
- * the first line. A word that is longer than a line stays whole. */
-static void wrapped_print(const char *first, const char *text)
-{
-    enum { WIDTH = 96, INDENT = 4 };
-    size_t column = INDENT;
-    fputs(first, stdout);
-    while (*text != '\0') {
-        size_t length = strcspn(text, " \n");
-        if (column > INDENT && column + 1 + length > WIDTH) {
-            printf("\n%*s", INDENT, "");
-            column = INDENT;
-        } else if (column > INDENT) {
-            putchar(' ');
-            column++;
-        }
-        fwrite(text, 1, length, stdout);
-        column += length;
-        text += length;
-        text += strspn(text, " \n");
-    }
-    putchar('\n');
-}
-
 static void problems_print(const findings *all)
 {
     heading("Missing");
@@ -350,6 +375,10 @@ static void findings_json(const findings *all)
     json_text(&json, "status", tnr_status_name(all->status));
     json_text(&json, "driver_path", all->has_driver ? all->driver.path : NULL);
     json_unsigned(&json, "driver_version", all->has_driver ? (uint64_t)all->driver.version : 0);
+    json_array_begin(&json, "newer_entry_points");
+    for (size_t i = 0; i < all->newer_count; i++)
+        json_text(&json, NULL, all->newer[i]);
+    json_array_end(&json);
     json_boolean(&json, "simulated", all->has_driver && all->driver.simulated);
     json_text(&json, "chosen", how_chosen(&all->choice));
     json_text(&json, "simulated_path", all->choice.simulated[0] ? all->choice.simulated : NULL);

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Functions that `tenure run` replaces, and that the driver has in a version which this Tenure does
+ * not know: what a program asks for in that version goes to the driver.
+ */
+#ifndef TENURE_NEWER_H
+#define TENURE_NEWER_H
+
+#include <stddef.h>
+
+#include <tenure/alloc.h>
+
+/* Stores the names of up to `room` of them; returns how many there are. Names live as long as the
+ * process. 0 if the driver cannot be asked. */
+size_t newer_find(const char **names, size_t room, const tnr_driver_info *driver);
+
+#endif
