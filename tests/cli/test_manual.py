@@ -43,7 +43,8 @@ class Manual(CommandTest):
         self.places = [()]
         self.helps = {}
         for place in self.places:  # grows
-            text = self.helps[place] = self.run_tenure(*place, "--help").stdout
+            text = self.helps[place] = self.run_tenure(
+                *place, "--help", environment={"COLUMNS": 100}).stdout
             self.places += [(*place, name) for name in self.commands(place)]
 
     def commands(self, place):

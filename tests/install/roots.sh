@@ -29,10 +29,12 @@ docs/install.md say, on the simulated device:
               same by pkg-config; the first example; a manual page; completions
   wheel       there, without the .deb: the wheel in a virtual environment
 
-  --suite SUITE   bookworm, trixie, noble, ...; may be repeated. Default: bookworm and trixie
-  --mirror URL    where its packages are. Default: the mirror of this machine's own apt
+  --suite SUITE   bookworm, trixie, noble, ...; may be repeated. Default: bookworm, trixie, noble
+  --mirror URL    where its packages are. Default: for Ubuntu's jammy and noble Ubuntu's archive,
+                  for others the mirror of this machine's own apt
   --script FILE   debootstrap's script, for a suite that this machine's debootstrap does not know
-  --keyring FILE  the keys that the suite is signed with, if they are not Debian's
+  --keyring FILE  the keys that the suite is signed with, if debootstrap does not find them. For
+                  Ubuntu's default: the package ubuntu-keyring's
   --work DIR      where the roots are made. Default: a folder in TMPDIR. What is there already is
                   used again
   --keep          leave the roots (two to four GB for each suite). Without it they are removed
@@ -42,8 +44,9 @@ docs/install.md say, on the simulated device:
   --only STEP     this step alone, with what an earlier run has left in DIR; may be repeated
 
 Needs root, debootstrap and a mirror; half an hour of two idle cores for each suite. Each step says
-what it does; what it prints is in DIR/SUITE.log. Exit codes: 0 all is well; 1 it is not; 2 wrong
-usage; 77 this machine cannot do it, and why.
+what it does; what it prints is in DIR/SUITE.log. A suite whose packages cannot be had is left
+out, and the reason is said. Exit codes: 0 all is well; 1 it is not; 2 wrong usage; 77 this machine
+can do none of them.
 TEXT
 }
 
@@ -74,7 +77,7 @@ while [[ $# -gt 0 ]]; do
     esac
     shift 2
 done
-[[ ${#suites[@]} -gt 0 ]] || suites=(bookworm trixie)
+[[ ${#suites[@]} -gt 0 ]] || suites=(bookworm trixie noble)
 steps=(quickstart test package pages deb project wheel)
 for one in "${only[@]}"; do
     if [[ " ${steps[*]} " != *" $one "* ]]; then
@@ -85,6 +88,7 @@ done
 [[ ${#only[@]} == 0 ]] || steps=("${only[@]}")
 
 skip() { echo "roots.sh: $*"; exit 77; }
+leave_out() { echo "==> $suite is left out: $*"; }
 step() { echo "==> $suite: $* [$SECONDS s]"; }
 fail() {
     tail -25 "$log" >&2
@@ -95,12 +99,34 @@ fail() {
 
 [[ $(id -u) == 0 ]] || skip "only root can make a root and go there"
 command -v debootstrap >/dev/null || skip "there is no debootstrap"
-# That of the distribution whose debootstrap this is; others are given by --mirror.
-if [[ -z $mirror ]]; then
-    mirror=$(apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' \
-        'Created-By: Packages' 2>/dev/null | sed -n 's/^Debian Debian //p' | head -1)
-    [[ -n $mirror ]] || skip "apt names no mirror of Debian here: give one with --mirror"
-fi
+
+# suite_find: where the suite's packages are, and what debootstrap needs. 1: they cannot be had.
+suite_find() {
+    source_of=$mirror script_of=$script keys_of=$keyring components=''
+    case $suite in
+        jammy | noble)
+            source_of=${source_of:-http://archive.ubuntu.com/ubuntu}
+            # Every suite of Ubuntu's has this one.
+            script_of=${script_of:-/usr/share/debootstrap/scripts/gutsy}
+            keys_of=${keys_of:-/usr/share/keyrings/ubuntu-archive-keyring.gpg}
+            components=main,universe # what building needs is in the second
+            ;;
+        *)
+            [[ -n $source_of ]] || source_of=$(
+                apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' \
+                    'Created-By: Packages' 2>/dev/null | sed -n 's/^Debian Debian //p' | head -1)
+            ;;
+    esac
+    if [[ -z $source_of ]]; then
+        leave_out "apt names no mirror of Debian here: give one with --mirror"
+    elif [[ -n $keys_of && ! -e $keys_of ]]; then
+        leave_out "there is no $keys_of: install ubuntu-keyring, or name the keys with --keyring"
+    else
+        return 0
+    fi
+    return 1
+}
+
 own_work=0
 if [[ -z $work ]]; then
     work=$(mktemp -d "${TMPDIR:-/tmp}/tenure-roots.XXXXXX")
@@ -138,14 +164,17 @@ inside() {
             DEBIAN_FRONTEND=noninteractive $2 sh -euc "$1"' "$1" "$2" "$trusted" >>"$log" 2>&1
 }
 
+# 1: the packages cannot be had.
 root_make() {
     if [[ ! -e $work/$suite/etc/os-release ]]; then
-        step "a fresh root, from $mirror"
+        step "a fresh root, from $source_of"
         rm -rf "${work:?}/$suite"
-        # shellcheck disable=SC2086 # the script is one word or none
-        debootstrap --variant=minbase ${keyring:+--keyring="$keyring"} \
-            ${components:+--components=$components} "$suite" "$work/$suite" "$mirror" \
-            ${script:+"$script"} >>"$log" 2>&1 || skip "debootstrap failed: $(tail -1 "$log")"
+        if ! debootstrap --variant=minbase ${keys_of:+--keyring="$keys_of"} \
+            ${components:+--components="$components"} "$suite" "$work/$suite" "$source_of" \
+            ${script_of:+"$script_of"} >>"$log" 2>&1; then
+            leave_out "debootstrap failed: $(tail -1 "$log")"
+            return 1
+        fi
     fi
     inside "$work/$suite" true || skip "chroot is refused here: $(tail -1 "$log")"
 }
@@ -281,16 +310,17 @@ with tenure.Pool() as pool:
         env/bin/pip uninstall -qy tenure; test ! -e env/bin/tenure' || fail "the wheel"
 }
 
+done_count=0
 for suite in "${suites[@]}"; do
-    log=$work/$suite.log components=''
+    log=$work/$suite.log
     : >"$log"
-    # On Ubuntu what building needs is in a second component.
-    [[ $mirror != *ubuntu* ]] || components=main,universe
-    root_make
+    suite_find && root_make || continue
     for one in "${steps[@]}"; do
         step "$one"
         "step_$one"
     done
     step "all is well"
+    done_count=$((done_count + 1))
     [[ $keep == 1 ]] || rm -rf "$work/$suite" "$work/$suite.build" "$work/$suite.use"
 done
+[[ $done_count -gt 0 ]] || skip "none of ${suites[*]} could be tried"

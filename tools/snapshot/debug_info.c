@@ -451,3 +451,15 @@ void debug_info_close(debug_info *from)
     debug_file_close(&from->code);
     free(from);
 }
+
+/* ---- of newer C libraries ------------------------------------------------------------------- */
+
+/* A distribution's archive of libdw is compiled for its C library: from glibc 2.38 on it wants this
+ * one, which older ones do not have. The command is to run there, so it brings its own; C23's
+ * binary numbers, which are the difference, are in no file that libdw reads. */
+long __isoc23_strtol(const char *text, char **end, int base) __attribute__((visibility("hidden")));
+
+long __isoc23_strtol(const char *text, char **end, int base)
+{
+    return strtol(text, end, base);
+}

@@ -32,6 +32,12 @@ int input_fail(input *in, uint64_t offset, const char *format, ...)
     return -1;
 }
 
+void input_doubt(input *in, const char *sentence)
+{
+    size_t length = strlen(in->error);
+    snprintf(in->error + length, sizeof(in->error) - length, "; %s", sentence);
+}
+
 /* A complaint about the file as a whole. */
 static int fail_whole(input *in, const char *what, const char *why)
 {

@@ -60,4 +60,7 @@ int input_take(input *in, void *bytes, size_t count, const char *what);
 __attribute__((format(printf, 3, 4))) int input_fail(input *in, uint64_t offset, const char *format,
                                                      ...);
 
+/* Adds a sentence to the complaint that is there. */
+void input_doubt(input *in, const char *sentence);
+
 #endif

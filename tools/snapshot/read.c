@@ -57,8 +57,16 @@ static int values_read(input *in, value_heap *heap, const value_taker *taker, va
     int state = input_fill(in);
     if (state <= 0)
         return state < 0 ? -1 : input_fail(in, 0, "the file is empty");
-    return looks_like_json(in) ? json_read(in, heap, taker, document)
-                               : pickle_read(in, heap, taker, document);
+    if (looks_like_json(in))
+        return json_read(in, heap, taker, document);
+    /* As every pickle since 2003 begins. Some other file's bytes are instructions, too, up to the
+     * first that make no sense. */
+    int is_pickle = in->buffer[in->at] == 0x80;
+    state = pickle_read(in, heap, taker, document);
+    if (state < 0 && !is_pickle)
+        input_doubt(in, "it begins neither as Tenure's snapshots (JSON) nor as PyTorch's (a "
+                        "pickle): is it one?");
+    return state;
 }
 
 static int input_decode(model *result, input *in, char *error, size_t error_bytes)

@@ -14,8 +14,9 @@
 
 #include "exit_code.h"
 #include "nearest.h"
+#include "wrap.h"
 
-enum { HELP_COLUMN = 26 };
+enum { HELP_COLUMN = 26, HELP_NARROW = 64, HELP_INDENT = 6 };
 
 /* While it is not null, it gets the tables that --help would print. */
 static const cli_visitor *visiting;
@@ -31,19 +32,17 @@ int cli_usage_error(const cli_syntax *syntax, const char *format, ...)
     return EXIT_CODE_BAD_INPUT;
 }
 
-static void help_option_print(const char *name, const char *argument, const char *help)
+/* Two columns, or, where there is little room, one below the other. */
+static void help_option_print(const char *name, const char *argument, const char *help, int width)
 {
     char left[96];
+    int column = width < HELP_NARROW ? HELP_INDENT : HELP_COLUMN;
     snprintf(left, sizeof(left), "  --%s%s%s", name, argument ? " " : "", argument ? argument : "");
-    int width = printf("%-*s", HELP_COLUMN, left);
-    if (width > HELP_COLUMN || strlen(left) >= HELP_COLUMN)
-        printf("\n%*s", HELP_COLUMN, "");
-    for (const char *at = help; *at != '\0'; at++) {
-        putchar(*at);
-        if (*at == '\n')
-            printf("%*s", HELP_COLUMN, "");
-    }
-    putchar('\n');
+    if (strlen(left) < (size_t)column)
+        printf("%-*s", column, left);
+    else
+        printf("%s\n%*s", left, column, "");
+    wrap_words(stdout, help, strlen(help), column, column, width);
 }
 
 static void help_print(const cli_syntax *syntax)
@@ -52,13 +51,19 @@ static void help_print(const cli_syntax *syntax)
         visiting->on_syntax(visiting->context, syntax);
         return;
     }
-    printf("tenure %s: %s\n\nUsage: tenure %s %s\n\nOptions:\n", syntax->command, syntax->summary,
-           syntax->command, syntax->usage);
+    int width = wrap_width(stdout);
+    int column = printf("tenure %s: ", syntax->command);
+    wrap_words(stdout, syntax->summary, strlen(syntax->summary), column, 2, width);
+    column = printf("\nUsage: tenure %s ", syntax->command) - 1;
+    wrap_words(stdout, syntax->usage, strlen(syntax->usage), column, 7, width);
+    printf("\nOptions:\n");
     for (const cli_option *option = syntax->options; option->name; option++)
-        help_option_print(option->name, option->argument, option->help);
-    help_option_print("help", NULL, "this text");
-    if (syntax->description)
-        printf("\n%s", syntax->description);
+        help_option_print(option->name, option->argument, option->help, width);
+    help_option_print("help", NULL, "this text", width);
+    if (syntax->description) {
+        putchar('\n');
+        wrap_lines(stdout, syntax->description, width);
+    }
 }
 
 /* The option called by `argument` (which starts with two dashes); *value is set to what follows an
@@ -186,16 +191,19 @@ int cli_spares_input(const cli_syntax *syntax, const char *out, const char *in)
 
 static void group_help_print(const cli_group *group, FILE *file)
 {
+    int width = wrap_width(file), column = fprintf(file, "%s: ", group->command);
+    wrap_words(file, group->summary, strlen(group->summary), column, 2, width);
     fprintf(file,
-            "%s: %s\n\n"
-            "Usage: %s COMMAND [options]\n"
+            "\nUsage: %s COMMAND [options]\n"
             "       %s COMMAND --help\n"
             "%s\nCommands:\n",
-            group->command, group->summary, group->command, group->command,
-            group->usage ? group->usage : "");
-    for (const cli_command *command = group->commands; command->name; command++)
-        fprintf(file, "  %-8s %s\n", command->name, command->summary);
-    fprintf(file, "\n%s", group->description);
+            group->command, group->command, group->usage ? group->usage : "");
+    for (const cli_command *command = group->commands; command->name; command++) {
+        column = fprintf(file, "  %-8s ", command->name);
+        wrap_words(file, command->summary, strlen(command->summary), column, column, width);
+    }
+    fputc('\n', file);
+    wrap_lines(file, group->description, width);
 }
 
 static void group_show(const cli_group *group)

@@ -20,6 +20,7 @@
 #include "newer.h"
 #include "session.h"
 #include "table.h"
+#include "wrap.h"
 
 extern char **environ;
 
@@ -200,28 +201,12 @@ static void headline_print(const findings *all)
                all->devices_count == 1 ? "" : "s");
 }
 
-/* Prints text in lines of at most 96 columns, indented by 4. `first` replaces the indentation of
- * the first line. A word that is longer than a line stays whole. */
+/* Prints a text below its heading; `first` begins its first line. */
 static void wrapped_print(const char *first, const char *text)
 {
-    enum { WIDTH = 96, INDENT = 4 };
-    size_t column = INDENT;
+    enum { INDENT = 4 };
     fputs(first, stdout);
-    while (*text != '\0') {
-        size_t length = strcspn(text, " \n");
-        if (column > INDENT && column + 1 + length > WIDTH) {
-            printf("\n%*s", INDENT, "");
-            column = INDENT;
-        } else if (column > INDENT) {
-            putchar(' ');
-            column++;
-        }
-        fwrite(text, 1, length, stdout);
-        column += length;
-        text += length;
-        text += strspn(text, " \n");
-    }
-    putchar('\n');
+    wrap_words(stdout, text, strlen(text), INDENT, INDENT, wrap_width(stdout));
 }
 
 /* Versions of functions that `tenure run` does not know. Programs may ask for older ones. */
