@@ -86,6 +86,7 @@ tnr_status tnr_block_get(tnr_block_info *info, const void *ptr)
                                                   : tnri_arena_handle(arena);
         info->pool = tnri_pool_handle(arena->pool);
         segment_describe(info, arena, block);
+        memset(info->reserved, 0, sizeof(info->reserved));
     }
     tnri_arena_find_end(device, arena);
     if (block == NULL)

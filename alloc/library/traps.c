@@ -8,10 +8,9 @@
 #include "trap/listener.h"
 #include "trap/look.h"
 
-tnr_status tnr_traps_listen(tnr_trap_listener listener, void *user)
+void tnr_trap_callback_set(tnr_trap_callback callback, void *user)
 {
-    tnri_trap_listen(listener, user);
-    return TNR_OK;
+    tnri_trap_listen(callback, user);
 }
 
 /* Waits for the looks of all devices in use. */

@@ -7,6 +7,6 @@
 
 #include "base/lock.h"
 
-void tnri_trap_listen(tnr_trap_listener function, void *user);
+void tnri_trap_listen(tnr_trap_callback function, void *user);
 
 #endif

@@ -20,11 +20,11 @@ enum { TEXT_BYTES = 6000, FRAMES_SHOWN = 12 };
 /* Who listens; see listener.h. */
 static struct {
     tnri_lock lock;
-    tnr_trap_listener function;
+    tnr_trap_callback function;
     void *user;
 } listener = {.lock = {.rank = TNRI_RANK_TRAPS}};
 
-void tnri_trap_listen(tnr_trap_listener function, void *user)
+void tnri_trap_listen(tnr_trap_callback function, void *user)
 {
     tnri_lock_take(&listener.lock);
     listener.function = function;
@@ -146,7 +146,7 @@ void tnri_finding_tell(const tnri_finding *finding)
     text self = {.used = 0};
     text_make(&self, finding);
     tnri_lock_take(&listener.lock);
-    tnr_trap_listener function = listener.function;
+    tnr_trap_callback function = listener.function;
     void *user = listener.user;
     tnri_lock_release(&listener.lock);
     if (function == NULL) {

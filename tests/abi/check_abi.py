@@ -7,6 +7,10 @@
  * Each of them is declared in a public header with TNR_API, and the other way round.
  * <tenure/tenure.h> alone declares all of them: a program that includes it, and takes the address
    of each, compiles.
+ * A symbol is of the version in which the function came, as its comment has it ("Since 1.3.0" is
+   TENURE_1.3), and all that came up to 1.0 of TENURE_1.0.
+ * What a declaration with TNR_DEPRECATED says is repeated by the compiler, in C and C++, unless
+   TNR_NO_DEPRECATED is defined.
  * Nothing of CUDA and nothing of jemalloc is wanted from outside, and no library but libc's.
  * The library can be loaded by dlopen at any time: no initial-exec TLS, no text relocations, no
    executable stack; and never unloaded under the feet of threads that used it (NODELETE).
@@ -17,6 +21,8 @@ import re
 import shlex
 import subprocess
 import sys
+
+import check_manual
 
 NEEDED_ALLOWED = re.compile(r"^(libc|libm|libdl|libpthread|librt|ld-linux[-\w]*)\.so\.\d+$")
 UNDEFINED_BANNED = re.compile(r"^(cu[A-Z]|cuda[A-Z]|nv[A-Z]|_?_?(je|tnri)_|simcuda_)")
@@ -81,6 +87,43 @@ def check_whole_header(root, compiler, expected):
     return problems
 
 
+def versions_in_headers(root):
+    """{function: the version that its symbol must have}."""
+    wanted = {}
+    for name, text in check_manual.headers_of(root).items():
+        for function, since in check_manual.since_of(text):
+            major, minor, _ = max((1, 0, 0), since)
+            wanted[function] = f"TENURE_{major}.{minor}"
+    return wanted
+
+
+def check_versions(exported, wanted):
+    return [f"{name} came in {wanted[name.split('@')[0]]}, as its header says"
+            for name in sorted(exported)
+            if name.split("@")[-1] != wanted.get(name.split("@")[0], name.split("@")[-1])]
+
+
+DEPRECATED = """#include <tenure/alloc.h>
+TNR_DEPRECATED("use tnr_that; since 1.3.0") TNR_API tnr_status tnr_this(void);
+int main(void) { return (int)tnr_this(); }
+"""
+
+
+def check_deprecated(root, compiler):
+    problems = []
+    for language in ("c", "c++"):
+        for silenced in ([], ["-DTNR_NO_DEPRECATED"]):
+            made = subprocess.run(
+                [*shlex.split(compiler), "-fsyntax-only", "-Wall", "-x", language, *silenced,
+                 f"-I{root}/alloc/include", "-"], input=DEPRECATED, capture_output=True, text=True)
+            if made.returncode != 0:
+                problems.append(f"TNR_DEPRECATED does not compile as {language}: {made.stderr}")
+            elif ("use tnr_that; since 1.3.0" in made.stderr) == bool(silenced):
+                problems.append(f"TNR_DEPRECATED as {language} {silenced}: "
+                                f"{made.stderr or 'silent'}")
+    return problems
+
+
 def check_needs(library):
     problems = []
     for name in sorted(dynamic_symbols(library, "--undefined-only")):
@@ -90,8 +133,8 @@ def check_needs(library):
     for name in re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic):
         if not NEEDED_ALLOWED.match(name):
             problems.append(f"links {name}; only libc's own libraries are allowed")
-    if re.findall(r"\(SONAME\).*\[(.*)\]", dynamic) != ["libtenure.so.0"]:
-        problems.append("the SONAME is not libtenure.so.0")
+    if re.findall(r"\(SONAME\).*\[(.*)\]", dynamic) != ["libtenure.so.1"]:
+        problems.append("the SONAME is not libtenure.so.1")
     if "STATIC_TLS" in dynamic:
         problems.append("uses initial-exec TLS (STATIC_TLS): dlopen can refuse to load it")
     if "TEXTREL" in dynamic:
@@ -121,6 +164,8 @@ def main():
     problems = check_exports(exported, expected, declared_in_headers(arguments.root))
     problems += check_whole_header(arguments.root, arguments.compiler,
                                    {name.split("@")[0] for name in expected})
+    problems += check_versions(exported, versions_in_headers(arguments.root))
+    problems += check_deprecated(arguments.root, arguments.compiler)
     problems += check_needs(arguments.library)
     for problem in problems:
         print(f"{arguments.library}: {problem}")

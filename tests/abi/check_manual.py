@@ -25,6 +25,16 @@ def version_of(text):
                  for part in ("MAJOR", "MINOR", "PATCH"))
 
 
+def since_of(text):
+    """(function, its first "Since") of each declaration that has one."""
+    comment = ""
+    for found in PART.finditer(text):
+        if found[1] is None:
+            comment = re.sub(r"\s*\n\s*\*\s*", " ", found[0])
+        elif SINCE.search(comment):
+            yield found[1], min(tuple(map(int, one)) for one in SINCE.findall(comment))
+
+
 def header_check(name, text, version):
     problems, comment = [], ""
     for found in PART.finditer(text):

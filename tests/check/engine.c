@@ -48,7 +48,7 @@ zoo the;
 
 static void functions_find(void)
 {
-    void *found, *handle = dlopen("libtenure.so.0", RTLD_NOW | RTLD_NOLOAD);
+    void *found, *handle = dlopen("libtenure.so.1", RTLD_NOW | RTLD_NOLOAD);
     if (handle == NULL)
         exit(1);
 #define FIND(name)                                                                                 \

@@ -30,7 +30,7 @@ step_install() {
         fail "$(cat "$stage/install.log")"
     mv "$stage/first" "$prefix"
     local file
-    for file in "$lib/libtenure.so" "$lib/libtenure.so.0" "$lib/tenure/libtenure_simcuda.so" \
+    for file in "$lib/libtenure.so" "$lib/libtenure.so.1" "$lib/tenure/libtenure_simcuda.so" \
         "$lib/libtenure_preload.so" \
         "$lib/pkgconfig/tenure.pc" "$lib/cmake/tenure/tenureConfig.cmake" \
         "$lib/cmake/tenure/tenureConfigVersion.cmake" "$prefix/include/tenure/alloc.h" \
@@ -94,7 +94,7 @@ step_find_package() {
     # A version that is not compatible is refused.
     ! "$cmake" -S "$here/consumer" -B "$work/refused" -DCMAKE_C_COMPILER="$cc" \
         -DCMAKE_PREFIX_PATH="$prefix" -DWANTED_VERSION=7.0 >"$work/log" 2>&1 ||
-        fail "find_package(tenure 7.0) accepted version 0.2"
+        fail "find_package(tenure 7.0) accepted version 1.0"
 }
 
 step_pkg_config() {
@@ -118,7 +118,7 @@ step_static() {
     cat >"$work/CMakeLists.txt" <<'TEXT'
 cmake_minimum_required(VERSION 3.20)
 project(consumer LANGUAGES C)
-find_package(tenure 0.2 REQUIRED COMPONENTS static)
+find_package(tenure 1.0 REQUIRED COMPONENTS static)
 add_executable(consumer consumer.c)
 target_link_libraries(consumer PRIVATE tenure::tenure_static)
 TEXT
@@ -187,45 +187,61 @@ step_spaces() {
     [[ $code == 2 && $said == *"Install it elsewhere"* ]] || fail "tenure run: $code, $said"
 }
 
-# A second version, in a prefix of its own: the same code, with another number and other names of
-# symbols, linked from the archive.
+# A later version, in a prefix of its own: the same code with another number and one function more,
+# linked from the archive.
 next_version_make() {
     local next=$1
     cp -r "$prefix" "$next"
-    sed -i 's/^#define TNR_VERSION_MINOR .*/#define TNR_VERSION_MINOR 99/' \
+    sed -i 's/^#define TNR_VERSION_MINOR .*/#define TNR_VERSION_MINOR 99/
+        s/^TNR_API unsigned tnr_version(void);/&\nTNR_API unsigned tnr_newer(void);/' \
         "$next/include/tenure/alloc.h"
-    sed -i 's/0\.2\.0/0.99.0/g; s/"0\.2"/"0.99"/g' \
+    sed -i 's/1\.0\.0/1.99.0/g; s/"1\.0"/"1.99"/g' \
         "$next/$libdir/cmake/tenure/tenureConfigVersion.cmake"
     cat >"$work/version.c" <<'TEXT'
 #include <tenure/alloc.h>
 unsigned tnr_version(void) { return TNR_VERSION_NUMBER; }
+unsigned tnr_newer(void) { return TNR_VERSION_NUMBER; }
 TEXT
-    echo "TENURE_0.99 { global: tnr_*; local: *; };" >"$work/next.map"
+    cat >"$work/next.map" <<'TEXT'
+TENURE_1.0 { global: tnr_*; local: *; };
+TENURE_1.99 { global: tnr_newer; } TENURE_1.0;
+TEXT
     objcopy --redefine-sym tnr_version=tnr_version_before "$lib/libtenure.a" "$work/next.a"
     "$cc" -shared -fPIC -I "$next/include" "$work/version.c" -Wl,--whole-archive "$work/next.a" \
         -Wl,--no-whole-archive "-Wl,--version-script=$work/next.map,-z,nodelete" \
-        -Wl,-soname,libtenure.so.0 -pthread -ldl -lm -o "$next/$libdir/libtenure.so.0.2.0" ||
+        -Wl,-soname,libtenure.so.1 -pthread -ldl -lm -o "$next/$libdir/libtenure.so.1.0.0" ||
         fail "the second version could not be linked"
 }
 
 step_versions() {
     local next=$work/next version said
     next_version_make "$next"
-    for version in 0.2 0.99; do
+    for version in 1.0 1.99; do
         "$cmake" -S "$here/consumer" -B "$work/build-$version" -DCMAKE_C_COMPILER="$cc" \
-            -DWANTED_VERSION=$version -DCMAKE_PREFIX_PATH="$next;$prefix" >"$work/log" 2>&1 &&
+            -DWANTED_VERSION=$version -DCMAKE_PREFIX_PATH="$prefix;$next" >"$work/log" 2>&1 &&
             "$cmake" --build "$work/build-$version" >>"$work/log" 2>&1 || fail "$(cat "$work/log")"
     done
-    [[ $(ldd "$work/build-0.2/consumer") == *"$lib/"* ]] || fail "0.2 got another library"
-    [[ $(ldd "$work/build-0.99/consumer") == *"$next/"* ]] || fail "0.99 got another library"
-    # Each says its own number (it compares header and library), at the same time.
-    "$work/build-0.2/consumer" >"$work/first.log" &
+    [[ $(ldd "$work/build-1.0/consumer") == *"$lib/"* ]] || fail "1.0 got another library"
+    [[ $(ldd "$work/build-1.99/consumer") == *"$next/"* ]] || fail "1.99 got another library"
+    # Each says its own number, at the same time.
+    "$work/build-1.0/consumer" >"$work/first.log" &
     local first=$!
-    "$work/build-0.99/consumer" || fail "0.99 ended with $?"
-    wait $first || fail "0.2 ended with $?"
-    # The wrong one is refused when the program starts, by name.
-    ! said=$(LD_LIBRARY_PATH=$next/$libdir "$(no_rpath)" 2>&1) || fail "0.2 ran with 0.99's library"
-    [[ $said == *"TENURE_0.2"*"not found"* ]] || fail "not said what is wrong: $said"
+    said=$("$work/build-1.99/consumer") || fail "1.99 ended with $?"
+    [[ $said == *"by version 19900" ]] || fail "1.99 said: $said"
+    wait $first || fail "1.0 ended with $?"
+    [[ $(cat "$work/first.log") == *"by version 10000" ]] || fail "1.0 had another library"
+    # A program runs with every later version, without being compiled again ...
+    said=$(LD_LIBRARY_PATH=$next/$libdir "$(no_rpath)") || fail "1.0 ended with $? on 1.99"
+    [[ $said == *"by version 19900" ]] || fail "1.0 did not get the later library: $said"
+    # ... and one that needs a later one is refused when it starts, by name.
+    cat >"$work/newer.c" <<'TEXT'
+#include <tenure/alloc.h>
+int main(void) { return tnr_newer() == 0; }
+TEXT
+    "$cc" -I "$next/include" "$work/newer.c" -o "$work/newer" -L "$next/$libdir" -ltenure
+    LD_LIBRARY_PATH=$next/$libdir "$work/newer" || fail "1.99 does not run with its own library"
+    ! said=$(LD_LIBRARY_PATH=$lib "$work/newer" 2>&1) || fail "1.99 ran with 1.0's library"
+    [[ $said == *"TENURE_1.99"*"not found"* ]] || fail "not said what is wrong: $said"
 }
 
 # The consumer of this version, without a word of where its library is.
@@ -274,11 +290,11 @@ step_deb() {
 step_dlopen() {
     "$cc" -std=c11 -Wall -Wextra -Werror -I "$prefix/include" "$here/dlopen_program.c" \
         -o "$work/dlopen_program" -ldl -pthread
-    "$work/dlopen_program" "$lib/libtenure.so.0"
+    "$work/dlopen_program" "$lib/libtenure.so.1"
 }
 
 step_ctypes() {
-    python3 "$here/load_by_ctypes.py" "$lib/libtenure.so.0"
+    python3 "$here/load_by_ctypes.py" "$lib/libtenure.so.1"
 }
 
 # The Python module finds its libraries from where it lies, whether installed here or by pip.
@@ -289,7 +305,7 @@ step_python() {
     cp -r "$python/tenure" "$work/site"
     PYTHONPATH=$work/site LD_LIBRARY_PATH=$lib python3 -B "$here/python_module.py" "$lib" ||
         fail "from a folder far away, with the loader's help"
-    PYTHONPATH=$work/site TENURE_LIBRARY=$lib/libtenure.so.0 \
+    PYTHONPATH=$work/site TENURE_LIBRARY=$lib/libtenure.so.1 \
         python3 -B "$here/python_module.py" "$lib" || fail "with TENURE_LIBRARY"
     ! PYTHONPATH=$work/site python3 -B "$here/python_module.py" "$lib" 2>"$work/said" ||
         fail "a library was found that is not there"
@@ -299,13 +315,13 @@ step_python() {
 step_command() {
     local said
     said=$("$prefix/bin/tenure" --version) || fail "tenure --version ended with code $?"
-    [[ $said == *0.2.0* ]] || fail "tenure --version said: $said"
+    [[ $said == *1.0.0* ]] || fail "tenure --version said: $said"
     said=$("$prefix/bin/tenure" doctor --driver sim) || fail "doctor ended with code $?: $said"
     [[ $said == *"$prefix"* || $said == *simul* ]] || fail "tenure doctor said: $said"
     said=$("$prefix/bin/tenure" run -- sh -c 'echo "$LD_PRELOAD"') || fail "run: code $?: $said"
     [[ $said == "$lib/libtenure_preload.so" ]] || fail "tenure run preloads $said"
     # Not piped into grep -q, which may end before ldd has written all: that would fail the pipe.
-    [[ $(ldd "$said") == *"libtenure.so.0 => $lib/"* ]] || fail "$said does not find libtenure.so"
+    [[ $(ldd "$said") == *"libtenure.so.1 => $lib/"* ]] || fail "$said does not find libtenure.so"
 }
 
 "step_$step"

@@ -265,7 +265,7 @@ step_deb() {
     cp "$build"/packages/tenure_*.deb "$root/try/tenure.deb"
     cp "$build"/wheel/tenure-*.whl "$root/try"
     inside "$root" 'apt-get -q update && apt-get -qy install --no-install-recommends /try/tenure.deb
-        tenure --version; tenure doctor --driver sim; ldconfig -p | grep libtenure.so.0
+        tenure --version; tenure doctor --driver sim; ldconfig -p | grep libtenure.so.1
         for shell in bash-completion/completions/tenure zsh/site-functions/_tenure \
             fish/vendor_completions.d/tenure.fish; do test -s /usr/share/$shell; done' ||
         fail "the .deb"
@@ -288,7 +288,7 @@ step_project() {
         TENURE_DRIVER=$(pkg-config --variable=libdir tenure)/tenure/libtenure_simcuda.so \
             project-build/static
         project-build/simulated
-        ldd project-build/shared | grep libtenure.so.0
+        ldd project-build/shared | grep libtenure.so.1
         if ldd project-build/static | grep libtenure; then exit 1; fi
         cc project/engine.c -o engine $(pkg-config --cflags --libs tenure tenure-simcuda)
         ./engine

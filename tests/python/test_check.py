@@ -461,9 +461,9 @@ assert device.DRIVER.cuMemFree_v2(address) == 0
 
     def test_a_library_of_its_own(self):
         """Another copy of libtenure is refused, whoever asks for it."""
-        copy = os.path.join(self.folder, "libtenure.so.0")
+        copy = os.path.join(self.folder, "libtenure.so.1")
         shutil.copy(os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(TENURE)), "..",
-                                                  "lib", "libtenure.so.0")), copy)
+                                                  "lib", "libtenure.so.1")), copy)
         self.checked("-c", "import tenure; tenure.stats()", code=1, TENURE_LIBRARY=copy)
         self.assertIn("a process has one libtenure", self.err)
         program = self.write("p.py", BEGIN + textwrap.dedent(f"""

@@ -100,7 +100,7 @@ class Wheel(unittest.TestCase):
 
     def test_contents(self):
         files = self.files(self.plain)
-        for name in ("bin/tenure", "lib/libtenure.so.0", "lib/libtenure_preload.so", "py.typed",
+        for name in ("bin/tenure", "lib/libtenure.so.1", "lib/libtenure_preload.so", "py.typed",
                      "lib/tenure/libtenure_torch.so", "lib/tenure/libtenure_simcuda.so",
                      "include/tenure/alloc.h", "native/allocator.cpp", "_startup/sitecustomize.py",
                      "native/host/crt/host_defines.h", "_version.py"):
@@ -147,7 +147,7 @@ class Wheel(unittest.TestCase):
             self.assertIn(part, said.replace("tenure._library.Error", "tenure.Error"))
 
     def test_a_file_that_is_no_library(self):
-        path = os.path.join(self.folder, "libtenure.so.0")
+        path = os.path.join(self.folder, "libtenure.so.1")
         with open(path, "w", encoding="utf-8") as file:
             file.write("nothing\n")
         said = self.plain.python("-c", "import tenure; tenure.version()", code=1,
@@ -157,14 +157,14 @@ class Wheel(unittest.TestCase):
 
     def test_one_library_in_the_process(self):
         """Whichever comes first is the one."""
-        theirs = os.path.join(self.spaced.package, "lib", "libtenure.so.0")
+        theirs = os.path.join(self.spaced.package, "lib", "libtenure.so.1")
         first = f"import ctypes; first = ctypes.CDLL({theirs!r}); import tenure; "
         said = self.plain.python("-c", first + "tenure.stats(); print(first.tnr_is_running(), "
                                  "tenure._library.path())")
         self.assertEqual(said.strip(), f"1 {theirs}")
         said = self.plain.python("-c", first + "tenure.stats()", code=1,
                                  TENURE_LIBRARY=os.path.join(self.plain.package, "lib",
-                                                             "libtenure.so.0"))
+                                                             "libtenure.so.1"))
         self.assertIn("a process has one libtenure", said)
 
     def test_a_home_that_is_read_only(self):
@@ -234,7 +234,7 @@ class Needs(unittest.TestCase):
         program = os.path.join(BUILD, "bin", "tenure")
         self.assertTrue(tenure_wheel._tag([program]).startswith("linux_"))
         self.assertTrue(tenure_wheel._tag(
-            [program, os.path.join(BUILD, "lib", "libtenure.so.0")]).startswith("manylinux"))
+            [program, os.path.join(BUILD, "lib", "libtenure.so.1")]).startswith("manylinux"))
 
     def test_not_in_a_build_folder(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -57,8 +57,11 @@ static void interior_pointers(void **state)
         snprintf(start, sizeof(start), "%p", (void *)ptr);
         for (size_t offset = 1; offset < sizes[i]; offset = offset * 2 + offset % 2) {
             tnr_block_info info;
+            memset(&info, 0xff, sizeof(info));
             assert_error(tnr_free(ptr + offset), TNR_ERR_INTERIOR_POINTER, start);
             assert_ok(tnr_block_get(&info, ptr + offset));
+            for (size_t j = 0; j < sizeof(info.reserved) / sizeof(info.reserved[0]); j++)
+                assert_int_equal(info.reserved[j], 0);
             assert_ptr_equal(info.base, ptr);
             assert_int_equal(info.bytes_requested, sizes[i]);
         }

@@ -103,9 +103,8 @@ install(EXPORT tenureTargets NAMESPACE tenure:: DESTINATION "${tnr_package_dir}"
 configure_package_config_file("${PROJECT_SOURCE_DIR}/tools/cmake/tenureConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/package/tenureConfig.cmake" INSTALL_DESTINATION "${tnr_package_dir}"
   PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
-# Before 1.0 a minor version may change the interface.
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/package/tenureConfigVersion.cmake"
-  VERSION ${PROJECT_VERSION} COMPATIBILITY SameMinorVersion)
+  VERSION ${PROJECT_VERSION} COMPATIBILITY SameMajorVersion)
 install(FILES
   "${PROJECT_SOURCE_DIR}/tools/cmake/CudaCandidates.cmake"
   "${PROJECT_BINARY_DIR}/package/tenureConfig.cmake"

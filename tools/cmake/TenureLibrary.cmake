@@ -18,7 +18,7 @@ add_library(tenure SHARED ${tnr_objects})
 add_library(tenure_static STATIC ${tnr_objects})
 set_target_properties(tenure PROPERTIES
   VERSION ${PROJECT_VERSION}
-  SOVERSION 0
+  SOVERSION ${PROJECT_VERSION_MAJOR}
   LINK_DEPENDS "${PROJECT_SOURCE_DIR}/tools/cmake/tenure.map")
 set_target_properties(tenure_static PROPERTIES OUTPUT_NAME tenure_static)
 set_target_properties(tenure tenure_static PROPERTIES LINKER_LANGUAGE C)

@@ -93,7 +93,7 @@ def _install(build: str, cache: Dict[str, str], prefix: str) -> None:
 
 
 def _named(name: str) -> str:
-    """The name that the loader looks for: libtenure.so.0 of libtenure.so.0.2.0."""
+    """The name that the loader looks for: libtenure.so.1 of libtenure.so.1.0.0."""
     return re.sub(r"(\.so\.\d+)(\.\d+)+$", r"\1", name)
 
 

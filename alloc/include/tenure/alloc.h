@@ -23,7 +23,7 @@
  * again only to work that the device runs after everything enqueued on that stream so far.
  *
  * Order of arguments, everywhere: what the call writes, the object or pointer that it is about,
- * sizes, device, stream, options. docs/upgrading.md has what was otherwise before 0.2.
+ * sizes, device, stream, options. docs/upgrading.md says what stays as it is, and what changed.
  *
  * Threads. Every function may be called from any thread at any time, except where it says
  * otherwise. Context. No call changes the calling thread's current CUDA context. Fork. CUDA does
@@ -53,14 +53,22 @@
 #define TNR_NODISCARD
 #endif
 
+/* In front of what goes with the next major version. The text says what to use, and since when.
+ * Compilers warn where it is used, unless a program defines TNR_NO_DEPRECATED before the header. */
+#if defined(__GNUC__) && !defined(TNR_NO_DEPRECATED)
+#define TNR_DEPRECATED(text) __attribute__((deprecated(text)))
+#else
+#define TNR_DEPRECATED(text)
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* ---- version ------------------------------------------------------------------------------- */
 
-#define TNR_VERSION_MAJOR 0
-#define TNR_VERSION_MINOR 2
+#define TNR_VERSION_MAJOR 1
+#define TNR_VERSION_MINOR 0
 #define TNR_VERSION_PATCH 0
 /* One number that grows with every release: major * 10000 + minor * 100 + patch. */
 #define TNR_VERSION_NUMBER (TNR_VERSION_MAJOR * 10000 + TNR_VERSION_MINOR * 100 + TNR_VERSION_PATCH)
@@ -219,6 +227,7 @@ typedef struct tnr_block_info {
     tnr_pool pool;        /* null for the default pool */
     void *segment;        /* start of the foreign segment that it lies in; null: in none */
     size_t segment_bytes; /* of that */
+    uint64_t reserved[4]; /* 0: room for what later versions tell */
 } tnr_block_info;
 
 /* Describes the live block that contains `ptr`, which may point anywhere inside it. Never blocks,
@@ -534,6 +543,9 @@ typedef enum tnr_reuse {
 
 enum { TNR_WORLD_ALL = 0, TNR_WORLD_SMALL = 1, TNR_WORLD_LARGE = 2, TNR_WORLD_COUNT = 3 };
 
+/* Room for kinds that later versions add, so that what lies behind stays where it is. */
+enum { TNR_DRIVER_KIND_ROOM = 16, TNR_SERVED_ROOM = 16, TNR_REUSE_ROOM = 16 };
+
 /* A picture of one device or pool. Arrays over TNR_WORLD_* hold all blocks, the small ones and
  * the large ones, as PyTorch's "all", "small_pool" and "large_pool".
  *
@@ -570,16 +582,16 @@ typedef struct tnr_stats {
     uint64_t chunks_stale;             /* now: old addresses that wait for proof of idleness */
     uint64_t bytes_chunk_largest_free; /* longest mapped free run */
 
-    uint64_t served[TNR_SERVED_COUNT];
-    uint64_t freed_because[TNR_REUSE_COUNT]; /* why memory was free again */
-    uint64_t num_alloc_retries;              /* allocations that had to reclaim */
-    uint64_t num_ooms;                       /* allocations that failed for lack of memory */
-    uint64_t num_sync_all_streams; /* times the host waited for every stream of a device */
-    uint64_t num_device_alloc;     /* chunks mapped, new or moved */
-    uint64_t num_device_free;      /* mappings removed */
+    uint64_t served[TNR_SERVED_ROOM];
+    uint64_t freed_because[TNR_REUSE_ROOM]; /* why memory was free again */
+    uint64_t num_alloc_retries;             /* allocations that had to reclaim */
+    uint64_t num_ooms;                      /* allocations that failed for lack of memory */
+    uint64_t num_sync_all_streams;          /* times the host waited for every stream of a device */
+    uint64_t num_device_alloc;              /* chunks mapped, new or moved */
+    uint64_t num_device_free;               /* mappings removed */
 
-    uint64_t driver_calls[TNR_DRIVER_KIND_COUNT];
-    uint64_t driver_ns[TNR_DRIVER_KIND_COUNT];
+    uint64_t driver_calls[TNR_DRIVER_KIND_ROOM];
+    uint64_t driver_ns[TNR_DRIVER_KIND_ROOM];
 
     uint64_t arenas, pools;
     uint64_t limit_bytes;          /* SIZE_MAX: none */

@@ -140,6 +140,7 @@ typedef struct tnr_stretch {
     int is_small;      /* 1: of blocks up to small_limit_kb */
     const tnr_walked_block *blocks;
     size_t blocks_count;
+    uint64_t reserved[4]; /* 0: room for what later versions tell */
 } tnr_stretch;
 
 /* Called for each stretch, in the order of their addresses, with no lock of Tenure's held: it may
@@ -162,9 +163,10 @@ typedef struct tnr_mapping {
     uintptr_t base;
     size_t bytes;
     int device;
-    int is_mapped;     /* 1: it came, 0: it went */
-    tnr_pool pool;     /* null: the default pool */
-    tnr_stream stream; /* that the addresses serve; null in a graph pool */
+    int is_mapped;        /* 1: it came, 0: it went */
+    tnr_pool pool;        /* null: the default pool */
+    tnr_stream stream;    /* that the addresses serve; null in a graph pool */
+    uint64_t reserved[2]; /* 0: room for what later versions tell */
 } tnr_mapping;
 
 /* Writes down from now on whatever is mapped and unmapped, for tnr_mappings_take; 0 ends it and

@@ -33,11 +33,12 @@ typedef struct tnr_trap_finding {
 
 /* Called by whichever thread finds it, inside of an allocation or a free: it may look, and must not
  * call the library. */
-typedef void (*tnr_trap_listener)(const tnr_trap_finding *finding, void *user);
+typedef void (*tnr_trap_callback)(const tnr_trap_finding *finding, void *user);
 
-/* Has findings told to a function, and no more to the file. Null: as before. Needs no start of the
- * library, and lasts beyond its end. Errors: none. Since 0.2.0. */
-TNR_NODISCARD TNR_API tnr_status tnr_traps_listen(tnr_trap_listener listener, void *user);
+/* Sets the callback of the process, which has findings told to it instead of the file; null removes
+ * it. Needs no start of the library, and lasts beyond its end. Never fails. Since 1.0.0; before,
+ * tnr_traps_listen. */
+TNR_API void tnr_trap_callback_set(tnr_trap_callback callback, void *user);
 
 /* Since the process began. */
 typedef struct tnr_traps_info {

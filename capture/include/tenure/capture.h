@@ -260,7 +260,8 @@ typedef struct tnr_audit_finding {
     tnr_pool pool;     /* of that block; null: the default pool or none */
     tnr_graph owner;   /* the graph that it was handed out for, or is kept for; 0: none */
     tnr_audit_verdict verdict;
-    int is_safe; /* 1: the guarantee holds for this address */
+    int is_safe;          /* 1: the guarantee holds for this address */
+    uint64_t reserved[4]; /* 0: room for what later versions tell */
 } tnr_audit_finding;
 
 /* The sums. proved == all addresses with is_safe; found == proved + unproved. */

@@ -26,7 +26,7 @@ try:
 except ImportError:  # the source tree
     VERSION = ""
 
-NAME = "libtenure.so.0"
+NAME = "libtenure.so.1"
 ERR_CONFIG, ERR_BUSY, ERR_INVALID_STREAM = 13, 21, 23
 OUT_OF_MEMORY = (9, 10, 11)  # TNR_ERR_OUT_OF_MEMORY, _LIMIT, _ADDRESS_SPACE
 
