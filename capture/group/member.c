@@ -89,11 +89,11 @@ static size_t member_pass(tnri_member *self)
     return held;
 }
 
-/* At most a tenth of a processor goes into looking for what could be given, unless somebody waits
- * for it. */
-static void member_nap(tnri_member *self, uint32_t urgent, uint64_t began_ns)
+/* At most a tenth of a processor goes into looking in vain for what could be given, and half of one
+ * into giving, unless somebody waits for it: who grows meanwhile adds to what all have. */
+static void member_nap(tnri_member *self, uint32_t urgent, uint64_t began_ns, int has_given)
 {
-    uint64_t nap = (tnri_clock_ns() - began_ns) * NAP_SHARE;
+    uint64_t nap = (tnri_clock_ns() - began_ns) * (has_given ? 1 : NAP_SHARE);
     tnri_word_wait(&tnri_seat_own(&self->at)->urgent, urgent, nap < NAP_NS ? NAP_NS : nap);
 }
 
@@ -109,7 +109,7 @@ static void *member_run(void *argument)
             tnri_word_wait(&own->rings, rings, UINT64_MAX);
             continue;
         }
-        uint64_t began_ns = tnri_clock_ns();
+        uint64_t began_ns = tnri_clock_ns(), gave = atomic_load(&own->gave_bytes);
         (void)pthread_mutex_lock(&self->turn);
         held = atomic_load(&self->is_ending) ? 0 : member_pass(self);
         (void)pthread_mutex_unlock(&self->turn);
@@ -119,7 +119,7 @@ static void *member_run(void *argument)
             atomic_store(&own->is_silent, 0);
         }
         tnri_word_ring(&self->at.board->answers);
-        member_nap(self, urgent, began_ns);
+        member_nap(self, urgent, began_ns, atomic_load(&own->gave_bytes) != gave);
     }
     return NULL;
 }

@@ -2,7 +2,7 @@
 /*
  * Published weights between processes of one device: what attaching costs, in time and in memory;
  * that a graph of the reader's replays on them when publisher and holder have been killed; and that
- * a new generation is taken over while it replays. Runs on a GPU (hold.sh), and on the simulated
+ * new generations are taken over while it replays. Runs on a GPU (hold.sh), and on the simulated
  * device as a test of itself.
  *
  *   weights [--driver FILE] [--device N] [--mib N] [--limit-ms N]
@@ -13,7 +13,9 @@
  */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,9 +67,10 @@ static void symbol(void *to, void *library, const char *name)
     CHECK(*(void **)to != NULL);
 }
 
+static CUcontext context;
+
 static void driver_start(void)
 {
-    CUcontext context;
     void *library = dlopen(driver_file, RTLD_NOW);
     if (library == NULL) {
         fprintf(stderr, "%s\n", dlerror());
@@ -104,7 +107,7 @@ typedef struct order {
     uint64_t what, value;
 } order;
 
-static CUstream stream;
+static CUstream stream, capture_stream;
 static CUgraphExec graph;
 static void *results; /* where a launch copies the first word of each part to */
 static tnr_import_info attached, former;
@@ -144,18 +147,24 @@ static uint64_t attach(int same_address)
     return (uint64_t)((now_ms() - began) * 1e6);
 }
 
-/* A graph that reads the first word of each part. */
-static void graph_make(void)
+/* A graph that reads the first word of each part. It is captured beside the stream that launches
+ * run on. */
+static CUgraphExec graph_make(void)
 {
     CUgraph captured;
-    CHECK(stream != NULL || cu.stream_create(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    CUgraphExec made;
+    CHECK(stream != NULL ||
+          (cu.stream_create(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
+           cu.stream_create(&capture_stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS));
     CHECK(results != NULL || tnr_malloc(&results, PARTS * 4, device, stream) == TNR_OK);
-    CHECK(cu.capture_begin(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) == CUDA_SUCCESS);
+    CHECK(cu.capture_begin(capture_stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) == CUDA_SUCCESS);
     for (int i = 0; i < PARTS; i++)
         CHECK(cu.copy_inside((CUdeviceptr)(uintptr_t)results + 4 * (size_t)i,
-                             part(attached.ptr, attached.bytes, i), 4, stream) == CUDA_SUCCESS);
-    CHECK(cu.capture_end(stream, &captured) == CUDA_SUCCESS);
-    CHECK(cu.instantiate(&graph, captured, 0) == CUDA_SUCCESS);
+                             part(attached.ptr, attached.bytes, i), 4,
+                             capture_stream) == CUDA_SUCCESS);
+    CHECK(cu.capture_end(capture_stream, &captured) == CUDA_SUCCESS);
+    CHECK(cu.instantiate(&made, captured, 0) == CUDA_SUCCESS);
+    return made;
 }
 
 /* 1 if a launch reads what was published with that word. */
@@ -169,6 +178,61 @@ static uint64_t replay(unsigned word)
         if (words[i] != word + (unsigned)i)
             return 0;
     return 1;
+}
+
+/* ---- load: a thread that replays for ever -------------------------------------------------- */
+
+static struct {
+    pthread_t thread;
+    pthread_mutex_t lock; /* kept during a launch, and to give it another graph */
+    unsigned word;        /* what that graph reads. Under the lock, as is `graph` */
+    _Atomic uint64_t launches;
+    _Atomic int is_ending;
+} load = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void *load_run(void *unused)
+{
+    (void)unused;
+    CHECK(cu.set_current(context) == CUDA_SUCCESS);
+    while (!atomic_load(&load.is_ending)) {
+        CHECK(pthread_mutex_lock(&load.lock) == 0);
+        CHECK(replay(load.word));
+        CHECK(pthread_mutex_unlock(&load.lock) == 0);
+        atomic_fetch_add(&load.launches, 1);
+        (void)usleep(100); /* or nobody else would have the lock */
+    }
+    return NULL;
+}
+
+/* From now on what is attached last is replayed, which reads that word. */
+static void load_take_over(unsigned word)
+{
+    CUgraphExec made = graph_make();
+    CHECK(pthread_mutex_lock(&load.lock) == 0);
+    graph = made;
+    load.word = word;
+    CHECK(pthread_mutex_unlock(&load.lock) == 0);
+}
+
+static void load_begin(unsigned word)
+{
+    load_take_over(word);
+    CHECK(pthread_create(&load.thread, NULL, load_run, NULL) == 0);
+}
+
+/* Waits for a launch that begins from now on. */
+static void load_goes_on(void)
+{
+    uint64_t before = atomic_load(&load.launches);
+    while (atomic_load(&load.launches) < before + 2)
+        (void)usleep(100);
+}
+
+static uint64_t load_end(void)
+{
+    atomic_store(&load.is_ending, 1);
+    CHECK(pthread_join(load.thread, NULL) == 0);
+    return atomic_load(&load.launches);
 }
 
 static uint64_t carry_out(order wanted)
@@ -198,8 +262,19 @@ static uint64_t carry_out(order wanted)
         CHECK(cu.memory(&free_bytes, &all_bytes) == CUDA_SUCCESS);
         return free_bytes;
     case 'g':
-        graph_make();
+        graph = graph_make();
         return 0;
+    case 'l':
+        load_begin((unsigned)wanted.value);
+        return 0;
+    case 't':
+        load_take_over((unsigned)wanted.value);
+        return 0;
+    case 'n':
+        load_goes_on();
+        return 0;
+    case 'L':
+        return load_end();
     case 'r':
         return replay((unsigned)wanted.value);
     default: /* 'c' */
@@ -307,6 +382,8 @@ static int attached_by_others(void)
     return is_good;
 }
 
+/* The reader replays all the time, from a thread: while the next generation is written and
+ * published, while it is attached, and while the former one is closed. */
 static int taken_over_under_load(void)
 {
     worker publisher = worker_start(), reader = worker_start();
@@ -315,18 +392,22 @@ static int taken_over_under_load(void)
     (void)ask(&publisher, 'P', 1000);
     int is_good = 1;
     (void)ask(&reader, 'a', 1);
-    (void)ask(&reader, 'g', 0);
+    (void)ask(&reader, 'l', 1000);
     for (unsigned i = 2; i < 6; i++) {
-        CHECK(ask(&reader, 'r', 1000 * (i - 1)));
+        (void)ask(&reader, 'n', 0);
         (void)ask(&publisher, 'P', 1000 * i);
-        CHECK(ask(&reader, 'r', 1000 * (i - 1))); /* it has the former one as long as it likes */
-        is_good &= judge("the next generation attached", (double)ask(&reader, 'a', 1) / 1e6);
-        (void)ask(&reader, 'g', 0);
-        CHECK(ask(&reader, 'r', 1000 * i));
+        (void)ask(&reader, 'n', 0); /* it has the former one as long as it likes */
+        is_good &= judge("the next generation attached, the former one in use",
+                         (double)ask(&reader, 'a', 1) / 1e6);
+        (void)ask(&reader, 't', 1000 * i);
         (void)ask(&reader, 'c', 0);
     }
-    worker_kill(&reader);
+    (void)ask(&reader, 'n', 0);
     worker_kill(&publisher);
+    (void)ask(&reader, 'n', 0);
+    printf("graph replayed meanwhile, and with the publisher killed: %llu times, all right\n",
+           (unsigned long long)ask(&reader, 'L', 0));
+    worker_kill(&reader);
     return is_good;
 }
 
