@@ -105,6 +105,7 @@ static void counts_tell(tnri_answer *answer, const tnr_stats *stats)
 static void group_tell(tnri_answer *answer, const tnr_stats *stats, int device)
 {
     int seat = 0;
+    uint64_t count = 0, floor = 0, ceiling = UINT64_MAX;
     tnri_member_seen seen;
     int is_member = tnri_member_next(&seen, &seat, device);
     tnri_answer_text(answer, "group", is_member ? tnri_conf_get()->group : NULL);
@@ -115,6 +116,11 @@ static void group_tell(tnri_answer *answer, const tnr_stats *stats, int device)
     tnri_answer_number(answer, "group_asks", stats->group_asks);
     tnri_answer_list(answer, "members");
     do {
+        count++;
+        if (seen.is_self) {
+            floor = seen.floor_bytes;
+            ceiling = seen.ceiling_bytes;
+        }
         tnri_answer_object(answer, NULL);
         tnri_answer_number(answer, "process", (uint64_t)seen.process);
         tnri_answer_text(answer, "program", seen.program);
@@ -127,6 +133,9 @@ static void group_tell(tnri_answer *answer, const tnr_stats *stats, int device)
         tnri_answer_object_end(answer);
     } while (tnri_member_next(&seen, &seat, device));
     tnri_answer_list_end(answer);
+    tnri_answer_number(answer, "group_members", count);
+    tnri_answer_number(answer, "group_floor_bytes", floor);
+    tnri_answer_limit(answer, "group_ceiling_bytes", ceiling);
 }
 
 static void device_tell(tnri_answer *answer, tnri_device *device, int has_streams, int has_account)

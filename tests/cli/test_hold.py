@@ -73,6 +73,12 @@ class Hold(CommandTest):
                                 "latest": True, "taken_over": False, "importers": 1,
                                 "processes": [second.pid]})
         self.assertRegex(self.status(first)[1], rf"weights +1 +4 MiB +1 +{second.pid}")
+        metrics = self.run_tenure("ctl", "metrics", "--dir", self.names, "--all").stdout
+        self.assertRegex(metrics, rf'(?m)^tenure_held_importers{{pid="{first.pid}",'
+                         'program="tenure",published="weights",generation="1"} 1$')
+        self.assertRegex(metrics, rf'(?m)^tenure_held_bytes{{pid="{second.pid}",.*}} {4 << 20}$')
+        shown = self.run_tenure("top", first.pid, "--once", "--dir", self.names).stdout
+        self.assertIn("holds 1 published blocks, open 1 times; has 0 of others", shown)
         # The files again, as the next generation, which the other follows.
         first.send_signal(signal.SIGHUP)
         self.said(first, "generation 2")

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import termios
 import unittest
+import unittest.mock
 
 from command import BAD_INPUT, OK
 import test_ctl
@@ -392,6 +393,31 @@ class Metrics(test_ctl.Ctl):
             self.assertEqual(self.of(samples, "tenure_pool_live_bytes", pool=pool["name"],
                                      tag=pool["tag"] or ""), pool["live_bytes"])
         self.assertEqual(self.of(samples, "tenure_tag_live_bytes", tag="weights"), 5 * MIB)
+
+    def test_groups(self):
+        """A group of two, as each of them tells of itself, in metrics and on the screen."""
+        device = {"TENURE_SIM_SHARED": str(self.folder / "device"), "TENURE_SIM_MEMORY": "64M"}
+        with unittest.mock.patch.dict(os.environ, device):
+            one, _ = self.hold("group:g,group_floor_mb:4,group_ceiling_mb:32")
+            other, _ = self.hold("group:g")
+        samples = Reader(self.ctl("metrics", "--all").stdout).samples
+        told = self.answer("status", "--pid", str(one.pid))["devices"][0]
+        self.assertEqual({member["process"] for member in told["members"]}, {one.pid, other.pid})
+        for name, mine, theirs in (("members", 2, 2), ("floor_bytes", 4 * MIB, 0),
+                                   ("given_bytes_total", told["group_given_bytes"], 0),
+                                   ("taken_bytes_total", told["group_taken_bytes"], 0),
+                                   ("asks_total", 0, 0)):
+            name = f"tenure_device_group_{name}"
+            self.assertEqual(self.of(samples, name, pid=str(one.pid)), mine)
+            self.assertEqual(self.of(samples, name, pid=str(other.pid)), theirs)
+        ceilings = [dict(has)["pid"] for which, has in samples
+                    if which == "tenure_device_group_ceiling_bytes"]
+        self.assertEqual(ceilings, [str(one.pid)])
+        shown = self.run_tenure("top", str(one.pid), "--once", "--dir", self.sockets).stdout
+        self.assertIn("group g: 2 members, given 0 B, taken 0 B, floor 4 MiB, ceiling 32 MiB",
+                      shown)
+        self.assertRegex(self.ctl("status", "--pid", str(one.pid)).stdout,
+                         "group g: 0 B given to others, 0 B taken, short 0 times")
 
     def test_all(self):
         one, _ = self.hold()

@@ -430,6 +430,35 @@ static void memory_counts(void **state)
     assert_true(worker_end(&other, 0));
 }
 
+/* In a reader what it has of others is no memory of its own: no limit binds it, a trim leaves it,
+ * and a sleep of all that is the reader's leaves it where it is. */
+static void imports_are_the_holders(void **state)
+{
+    (void)state;
+    start(NULL, "MEMORY=64M");
+    void *ptr;
+    tnr_import_info info;
+    worker other = worker_start();
+    (void)must(&other, 'P', 77);
+    assert_ok(tnr_malloc(&ptr, 8 * MIB, 0, NULL));
+    uint64_t own = unit_stats().reserved_bytes.current;
+    assert_ok(tnr_limit_set(own, 0));
+    assert_ok(attach(&info, SAME));
+    assert_int_equal(unit_stats().reserved_bytes.current, own);
+    assert_ok(tnr_free(ptr));
+    assert_ok(tnr_trim(NULL, 0, 0));
+    assert_int_equal(unit_stats().reserved_bytes.current, 0);
+    assert_int_equal(marked(info.ptr), 77);
+    assert_ok(tnr_malloc(&ptr, 8 * MIB, 0, NULL)); /* the limit has room for all of it */
+    assert_ok(tnr_device_sleep(0, NULL));
+    assert_int_equal(marked(info.ptr), 77);
+    assert_ok(tnr_device_wake(0));
+    assert_int_equal(marked(info.ptr), 77);
+    assert_ok(tnr_import_close(info.ptr));
+    assert_ok(tnr_free(ptr));
+    assert_true(worker_end(&other, 0));
+}
+
 /* ---- taking over ---------------------------------------------------------------------------- */
 
 static void a_holder_takes_over(void **state)
@@ -705,6 +734,7 @@ int main(int argc, char **argv)
         CASE(names_that_exist),
         CASE(names_that_are_none),
         CASE(memory_counts),
+        CASE(imports_are_the_holders),
         CASE(a_holder_takes_over),
         CASE(a_holder_dies_before_its_readers),
         CASE(a_holder_follows),

@@ -10,7 +10,7 @@
 #include "ctl.h"
 
 /* What a sample is of. */
-typedef enum subject { OF_DEVICE, OF_POOL, OF_TAG } subject;
+typedef enum subject { OF_DEVICE, OF_POOL, OF_TAG, OF_HELD, OF_IMPORTED } subject;
 
 typedef struct metric {
     subject of;
@@ -34,6 +34,12 @@ static const metric metrics[] = {
     {OF_DEVICE, "chunks_moved", "counter", NULL, "Chunks given another address."},
     {OF_DEVICE, "retries", "counter", NULL, "Allocations that had to reclaim memory."},
     {OF_DEVICE, "ooms", "counter", NULL, "Allocations that failed for lack of memory."},
+    {OF_DEVICE, "group_members", "gauge", NULL, "Processes in its group, itself among them."},
+    {OF_DEVICE, "group_floor_bytes", "gauge", "bytes", "What it keeps when others ask."},
+    {OF_DEVICE, "group_ceiling_bytes", "gauge", "bytes", "The most that it may have mapped."},
+    {OF_DEVICE, "group_given_bytes", "counter", "bytes", "Given back since others asked."},
+    {OF_DEVICE, "group_taken_bytes", "counter", "bytes", "Given by others when it asked."},
+    {OF_DEVICE, "group_asks", "counter", NULL, "Times that it was short, and asked."},
     {OF_POOL, "reserved_bytes", "gauge", "bytes", "Memory mapped for the pool."},
     {OF_POOL, "reserved_peak_bytes", "gauge", "bytes", "The most that was mapped for it."},
     {OF_POOL, "live_bytes", "gauge", "bytes", "Bytes of its live blocks, as asked for."},
@@ -47,6 +53,9 @@ static const metric metrics[] = {
     {OF_TAG, "waiting_bytes", "gauge", "bytes", "Freed, and waiting for the last use."},
     {OF_TAG, "asleep_bytes", "gauge", "bytes", "Given back until the wake."},
     {OF_TAG, "limit_bytes", "gauge", "bytes", "The most that may be mapped."},
+    {OF_HELD, "bytes", "gauge", "bytes", "Published blocks that it holds."},
+    {OF_HELD, "importers", "gauge", NULL, "Processes that have them open through it."},
+    {OF_IMPORTED, "bytes", "gauge", "bytes", "Blocks of other processes that it has open."},
 };
 
 /* A process that has answered. It stays where it is: lines have pointers into themselves. */
@@ -111,9 +120,10 @@ static void process_print(FILE *file, const told *one)
     label_print(file, ",", "program", ctl_text(&one->greeting, one->greeting.parsed, "program"));
 }
 
-/* One sample; none where the process does not say, as of a limit that there is not. */
+/* One sample, of the `number_of`th of its list; none where the process does not say, as of a limit
+ * that there is not. */
 static void sample_print(FILE *file, const metric *which, const char *kind, const told *one,
-                         value holder, uint64_t device)
+                         value holder, uint64_t device, uint32_t number_of)
 {
     uint64_t number;
     if (!ctl_has_number(&one->answer, holder, which->key, &number))
@@ -121,31 +131,40 @@ static void sample_print(FILE *file, const metric *which, const char *kind, cons
     fprintf(file, "tenure_%s_%s%s{", kind, which->key,
             strcmp(which->type, "counter") == 0 ? "_total" : "");
     process_print(file, one);
-    label_print_number(file, ",", "device", device);
+    if (which->of != OF_HELD)
+        label_print_number(file, ",", "device", device);
     if (which->of == OF_POOL) {
         label_print(file, ",", "pool", ctl_text(&one->answer, holder, "name"));
         label_print_number(file, ",", "number", ctl_number(&one->answer, holder, "number"));
         label_print(file, ",", "kind", ctl_text(&one->answer, holder, "kind"));
     }
-    if (which->of != OF_DEVICE)
+    if (which->of == OF_POOL || which->of == OF_TAG)
         label_print(file, ",", "tag", ctl_text(&one->answer, holder, "tag"));
+    if (which->of == OF_HELD || which->of == OF_IMPORTED) {
+        label_print(file, ",", "published", ctl_text(&one->answer, holder, "name"));
+        label_print_number(file, ",", "generation", ctl_number(&one->answer, holder, "generation"));
+    }
+    if (which->of == OF_IMPORTED) { /* one may be open twice */
+        label_print_number(file, ",", "from", ctl_number(&one->answer, holder, "process"));
+        label_print_number(file, ",", "number", number_of);
+    }
     fprintf(file, "} %llu\n", (unsigned long long)number);
 }
 
 static void samples_print(FILE *file, const metric *which, const char *kind, const told *one)
 {
     const ctl_line *answer = &one->answer;
-    const char *key = which->of == OF_TAG ? "tags" : "devices";
-    const value_list *list = ctl_list(answer, answer->parsed, key);
+    static const char *const keys[] = {"devices", "devices", "tags", "held", "imports"};
+    const value_list *list = ctl_list(answer, answer->parsed, keys[which->of]);
     for (uint32_t i = 0; list && i < list->count; i++) {
         uint64_t device = ctl_number(answer, list->items[i], "device");
         if (which->of != OF_POOL) {
-            sample_print(file, which, kind, one, list->items[i], device);
+            sample_print(file, which, kind, one, list->items[i], device, i);
             continue;
         }
         const value_list *pools = ctl_list(answer, list->items[i], "pools");
         for (uint32_t p = 0; pools && p < pools->count; p++)
-            sample_print(file, which, kind, one, pools->items[p], device);
+            sample_print(file, which, kind, one, pools->items[p], device, p);
     }
 }
 
@@ -163,7 +182,7 @@ static void processes_print(FILE *file)
 
 void ctl_metrics_print(FILE *file)
 {
-    static const char *const kinds[] = {"device", "pool", "tag"};
+    static const char *const kinds[] = {"device", "pool", "tag", "held", "imported"};
     processes_print(file);
     for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++) {
         const metric *each = &metrics[i];

@@ -88,12 +88,16 @@ static void members_show(const ctl_line *answer, value device)
     static const char *const words[] = {"member",  "program", "mapped", "floor",
                                         "ceiling", "given",   "state",  NULL};
     const value_list *members = ctl_list(answer, device, "members");
-    char text[80], size[32];
+    char text[80], size[32], taken[32];
     uint64_t ceiling;
     table to;
     if (!members || members->count == 0)
         return;
-    printf("  group %s\n", ctl_shown(ctl_text(answer, device, "group"), text, sizeof(text)));
+    printf("  group %s: %s given to others, %s taken, short %llu times\n",
+           ctl_shown(ctl_text(answer, device, "group"), text, sizeof(text)),
+           format_bytes_binary(ctl_number(answer, device, "group_given_bytes"), size),
+           format_bytes_binary(ctl_number(answer, device, "group_taken_bytes"), taken),
+           (unsigned long long)ctl_number(answer, device, "group_asks"));
     table_start(&to, 7);
     heading(&to, words);
     for (uint32_t i = 0; i < members->count; i++) {

@@ -233,6 +233,39 @@ static void row_line(top_frame *frame, const char *name, const row *from)
     top_line(frame, "%s", line);
 }
 
+/* The group that it shares the device with, if it does. */
+static void group_line(top_frame *frame, const ctl_line *answer, value device)
+{
+    char floor[32], ceiling[32] = "none", given[32], taken[32], text[80];
+    const char *group = ctl_text(answer, device, "group");
+    uint64_t most;
+    if (!group)
+        return;
+    if (ctl_has_number(answer, device, "group_ceiling_bytes", &most))
+        format_bytes_binary(most, ceiling);
+    format_bytes_binary(ctl_number(answer, device, "group_floor_bytes"), floor);
+    format_bytes_binary(ctl_number(answer, device, "group_given_bytes"), given);
+    format_bytes_binary(ctl_number(answer, device, "group_taken_bytes"), taken);
+    top_line(frame, "  group %s: %llu members, given %s, taken %s, floor %s, ceiling %s",
+             ctl_shown(group, text, sizeof(text)),
+             (unsigned long long)ctl_number(answer, device, "group_members"), given, taken, floor,
+             ceiling);
+}
+
+/* What it holds for others, and has of them. */
+static void shared_line(top_frame *frame, const ctl_line *answer)
+{
+    const value_list *held = ctl_list(answer, answer->parsed, "held");
+    const value_list *imports = ctl_list(answer, answer->parsed, "imports");
+    uint64_t importers = 0;
+    uint32_t held_count = held ? held->count : 0, imports_count = imports ? imports->count : 0;
+    for (uint32_t i = 0; i < held_count; i++)
+        importers += ctl_number(answer, held->items[i], "importers");
+    if (held_count + imports_count > 0)
+        top_line(frame, "  holds %u published blocks, open %llu times; has %u of others",
+                 held_count, (unsigned long long)importers, imports_count);
+}
+
 static void devices_fill(top_frame *frame, const ctl_line *answer)
 {
     const value_list *devices = ctl_list(answer, answer->parsed, "devices");
@@ -250,7 +283,9 @@ static void devices_fill(top_frame *frame, const ctl_line *answer)
                  called ? called : "");
         row_read(&one, answer, devices->items[i]);
         row_line(frame, name, &one);
+        group_line(frame, answer, devices->items[i]);
     }
+    shared_line(frame, answer);
 }
 
 /* ---- the account ---------------------------------------------------------------------------- */
