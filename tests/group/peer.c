@@ -164,6 +164,8 @@ const char *const peer_calls[] = {"cuMemRelease",
                                   "cuDeviceGetUuid",
                                   NULL};
 
+tnr_status (*peer_other)(uint64_t a, uint64_t b);
+
 static uint64_t random_next(uint64_t *state)
 {
     uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
@@ -293,6 +295,8 @@ static tnr_status carry_out(const order *wanted, peer_answer *said)
         return TNR_OK;
     case PEER_WAIT_MS:
         return wait_set(wanted->a);
+    case PEER_OTHER:
+        return peer_other(wanted->a, wanted->b);
     }
     _exit(5);
 }

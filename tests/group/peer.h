@@ -42,7 +42,10 @@ typedef enum peer_order {
     PEER_FORK,    /* a child that waits for a minute; value: its number */
     PEER_WAIT_MS, /* sets group_wait_ms to a */
     PEER_REFUSE,  /* the driver refuses call b of those that peer_calls[a] names; b 0: no more */
+    PEER_OTHER,   /* what the program has set peer_other to, with a and b */
 } peer_order;
+
+extern tnr_status (*peer_other)(uint64_t a, uint64_t b);
 
 extern const char *const peer_calls[];
 
