@@ -49,8 +49,7 @@ int account_begin_state(void);
 static inline int account_is_on(void)
 {
     int state = atomic_load_explicit(&account_state, memory_order_relaxed);
-    return __builtin_expect(state > 0, 0) ||
-           (__builtin_expect(state < 0, 0) && account_begin_state());
+    return __builtin_expect(state != 0, 0) && (state > 0 || account_begin_state());
 }
 
 /* Around a call; `device` below 0: that of the current context. Only where it is on. */
