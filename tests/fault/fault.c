@@ -432,15 +432,17 @@ static uint64_t drive_entry(const fault_scenario *scenario, const char *entry, i
 }
 
 /* A call that fails once is the nth of its entry point and the mth of all: to go through all calls
- * is enough. A failure that goes on is another thing for each entry point. The short run gives each
- * place one of the errors, the long one (TENURE_TEST_LONG) each of them. */
+ * is enough. A failure that goes on is another thing for each entry point; of those the short run
+ * takes every second or fourth, with each commit others. It gives a place one of the errors, the
+ * long run (TENURE_TEST_LONG) each of them. */
 void fault_drive(const fault_scenario *scenario)
 {
     uint64_t runs = 0;
+    size_t every = is_long() ? 1 : (size_t)few_or(2, 4);
     for (int i = 0; i < (is_long() ? ERRORS : 1); i++) {
         int error = is_long() ? (int)errors[i] : ERROR_IN_TURN;
         runs += drive_entry(scenario, "*", 0, error);
-        for (size_t e = 0; e < sizeof(entries) / sizeof(entries[0]); e++)
+        for (size_t e = commit_seed() % every; e < sizeof(entries) / sizeof(entries[0]); e += every)
             runs += drive_entry(scenario, entries[e], 1, error);
     }
     /* Only an event's record can meet a handle that the program has destroyed. */

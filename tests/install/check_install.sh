@@ -291,6 +291,20 @@ step_dlopen() {
     "$cc" -std=c11 -Wall -Wextra -Werror -I "$prefix/include" "$here/dlopen_program.c" \
         -o "$work/dlopen_program" -ldl -pthread
     "$work/dlopen_program" "$lib/libtenure.so.1"
+
+    # The thread that serves `tenure ctl` outlives dlclose.
+    mkdir -m 700 "$work/control"
+    coproc program {
+        exec env "TENURE_CONF=control:on,control_dir:$work/control" \
+            "$work/dlopen_program" "$lib/libtenure.so.1" serve
+    }
+    local said number=$program_PID to=${program[1]} from=${program[0]}
+    read -r said <&"$from" && [[ $said == closed ]] || fail "it did not come to dlclose: $said"
+    said=$("$prefix/bin/tenure" ctl status --dir "$work/control" --pid "$number" 2>&1) ||
+        fail "after dlclose nobody answers: $said"
+    [[ $said == *"MiB mapped"* ]] || fail "status says: $said"
+    exec {to}>&-
+    wait "$number" || fail "the program ended with code $?"
 }
 
 step_ctypes() {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dlopen_program LIBRARY: loads libtenure.so as an engine loads a plugin, uses it from several
- * threads, and closes it while those threads still run, so that their thread-local data is torn
- * down after dlclose. The program itself knows only the header.
+ * dlopen_program LIBRARY [serve]: loads libtenure.so as an engine loads a plugin, uses it from
+ * several threads, and closes it while those threads still run, so that their thread-local data is
+ * torn down after dlclose. With `serve` the library is not shut down before, and whatever threads
+ * it has of its own go on until the end of the input. The program itself knows only the header.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -51,8 +52,9 @@ static void *use(void *number)
 
 int main(int argc, char **argv)
 {
-    if (argc != 2) {
-        fprintf(stderr, "usage: dlopen_program LIBRARY\n");
+    int serves = argc == 3 && strcmp(argv[2], "serve") == 0;
+    if (argc != 2 && !serves) {
+        fprintf(stderr, "usage: dlopen_program LIBRARY [serve]\n");
         return 2;
     }
     void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
@@ -79,11 +81,17 @@ int main(int argc, char **argv)
     for (uintptr_t i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, use, (void *)i);
     pthread_barrier_wait(&used);
-    if (shutdown_of_tenure(0) != TNR_OK) {
+    if (!serves && shutdown_of_tenure(0) != TNR_OK) {
         fprintf(stderr, "tnr_shutdown: %s\n", last_error());
         return 1;
     }
     dlclose(library);
+    if (serves) {
+        puts("closed");
+        fflush(stdout);
+        while (getchar() != EOF) {
+        }
+    }
     pthread_barrier_wait(&closed);
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);

@@ -14,7 +14,7 @@ A buffer belongs to the stream that it was allocated for. Its end is ordered on 
 the one that close() names: what both were given so far may still use it. Without a stream it is the
 legacy default stream, which cuda.core's own streams do not wait for: name one.
 
-Tried with a stand-in for cuda.core on the simulated device; not run on a GPU.
+Tried with a stand-in for cuda.core on the simulated device, and run on an H200.
 """
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ host. A non-blocking stream from elsewhere that uses an array is neither waited 
 order it by events, or say ``tenure.record_use(array, stream)`` before the array dies. Host memory
 stays Numba's. An array's memory has no IPC handle; ``<tenure/export.h>`` shares memory.
 
-Tried with a stand-in for Numba on the simulated device; not run on a GPU.
+Tried with a stand-in for Numba on the simulated device; run on an H200.
 """
 from __future__ import annotations
 
