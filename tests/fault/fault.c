@@ -413,8 +413,9 @@ static uint64_t first_of(uint64_t step, int sticky)
     return 1 + (sticky || is_long() ? 0 : commit_seed() % step);
 }
 
-/* Runs with the nth call of one entry point failing, n = 1, 2, ..., with the error or with all of
- * them in turn, each place with one. Returns the runs that had a failure. */
+/* Runs with the nth call of one entry point failing, for each nth of the walk, with the error or
+ * with all of them in turn, each place with one. Where there are fewer calls than the walk's first,
+ * the first call fails. Returns the runs that had a failure. */
 static uint64_t drive_entry(const fault_scenario *scenario, const char *entry, int sticky,
                             int error)
 {
@@ -425,10 +426,14 @@ static uint64_t drive_entry(const fault_scenario *scenario, const char *entry, i
     step *= step_of("FAULT_DRIVER_STEP");
     if (is_long())
         step = sticky ? STICKY_STEP_LONG : 1;
-    for (uint64_t runs = 0, first = first_of(step, sticky);; runs++)
-        if (!drive_once(scenario, entry, first + runs * step, sticky,
-                        error == ERROR_IN_TURN ? errors[runs % ERRORS] : (CUresult)error))
-            return runs;
+    uint64_t runs = 0, nth = first_of(step, sticky);
+    CUresult first = error == ERROR_IN_TURN ? errors[0] : (CUresult)error;
+    while (drive_once(scenario, entry, nth, sticky,
+                      error == ERROR_IN_TURN ? errors[runs % ERRORS] : first)) {
+        runs++;
+        nth += step;
+    }
+    return runs > 0 || nth == 1 ? runs : (uint64_t)drive_once(scenario, entry, 1, sticky, first);
 }
 
 /* A call that fails once is the nth of its entry point and the mth of all: to go through all calls
