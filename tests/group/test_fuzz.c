@@ -164,6 +164,7 @@ static void refused(member *self)
     uint64_t calls = 0;
     while (peer_calls[calls] != NULL)
         calls++;
+    run(self, RANDOM_OPERATIONS, 0); /* what it begins with must not be refused */
     peer_must(&self->process, PEER_REFUSE, draw(calls), 1 + draw(6));
     run(self, RANDOM_REFUSED, some());
     fuzz.refusals += peer_must(&self->process, PEER_REFUSE, 0, 0).value;
