@@ -382,7 +382,7 @@ allocator that holds nothing, and the same again. Mean, median and p99.9 of sing
 {traces}
 ## Memory
 
-The six traces of `tests/traces` replayed, with a pattern in each block that is checked before its
+Six traces of `tests/traces` replayed, with a pattern in each block that is checked before its
 free. "reserved" is the most physical memory held, "live" the most that the program asked for.
 PyTorch's figures are those recorded with the traces (`tests/traces/recorded.csv`), in brackets over
 what PyTorch had to hold then.
