@@ -26,11 +26,11 @@ static void stat_add(tnr_stat *stat, uint64_t allocated, uint64_t live, uint64_t
     stat->peak += peak;
 }
 
-/* Adds one arena. The lock is held. */
 _Static_assert((int)TNR_SERVED_COUNT <= TNR_SERVED_ROOM && (int)TNR_REUSE_COUNT <= TNR_REUSE_ROOM &&
                    (int)TNR_DRIVER_KIND_COUNT <= TNR_DRIVER_KIND_ROOM,
                "a struct of a released header has no more room");
 
+/* Adds one arena. The lock is held. */
 static void stats_add_arena(tnr_stats *stats, const tnri_arena *arena)
 {
     for (int w = 0; w < TNR_WORLD_COUNT; w++) {

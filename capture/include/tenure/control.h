@@ -54,8 +54,9 @@ typedef struct tnr_outside {
 /* Fills in what is known of a device; all of *outside is zero before. Returns 0 if nothing is. */
 typedef int (*tnr_outside_function)(tnr_outside *outside, int device, void *user);
 
-/* Whom `status` asks, on the thread of control, with no lock held; null: nobody. It may call the
- * driver, and asks nothing of Tenure. Errors: none. Since 0.2.0. */
+/* Whom `status` asks, on the thread of control; null: nobody. It may call the driver, and asks
+ * nothing of Tenure: a lock is held, so that the former function is neither asked nor running once
+ * this returns. May wait for it. Errors: none. Since 1.0.0. */
 TNR_API tnr_status tnr_outside_set(tnr_outside_function function, void *user);
 
 #ifdef __cplusplus
