@@ -11,6 +11,7 @@
 
 #include <tenure/tenure.h>
 
+#include "interpreter.h"
 #include "zoo.h"
 
 #define FUNCTIONS(X)                                                                               \
@@ -24,7 +25,8 @@
     X(tnr_pool_malloc)                                                                             \
     X(tnr_capture_begin)                                                                           \
     X(tnr_capture_end)                                                                             \
-    X(tnr_vouched_pool_create)
+    X(tnr_vouched_pool_create)                                                                     \
+    X(tnr_frames_source_set)
 
 static struct {
 #define FIELD(name) __typeof__(&name) name;
@@ -214,6 +216,64 @@ static void graph(void)
     MUST(cuStreamSynchronize(the.b));
 }
 
+/* ---- frames of a script --------------------------------------------------------------------- */
+
+static int is_script; /* 0: C alone runs, as in a thread of an engine's own */
+
+static size_t frames_take(uintptr_t *frames, size_t room)
+{
+    if (!is_script || room == 0)
+        return 0;
+    frames[0] = (uintptr_t)1 << (sizeof(uintptr_t) * 8 - 1);
+    return 1;
+}
+
+static void frame_describe(tnr_frame_info *info, uintptr_t frame)
+{
+    (void)frame;
+    *info = (tnr_frame_info){"offload", "script.py", 7};
+}
+
+static void script_begin(int has_frames)
+{
+    is_script = has_frames;
+    TENURE(tnr_frames_source_set(frames_take, frame_describe));
+}
+
+/* One line of a script, run twice. The interpreter has specialised it in between. */
+static void script_line(void)
+{
+    script_begin(1);
+    interpreter_first(record_use);
+    interpreter_second(record_use);
+}
+
+static void call_first(void)
+{
+    extension_first(record_use);
+}
+
+static void call_second(void)
+{
+    extension_second(record_use);
+}
+
+/* One line of a script that calls two functions of a module. */
+static void script_line_of_two_calls(void)
+{
+    script_begin(1);
+    interpreter_first(call_first);
+    interpreter_first(call_second);
+}
+
+/* The same interpreter, where no script runs. */
+static void no_script(void)
+{
+    script_begin(0);
+    interpreter_first(record_use);
+    interpreter_second(record_use);
+}
+
 /* ---- the program ---------------------------------------------------------------------------- */
 
 static const struct {
@@ -230,6 +290,9 @@ static const struct {
     {"use_after_free", use_after_free},
     {"double_free", double_free},
     {"ended_stream", ended_stream},
+    {"script_line", script_line},
+    {"script_line_of_two_calls", script_line_of_two_calls},
+    {"no_script", no_script},
     {"vouched", vouched},
     {"graph", graph},
 };

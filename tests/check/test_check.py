@@ -27,7 +27,8 @@ findings of one place are two (check/findings.c, check/blocks.c); frees in sync 
 captures that Tenure begins are not told, vouched pools are followed (check/engine.c); a full file
 is tried again. Races are not told, or not folded into the error that they come from; the sides are
 those that ran first and second; frames of the device are not left out; the host does not wait in
-cuMemFree (check/race.c, check/findings.c); the number of places is not bounded.
+cuMemFree (check/race.c, check/findings.c); the number of places is not bounded. Frames of an
+interpreter count where it has some of its own, or end every stack (check/places.c).
 
 Environment: TENURE is the command, PRELOAD_LIBRARY the library under programs, PRELOAD_PROGRAMS the
 folder of the programs, PRELOAD_SCENARIOS the list of the preload tests' scenarios.
@@ -568,6 +569,23 @@ class Engines(CheckTest):
     def test_the_missing_call_is_tenures(self):
         found = self.engine("record_use", "wrong").findings[0]
         self.assertTrue(found["missing"].startswith("tnr_record_use(0x"), found["missing"])
+
+    def test_a_line_of_a_script_is_one_place(self):
+        """An interpreter returns elsewhere once it has specialised a line: that is no other error.
+        Frames of what the line has called tell two, and so do all where no script is known."""
+        for name, count, times, files in [
+                ("script_line", 1, 2, {"script.py:7 (offload)", "check_engine"}),
+                ("script_line_of_two_calls", 2, 2,
+                 {"script.py:7 (offload)", "check_engine", "libcheck_extension.so"}),
+                ("no_script", 2, 2, {"check_engine", "libcheck_interpreter.so"})]:
+            with self.subTest(name=name):
+                result = self.engine(name, "wrong")
+                self.assertEqual(len(result.findings), count, result.err)
+                self.assertEqual(result.summaries[0]["certain_times"], times)
+                for found in result.findings:
+                    seen = {row["frame"].partition("+")[0] for row in found["later"]["stack"]}
+                    self.assertEqual({file for file in seen if not file.startswith("libc.")}, files)
+                self.check_silent(self.engine(name, "right"))
 
     def test_auto_record(self):
         """Without the checker, and `all` without `tenure run`: it is Tenure's own."""

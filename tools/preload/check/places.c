@@ -2,6 +2,7 @@
 /* Where something was done: see places.h. */
 #include "check/places.h"
 
+#include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,20 +20,59 @@ static uint64_t places_count;
 extern const char own_begin[] __asm__("__ehdr_start") __attribute__((visibility("hidden")));
 extern const char own_end[] __asm__("_end") __attribute__((visibility("hidden")));
 
-/* And what is to be passed over besides. */
-static _Atomic uintptr_t passed_begin, passed_end;
+/* Where the code of another object lies. */
+typedef struct bounds {
+    _Atomic uintptr_t begin, end;
+} bounds;
+
+static bounds passed;      /* what is to be passed over besides */
+static bounds interpreter; /* where a stack ends that has frames of its own */
+
+static int is_in(const bounds *object, uintptr_t address)
+{
+    return address >= atomic_load_explicit(&object->begin, memory_order_relaxed) &&
+           address < atomic_load_explicit(&object->end, memory_order_relaxed);
+}
 
 static int is_own(uintptr_t address)
 {
     return (address >= (uintptr_t)own_begin && address < (uintptr_t)own_end) ||
-           (address >= atomic_load_explicit(&passed_begin, memory_order_relaxed) &&
-            address < atomic_load_explicit(&passed_end, memory_order_relaxed));
+           is_in(&passed, address);
 }
 
-void check_stack_pass(uintptr_t begin, uintptr_t end)
+typedef struct sought {
+    uintptr_t symbol;
+    bounds *found;
+} sought;
+
+static int object_look(struct dl_phdr_info *info, size_t size, void *user)
 {
-    atomic_store(&passed_begin, begin);
-    atomic_store(&passed_end, end);
+    const sought *self = user;
+    uintptr_t begin = UINTPTR_MAX, end = 0;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *one = &info->dlpi_phdr[i];
+        uintptr_t from = (uintptr_t)(info->dlpi_addr + one->p_vaddr), to = from + one->p_memsz;
+        if (one->p_type != PT_LOAD)
+            continue;
+        begin = from < begin ? from : begin;
+        end = to > end ? to : end;
+    }
+    if (self->symbol < begin || self->symbol >= end)
+        return 0;
+    atomic_store(&self->found->begin, begin);
+    atomic_store(&self->found->end, end);
+    return 1;
+}
+
+void check_stack_pass(const void *symbol)
+{
+    (void)dl_iterate_phdr(object_look, &(sought){(uintptr_t)symbol, &passed});
+}
+
+void check_stack_interpreter(const void *symbol)
+{
+    (void)dl_iterate_phdr(object_look, &(sought){(uintptr_t)symbol, &interpreter});
 }
 
 /* ---- stacks --------------------------------------------------------------------------------- */
@@ -44,8 +84,9 @@ void check_stack_pass(uintptr_t begin, uintptr_t end)
  * own stack, which is there as long as the thread is. */
 typedef struct walked {
     uintptr_t depth; /* where the walk began; 0: none */
-    int most;        /* frames that were wanted */
+    int most;        /* frames that were wanted; fewer than CHECK_FRAMES: behind an interpreter's */
     int count;
+    int has_end; /* the last one is the interpreter's, wherever in it that is */
     uintptr_t slots[DEEP], frames[DEEP];
     check_stack stack;
 } walked;
@@ -101,6 +142,9 @@ static _Unwind_Reason_Code frame_note(struct _Unwind_Context *context, void *use
         return _URC_END_OF_STACK;
     self->frames[self->count] = frame;
     self->slots[self->count++] = (uintptr_t)_Unwind_GetCFA(context) - sizeof(uintptr_t);
+    self->has_end = self->most < CHECK_FRAMES && is_in(&interpreter, frame);
+    if (self->has_end)
+        return _URC_END_OF_STACK;
     if (!is_own(frame))
         self->stack.frames[self->stack.count++] = (const void *)frame;
     return _URC_NO_REASON;
@@ -109,10 +153,12 @@ static _Unwind_Reason_Code frame_note(struct _Unwind_Context *context, void *use
 /* 1 if each return address is where it was found. What lies below the depth was the walk's own. */
 static int is_still_so(const walked *one, uintptr_t depth)
 {
-    for (int i = 0; i < one->count; i++)
+    int exact = one->count - one->has_end;
+    for (int i = 0; i < exact; i++)
         if (one->slots[i] > depth && *(const uintptr_t *)one->slots[i] != one->frames[i])
             return 0;
-    return one->count > 0;
+    return one->count > 0 &&
+           (!one->has_end || is_in(&interpreter, *(const uintptr_t *)one->slots[exact]));
 }
 
 /* 1 if it may be looked at again: all of it lies in the thread's own stack, and is found there. */
@@ -147,7 +193,7 @@ static check_stack stack_take(int most)
     if (own != NULL && one->depth == depth)
         return one->stack;
     one->most = most;
-    one->count = one->stack.count = 0;
+    one->count = one->has_end = one->stack.count = 0;
     (void)_Unwind_Backtrace(frame_note, one);
     if (own != NULL && is_kept(one, depth, own))
         one->depth = depth;
@@ -160,7 +206,7 @@ check_stack check_stack_take(void)
 }
 
 /* Frames of an interpreter come first, and leave room for some of what they have called: the same
- * C code runs all of a program's Python, so return addresses alone would say nothing. */
+ * C code runs all of a program's Python, so its return addresses would say nothing. */
 check_stack check_stack_here(void)
 {
     enum { NATIVE_MIN = 4 };

@@ -32,8 +32,14 @@ check_stack check_stack_take(void);
 /* The same for a report; empty where none is made. */
 check_stack check_stack_here(void);
 
-/* Frames of these addresses are not the caller's either. Once, before stacks are taken. */
-void check_stack_pass(uintptr_t begin, uintptr_t end);
+/* Frames of the object with this symbol are not the caller's either. Once, before stacks are taken.
+ */
+void check_stack_pass(const void *symbol);
+
+/* The object with this symbol is the interpreter. What comes behind an interpreter's own frames
+ * ends there: the frames say where in the program it is, while the interpreter returns to other
+ * places once it has specialised a line. */
+void check_stack_interpreter(const void *symbol);
 
 /* A text that stays, for places and streams have it: one for all that are alike. Null: no memory,
  * or there are 16 MiB of them. */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "check/check.h"
+#include "check/places.h"
 #include "driver.h"
 
 static _Atomic int is_module_there, is_put_under, is_ending;
@@ -39,6 +40,12 @@ int check_python_ends(void)
     return atomic_load_explicit(&is_ending, memory_order_relaxed);
 }
 
+/* A function of the interpreter's. Null: none is in the process. */
+static void *interpreter_symbol(void)
+{
+    return dlsym_of_libc()(RTLD_DEFAULT, "Py_IsInitialized");
+}
+
 void check_python_missing(void)
 {
     static _Atomic int is_asked;
@@ -50,7 +57,7 @@ void check_python_missing(void)
     if (!check_does(CHECK_REPORTS) || atomic_load_explicit(&is_asked, memory_order_relaxed) ||
         atomic_exchange(&is_asked, 1) || atomic_load(&is_module_there))
         return;
-    void *symbol = dlsym_of_libc()(RTLD_DEFAULT, "Py_IsInitialized");
+    void *symbol = interpreter_symbol();
     memcpy(&is_initialized, &symbol, sizeof(symbol));
     if (symbol == NULL || !is_initialized())
         return;
@@ -60,6 +67,9 @@ void check_python_missing(void)
 
 void check_frames_from(tnr_frames_take take, tnr_frames_describe describe)
 {
+    const void *symbol = interpreter_symbol();
+    if (symbol != NULL)
+        check_stack_interpreter(symbol);
     if (describe != NULL)
         atomic_store(&frames_describe, describe);
     atomic_store_explicit(&frames_take, take, memory_order_release);

@@ -16,7 +16,6 @@
 #include "check/race.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -247,31 +246,6 @@ void check_races_find(void)
 
 /* ---- the beginning -------------------------------------------------------------------------- */
 
-/* Where the code of the object lies that has a symbol. */
-typedef struct bounds {
-    uintptr_t symbol, begin, end;
-} bounds;
-
-static int object_look(struct dl_phdr_info *info, size_t size, void *user)
-{
-    bounds *self = user;
-    uintptr_t begin = UINTPTR_MAX, end = 0;
-    (void)size;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *one = &info->dlpi_phdr[i];
-        uintptr_t from = (uintptr_t)(info->dlpi_addr + one->p_vaddr), to = from + one->p_memsz;
-        if (one->p_type != PT_LOAD)
-            continue;
-        begin = from < begin ? from : begin;
-        end = to > end ? to : end;
-    }
-    if (self->symbol < begin || self->symbol >= end)
-        return 0;
-    self->begin = begin;
-    self->end = end;
-    return 1;
-}
-
 /* Inside of service_enter, so that a signal handler's free does not come here again. The lock is
  * not held: host functions that run meanwhile take it. */
 void check_races_wait_for(int device)
@@ -293,9 +267,7 @@ void check_races_begin(void)
         return;
     memcpy(&wait, &second, sizeof(wait));
     atomic_store(&wait_device, wait);
-    bounds own = {.symbol = (uintptr_t)symbol};
-    if (dl_iterate_phdr(object_look, &own) != 0)
-        check_stack_pass(own.begin, own.end);
+    check_stack_pass(symbol);
     memcpy(&observe, &symbol, sizeof(observe));
     observe(call_note, race_note, NULL);
 }
