@@ -10,10 +10,6 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#if defined(__x86_64__)
-#include <emmintrin.h>
-#endif
-
 #include <tenure/alloc.h>
 
 /* What happened; the text is the word in a snapshot. See docs/snapshots.md. */
@@ -98,6 +94,10 @@ static inline uint64_t tnri_word_of(uint32_t low, uint32_t high)
 #endif
 #endif
 
+#ifdef TNRI_RECORD_PAIRS
+typedef uint64_t tnri_record_pair __attribute__((vector_size(16), may_alias));
+#endif
+
 /* Two words beside each other; release: who reads one sees the number of its page. */
 static inline __attribute__((always_inline)) void tnri_record_store(tnri_record *record,
                                                                     unsigned word, uint64_t first,
@@ -105,8 +105,7 @@ static inline __attribute__((always_inline)) void tnri_record_store(tnri_record 
 {
 #ifdef TNRI_RECORD_PAIRS
     __asm__ volatile("" ::: "memory"); /* stores are not reordered by the processor itself */
-    _mm_store_si128((__m128i *)(void *)&record->words[word],
-                    _mm_set_epi64x((long long)second, (long long)first));
+    *(tnri_record_pair *)(void *)&record->words[word] = (tnri_record_pair){first, second};
 #else
     atomic_store_explicit(&record->words[word], first, memory_order_release);
     atomic_store_explicit(&record->words[word + 1], second, memory_order_release);
