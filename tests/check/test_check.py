@@ -31,7 +31,8 @@ cuMemFree (check/race.c, check/findings.c); the number of places is not bounded.
 interpreter count where it has some of its own, or end every stack (check/places.c).
 
 Environment: TENURE is the command, PRELOAD_LIBRARY the library under programs, PRELOAD_PROGRAMS the
-folder of the programs, PRELOAD_SCENARIOS the list of the preload tests' scenarios.
+folder of the programs, PRELOAD_SCENARIOS the list of the preload tests' scenarios; CHECK_SCHEDULES
+are the device's schedules that the zoo is run under, without it all.
 """
 import json
 import os
@@ -47,7 +48,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 EXAMPLE = HERE.parent / "snapshot" / "example.json"
 NO_SYMBOLS = "built without libdw" in subprocess.run(
     [TENURE, "snapshot", "--help"], capture_output=True, text=True, check=False).stdout
-SCHEDULES = ["lazy", "random", "threads"]
+SCHEDULES = os.environ.get("CHECK_SCHEDULES", "lazy random threads").split()
 
 # Animal -> kind, the earlier call, the later one.
 CERTAIN = {

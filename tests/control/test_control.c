@@ -38,6 +38,8 @@
 #include <tenure/tag.h>
 
 #include "client.h"
+#include "commit_seed.h"
+#include "few.h"
 
 static char own_program[4096];
 
@@ -680,7 +682,9 @@ static void killed_at_every_step(void **state)
     assert_int_equal(cuStreamSynchronize(NULL), CUDA_SUCCESS);
     assert_true(tnr_control_path(path, sizeof(path)) > 0);
     assert_int_equal(setenv("CONTROL_TEST_PATH", path, 1), 0);
-    for (int step = 0, status = -SIGKILL; status == -SIGKILL; step++) {
+    int stride = few_or(1, 7);
+    for (int step = (int)(commit_seed() % (uint64_t)stride), status = -SIGKILL; status == -SIGKILL;
+         step += stride) {
         status = unit_in_child(die_at, &step, 1);
         const char *answer = client_ask_once("{\"command\":\"wake\"}");
         assert_true(step < 1000);

@@ -29,6 +29,7 @@
 # A deadline ends a test that hangs. It is no measure of speed: the longest takes less than a
 # minute on a quiet core, in every row. TIMEOUT is for those few that are given longer work.
 set(tnr_test_deadline 1200)
+include(TenureTestOrder) # tnr_test_order()
 
 find_package(PkgConfig QUIET)
 if(PkgConfig_FOUND)
@@ -103,6 +104,7 @@ function(tnr_register_test name timeout serial labels environment)
   set_tests_properties(${name} PROPERTIES
     TIMEOUT ${timeout} SKIP_RETURN_CODE 77 LABELS "${labels}"
     ENVIRONMENT "${tnr_test_environment};${environment}")
+  tnr_test_order(${name})
   if(serial)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()
