@@ -161,6 +161,8 @@ size_t tnri_uses_describe(const tnri_uses *uses, tnri_wait *waits, size_t room)
         wait.stream = stream->handle;
         wait.thread = stream->thread;
         wait.is_ended = atomic_load(&stream->is_dead);
+        wait.stream_number = stream->number;
+        wait.stream_name = atomic_load(&stream->name);
         wait.mark_number = use->number;
         if (count++ < room)
             waits[count - 1] = wait;

@@ -20,11 +20,20 @@ static uint32_t pool_name(const tnri_account *pool)
     return strcmp(usual, pool->name) == 0 ? 0 : tnri_text_number(pool->name, NULL);
 }
 
+/* What the history calls a stream by; null: none. From here on tnri_origins_name has to be told of
+ * a new name. */
+static const _Atomic uint32_t *stream_name(tnri_stream *stream)
+{
+    if (stream != NULL)
+        atomic_store(&stream->has_origins, 1);
+    return stream == NULL ? NULL : &stream->name;
+}
+
 /* Writes the place of an arena down, and says that it has. */
 uint32_t tnri_origin_make(tnri_arena *arena)
 {
     const tnri_account *pool = arena->account;
-    const tnri_stream *stream = atomic_load(&arena->stream);
+    tnri_stream *stream = atomic_load(&arena->stream);
     tnri_origin origin = {
         .device = arena->device->index,
         .pool = pool->id,
@@ -33,9 +42,10 @@ uint32_t tnri_origin_make(tnri_arena *arena)
         .arena = arena->number,
         .stream = tnri_arena_handle(arena),
         .thread = stream == NULL ? 0 : stream->thread,
+        .stream_number = stream == NULL ? 0 : stream->number,
         .is_ended = stream != NULL && atomic_load(&stream->seal) != NULL,
     };
-    arena->origin = tnri_origin_add(&origin);
+    arena->origin = tnri_origin_add(&origin, stream_name(stream));
     if (arena->origin != 0)
         arena->origin_last = arena->origin;
     return arena->origin;
@@ -86,6 +96,7 @@ void tnri_note_pool(const tnri_account *pool, const tnr_stream *stream, tnri_kin
 {
     if (!tnri_is_noting())
         return;
+    tnri_stream *known = stream == NULL ? NULL : tnri_stream_look(pool->device, *stream);
     tnri_origin origin = {
         .device = pool->device->index,
         .pool = pool->id,
@@ -94,8 +105,12 @@ void tnri_note_pool(const tnri_account *pool, const tnr_stream *stream, tnri_kin
         .stream = stream == NULL ? NULL : *stream,
         .has_no_stream = stream == NULL,
         .thread = stream != NULL && *stream == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0,
+        .stream_number = known == NULL ? 0 : known->number,
     };
-    tnri_note_record(tnri_origin_find(&origin), 0, kind, TNRI_WHY_NONE, 0, bytes, bytes, value);
+    tnri_note_record(tnri_origin_find(&origin, stream_name(known)), 0, kind, TNRI_WHY_NONE, 0,
+                     bytes, bytes, value);
+    if (known != NULL)
+        tnri_stream_drop(known);
 }
 
 void tnri_note_graph(const tnri_account *pool, tnr_stream stream, tnri_kind kind, uint64_t number)

@@ -32,8 +32,8 @@ void tnri_note_freed_because(tnri_arena *arena, const tnri_block *block, tnr_reu
 void tnri_note_memory(tnri_arena *arena, tnri_kind kind, uintptr_t address, size_t bytes,
                       size_t requested, uint64_t value);
 
-/* Something that happened to a pool, and to a stream (null: none). No arena's lock needs to be
- * held. */
+/* Something that happened to a pool, and to a stream (null: none). No arena's lock is held, and
+ * with a stream none that comes after the registry's of streams. */
 void tnri_note_pool(const tnri_account *pool, const tnr_stream *stream, tnri_kind kind,
                     size_t bytes, uint64_t value);
 /* Something that happened to a graph, or the capture that it comes of, on a stream; `pool` is what

@@ -19,9 +19,11 @@ typedef enum tnri_wait_kind {
 typedef struct tnri_wait {
     uintptr_t base; /* of the block */
     tnri_wait_kind kind;
-    tnr_stream stream;    /* TNRI_WAIT_USE */
-    uint64_t thread;      /* of a per-thread default stream: its thread's number; else 0 */
-    int is_ended;         /* 1: the stream was destroyed */
+    tnr_stream stream; /* TNRI_WAIT_USE */
+    uint64_t thread;   /* of a per-thread default stream: its thread's number; else 0 */
+    int is_ended;      /* 1: the stream was destroyed */
+    uint64_t stream_number;
+    uint32_t stream_name; /* a text; 0: none */
     uint64_t mark_number; /* TNRI_WAIT_USE */
     uint64_t since_ticks; /* of the free; 0: not known */
     int64_t graph;        /* its number; -1: none, or not known */

@@ -28,7 +28,7 @@ static tnri_origin *origin_at(uint32_t number)
 }
 
 /* Under the lock. */
-static uint32_t origin_enter(const tnri_origin *origin)
+static uint32_t origin_enter(const tnri_origin *origin, const _Atomic uint32_t *name)
 {
     uint32_t number = origins.count + 1;
     uint32_t at = number / ORIGINS_PER_LEAF;
@@ -39,20 +39,21 @@ static uint32_t origin_enter(const tnri_origin *origin)
     }
     if (has_room) {
         *origin_at(number) = *origin;
+        origin_at(number)->stream_name = name == NULL ? 0 : atomic_load(name);
         origins.count = number;
     }
     return has_room ? number : 0;
 }
 
-uint32_t tnri_origin_add(const tnri_origin *origin)
+uint32_t tnri_origin_add(const tnri_origin *origin, const _Atomic uint32_t *name)
 {
     tnri_lock_take(&origins.lock);
-    uint32_t number = origin_enter(origin);
+    uint32_t number = origin_enter(origin, name);
     tnri_lock_release(&origins.lock);
     return number;
 }
 
-uint32_t tnri_origin_find(const tnri_origin *origin)
+uint32_t tnri_origin_find(const tnri_origin *origin, const _Atomic uint32_t *name)
 {
     tnri_lock_take(&origins.lock);
     uint32_t last = origins.count;
@@ -61,13 +62,24 @@ uint32_t tnri_origin_find(const tnri_origin *origin)
         const tnri_origin *known = origin_at(i);
         if (known->arena == 0 && known->device == origin->device && known->pool == origin->pool &&
             known->pool_name == origin->pool_name && known->stream == origin->stream &&
-            known->has_no_stream == origin->has_no_stream && known->thread == origin->thread)
+            known->has_no_stream == origin->has_no_stream && known->thread == origin->thread &&
+            known->stream_number == origin->stream_number)
             number = i;
     }
     if (number == 0)
-        number = origin_enter(origin);
+        number = origin_enter(origin, name);
     tnri_lock_release(&origins.lock);
     return number;
+}
+
+void tnri_origins_name(uint64_t stream_number, const _Atomic uint32_t *name)
+{
+    tnri_lock_take(&origins.lock);
+    uint32_t number = atomic_load(name);
+    for (uint32_t i = 1; i <= origins.count; i++)
+        if (origin_at(i)->stream_number == stream_number)
+            origin_at(i)->stream_name = number;
+    tnri_lock_release(&origins.lock);
 }
 
 int tnri_origin_get(uint32_t number, tnri_origin *origin)

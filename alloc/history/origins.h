@@ -8,11 +8,12 @@
 #ifndef TNRI_HISTORY_ORIGINS_H
 #define TNRI_HISTORY_ORIGINS_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include <tenure/alloc.h>
 
-/* Constant once it has a number, but for the last two. */
+/* Constant once it has a number, but for the last three. */
 typedef struct tnri_origin {
     int device;
     unsigned pool;      /* number of the pool on the device */
@@ -20,16 +21,22 @@ typedef struct tnri_origin {
     int is_graph;       /* of a graph pool: no stream */
     uint32_t arena;     /* number of the arena; 0: of none, the whole pool */
     tnr_stream stream;
-    int has_no_stream; /* 1: of a pool, and no stream */
-    uint64_t thread;   /* of the per-thread default stream: its thread's number; else 0 */
-    int is_ended;      /* 1: the stream was destroyed, or the arena is gone */
+    int has_no_stream;      /* 1: of a pool, and no stream */
+    uint64_t thread;        /* of the per-thread default stream: its thread's number; else 0 */
+    uint64_t stream_number; /* which of the streams that had that handle; 0: not known */
+    uint32_t stream_name;   /* a text: what the program called it last; 0: nothing */
+    int is_ended;           /* 1: the stream was destroyed, or the arena is gone */
     uint64_t gone; /* number of the arena's end, in the order of ends, in its last place; else 0 */
 } tnri_origin;
 
-/* Writes an origin down; 0 if there is no host memory. Any thread; takes a lock. */
-uint32_t tnri_origin_add(const tnri_origin *origin);
+/* Writes an origin down; 0 if there is no host memory. `name` is where its stream has its name,
+ * null without a stream: it is read under the lock, so that either this or tnri_origins_name sees
+ * what the other has done. Any thread; takes a lock. */
+uint32_t tnri_origin_add(const tnri_origin *origin, const _Atomic uint32_t *name);
 /* The number of an origin that is no arena's: of one like it, or a new one. */
-uint32_t tnri_origin_find(const tnri_origin *origin);
+uint32_t tnri_origin_find(const tnri_origin *origin, const _Atomic uint32_t *name);
+/* The stream of that number has another name now. Looks at all origins. */
+void tnri_origins_name(uint64_t stream_number, const _Atomic uint32_t *name);
 /* The origin of a number, copied; 0 if there is none. */
 int tnri_origin_get(uint32_t number, tnri_origin *origin);
 uint32_t tnri_origins_count(void);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public functions of <tenure/history.h>: history, marks, snapshots, walks. */
+/* The public functions of <tenure/history.h>: history, marks, names, snapshots, walks. */
 #include <tenure/history.h>
 
 #include <stdio.h>
+#include <string.h>
 
 #include "arena/upper.h"
 #include "base/error.h"
 #include "history/history.h"
 #include "history/mappings.h"
 #include "history/note.h"
+#include "history/origins.h"
 #include "history/ring.h"
 #include "history/stacks.h"
 #include "history/texts.h"
@@ -90,6 +92,54 @@ tnr_status tnr_mark(const char *text)
     tnri_note_end(began);
     return TNR_OK;
 }
+
+/* ---- names of streams ----------------------------------------------------------------------- */
+
+/* The end of what a name keeps: no character of UTF-8 is cut in two. */
+static size_t name_end(const char *name)
+{
+    size_t length = strnlen(name, TNR_STREAM_NAME_BYTES);
+    if (length < TNR_STREAM_NAME_BYTES)
+        return length;
+    length = TNR_STREAM_NAME_BYTES - 1;
+    while (length > 0 && ((unsigned char)name[length] & 0xc0) == 0x80)
+        length--;
+    return length;
+}
+
+/* The number of a name; what would break a line or a terminal is a blank in it. */
+static uint32_t name_number(const char *name, int *no_host)
+{
+    char kept[TNR_STREAM_NAME_BYTES];
+    size_t length = name_end(name);
+    for (size_t i = 0; i < length; i++)
+        kept[i] = (unsigned char)name[i] < 0x20 || name[i] == 0x7f ? ' ' : name[i];
+    kept[length] = '\0';
+    return tnri_text_number(kept, no_host);
+}
+
+tnr_status tnr_stream_name_set(int device_index, tnr_stream handle, const char *name)
+{
+    tnri_device *device;
+    tnri_stream *stream;
+    int no_host = 0;
+    tnr_status status = tnri_library_device(device_index, &device);
+    if (status == TNR_OK)
+        status = tnri_stream_is_capturing(handle)
+                     ? tnri_stream_find_captured(device, handle, &stream)
+                     : tnri_stream_find(device, handle, &stream);
+    if (status != TNR_OK)
+        return status;
+    uint32_t number = name == NULL ? 0 : name_number(name, &no_host);
+    if (no_host)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for one more name of a stream.");
+    /* Either this sees that there are origins, or who makes the first sees the name. */
+    if (atomic_exchange(&stream->name, number) != number && atomic_load(&stream->has_origins))
+        tnri_origins_name(stream->number, &stream->name);
+    return TNR_OK;
+}
+
+/* ---- pictures ------------------------------------------------------------------------------- */
 
 tnr_status tnr_snapshot_write(const char *path, tnr_snapshot_format format)
 {

@@ -119,6 +119,8 @@ static void arena_copy(tnri_arena *arena)
     copy->stream = tnri_arena_handle(arena);
     copy->thread = stream == NULL ? 0 : stream->thread;
     copy->is_ended = stream != NULL && atomic_load(&stream->seal) != NULL;
+    copy->stream_number = stream == NULL ? 0 : stream->number;
+    copy->stream_name = stream == NULL ? 0 : atomic_load(&stream->name);
     for (int i = 0; i < TNRI_WORLDS; i++)
         world_copy(copy, &arena->worlds[i]);
     copy->is_moving = arena_is_moving(arena) || tnri_parked_is_moving(arena);

@@ -41,6 +41,8 @@ typedef struct tnri_arena_copy {
     tnr_stream stream;
     uint64_t thread;
     int is_ended; /* 1: its stream was destroyed */
+    uint64_t stream_number;
+    uint32_t stream_name; /* a text */
     size_t largest_free;
     size_t away_bytes; /* that parked blocks are shown with and do not have */
 

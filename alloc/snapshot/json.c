@@ -372,10 +372,15 @@ static void streams_write(tnri_sink *sink, const tnri_picture *picture)
         row_begin(sink, i);
         tnri_sink_format(sink,
                          "{\"device\":%d,\"handle\":\"0x%llx\",\"kind\":\"%s\",\"thread\":%llu,"
-                         "\"ended\":%s}",
+                         "\"ended\":%s",
                          stream->device, (unsigned long long)(uintptr_t)stream->handle,
                          stream_kind(stream), (unsigned long long)stream->thread,
                          stream->is_ended ? "true" : "false");
+        if (stream->name != 0) {
+            tnri_sink_text(sink, ",\"name\":");
+            text_write(sink, tnri_text_of(stream->name));
+        }
+        tnri_sink_text(sink, "}");
     }
     tnri_sink_text(sink, "],\n");
 }

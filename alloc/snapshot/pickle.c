@@ -488,6 +488,43 @@ static void wait_put(pickler *to, const tnri_shown_wait *wait)
     put(to, SETITEMS);
 }
 
+/* 1 if the name is all that the file says of that handle: of several streams that had it, one that
+ * lives goes before others, and a later one before those before it. */
+static int stream_is_named(const tnri_picture *picture, size_t index)
+{
+    const tnri_shown_stream *wanted = &picture->streams[index];
+    if (wanted->name == 0)
+        return 0;
+    for (size_t i = 0; i < picture->streams_count; i++) {
+        const tnri_shown_stream *other = &picture->streams[i];
+        if (i != index && other->device == wanted->device && other->handle == wanted->handle &&
+            !other->is_graph &&
+            (!other->is_ended || (wanted->is_ended && other->number > wanted->number)))
+            return 0;
+    }
+    return 1;
+}
+
+static void streams_put(pickler *to)
+{
+    const tnri_picture *picture = to->picture;
+    size_t items = 0;
+    text_put(to, "streams");
+    list_begin(to);
+    for (size_t i = 0; i < picture->streams_count; i++) {
+        if (!stream_is_named(picture, i))
+            continue;
+        list_item(to, &items);
+        put(to, EMPTY_DICT MARK);
+        pair_put(to, WORD_device, picture->streams[i].device);
+        pair_put(to, WORD_stream, stream_handle(to, (int64_t)i));
+        word_put(to, WORD_name);
+        text_put(to, tnri_text_of(picture->streams[i].name));
+        put(to, SETITEMS);
+    }
+    list_end(to);
+}
+
 /* What PyTorch's tools ignore. */
 static void tenure_put(pickler *to, size_t left_out)
 {
@@ -517,6 +554,7 @@ static void tenure_put(pickler *to, size_t left_out)
         put(to, SETITEMS);
     }
     list_end(to);
+    streams_put(to);
     size_t waits = 0;
     word_put(to, WORD_waits);
     list_begin(to);

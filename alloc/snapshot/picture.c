@@ -99,15 +99,20 @@ static void pools_show(tnri_picture *picture)
 }
 
 /* Index of a stream, entered if it is not there. -1: no host memory. One that has ended is another
- * stream than one of the same handle that lives. */
+ * stream than one of the same handle that lives, and one of another name as well. Streams of one
+ * handle that have ended without a name are one: there may be very many. */
 static int64_t stream_show(tnri_picture *picture, const tnri_shown_stream *wanted)
 {
     for (size_t i = 0; i < picture->streams_count; i++) {
-        const tnri_shown_stream *known = &picture->streams[i];
-        if (known->device == wanted->device && known->handle == wanted->handle &&
-            known->thread == wanted->thread && known->is_graph == wanted->is_graph &&
-            known->is_ended == wanted->is_ended)
-            return (int64_t)i;
+        tnri_shown_stream *known = &picture->streams[i];
+        if (known->device != wanted->device || known->handle != wanted->handle ||
+            known->thread != wanted->thread || known->is_graph != wanted->is_graph)
+            continue;
+        if (known->number != 0 && known->number == wanted->number)
+            known->is_ended |= wanted->is_ended; /* it may have ended, or been named, meanwhile */
+        else if (known->is_ended != wanted->is_ended || known->name != wanted->name)
+            continue;
+        return (int64_t)i;
     }
     tnri_shown_stream *shown = ARRAY_ADD(picture, streams);
     if (shown == NULL)
@@ -131,6 +136,8 @@ static int64_t arena_stream(tnri_picture *picture, const tnri_arena_copy *arena)
         .thread = pool->is_graph ? 0 : arena->thread,
         .is_graph = pool->is_graph,
         .is_ended = arena->is_ended,
+        .number = arena->stream_number,
+        .name = arena->stream_name,
     };
     return stream_show(picture, &stream);
 }
@@ -289,7 +296,9 @@ static void wait_show(tnri_picture *picture, const tnri_wait *wait, int device)
         tnri_shown_stream wanted = {.device = device,
                                     .handle = handle_shown(wait->stream),
                                     .thread = wait->thread,
-                                    .is_ended = wait->is_ended};
+                                    .is_ended = wait->is_ended,
+                                    .number = wait->stream_number,
+                                    .name = wait->stream_name};
         stream = stream_show(picture, &wanted);
     }
     tnri_shown_wait *shown = ARRAY_ADD(picture, waits);
@@ -490,6 +499,8 @@ static int32_t origin_stream(tnri_picture *picture, const tnri_origin *origin)
         .thread = origin->is_graph ? 0 : origin->thread,
         .is_graph = origin->is_graph,
         .is_ended = origin->is_graph ? 0 : origin->is_ended,
+        .number = origin->is_graph ? 0 : origin->stream_number,
+        .name = origin->is_graph ? 0 : origin->stream_name,
     };
     return (int32_t)stream_show(picture, &stream);
 }

@@ -58,6 +58,8 @@ typedef struct tnri_shown_stream {
     tnr_stream handle;
     uint64_t thread;
     int is_graph, is_ended;
+    uint64_t number; /* which of the streams that had the handle; 0: not known */
+    uint32_t name;   /* a text; 0: none */
 } tnri_shown_stream;
 
 typedef struct tnri_shown_pool {

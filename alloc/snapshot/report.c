@@ -11,6 +11,7 @@
 
 #include "base/host_memory.h"
 #include "conf/conf.h"
+#include "history/texts.h"
 
 enum { STACKS_SHOWN = 10, FRAMES_SHOWN = 12, SEGMENTS_SHOWN = 10 };
 
@@ -58,11 +59,14 @@ static void streams_report(tnri_sink *sink, const tnri_picture *picture, int dev
         share sum = share_of(picture, i);
         if (!is_on(picture, i, device) || sum.live + sum.retired + sum.idle == 0)
             continue;
-        tnri_sink_format(sink, "  %12s %9zu %12s %12s %12s %12s  \"%.63s\", %p%s\n",
+        tnri_sink_format(sink, "  %12s %9zu %12s %12s %12s %12s  \"%.63s\", %p%s",
                          TNRI_BYTES(sum.live), sum.blocks, TNRI_BYTES(sum.slack),
                          TNRI_BYTES(sum.retired), TNRI_BYTES(sum.idle), TNRI_BYTES(sum.largest),
                          picture->cut.pools[arena->pool].name, (void *)arena->stream,
                          arena->is_ended ? " (destroyed)" : "");
+        if (arena->stream_name != 0)
+            tnri_sink_format(sink, " \"%.63s\"", tnri_text_of(arena->stream_name));
+        tnri_sink_text(sink, "\n");
     }
 }
 

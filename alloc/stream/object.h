@@ -39,6 +39,7 @@ typedef struct tnri_stream {
     tnr_stream handle;
     uintptr_t key;
     size_t index;             /* in clocks */
+    uint64_t number;          /* in the order of first sights: none is given twice */
     uint64_t thread;          /* of a per-thread default stream: its thread's number; else 0 */
     uintptr_t thread_address; /* of that thread, and its kernel id: see base/alive.h */
     uint32_t thread_id;
@@ -49,6 +50,11 @@ typedef struct tnri_stream {
      * when it is first marked. The lock to write, once. */
     _Atomic uint64_t id;     /* 0: not asked yet, or a default stream */
     _Atomic int is_blocking; /* 1: ordered with the legacy stream; 0: not, or not known */
+
+    /* What the program calls it: a text of the history; 0: nothing. And 1 once the history has it
+     * written down. See history/origins.h. */
+    _Atomic uint32_t name;
+    _Atomic int has_origins;
 
     /* Links of the registry's lists; its lock. */
     struct tnri_stream *hash_next, *all_next, *poll_next, *ended_next, *thread_next;

@@ -26,6 +26,7 @@ static struct {
                                                 * thread_next */
     _Atomic size_t threads_count;              /* the lock to write */
     size_t count;                              /* of objects made, and so of indexes given */
+    uint64_t begun;                            /* streams that were entered, ever */
 } registry = {.lock = {.rank = TNRI_RANK_STREAMS}};
 
 /* Changes when an object ends; what threads remember of an earlier value is void. */
@@ -198,6 +199,7 @@ static void stream_begin(tnri_stream *stream, const tnri_facts *of, tnri_device 
     stream->device = device;
     stream->handle = handle;
     stream->key = key;
+    stream->number = ++registry.begun;
     stream->thread = is_per_thread ? tnri_thread_number() : 0;
     stream->thread_address = is_per_thread ? tnri_alive_self() : 0;
     stream->thread_id = is_per_thread ? tnri_alive_id() : 0;
@@ -209,6 +211,8 @@ static void stream_begin(tnri_stream *stream, const tnri_facts *of, tnri_device 
     stream->capture_number = 0;
     atomic_store(&stream->id, of->id);
     atomic_store(&stream->is_blocking, of->is_blocking);
+    atomic_store(&stream->name, 0); /* another stream had it */
+    atomic_store(&stream->has_origins, 0);
     atomic_store(&stream->completed, 0);
     atomic_store(&stream->is_dead, 0);
     atomic_store(&stream->is_asked, 0);
@@ -251,6 +255,16 @@ static tnri_stream *registry_known(const tnri_device *device, uintptr_t key)
 int tnri_stream_is_known(const tnri_device *device, tnr_stream handle)
 {
     return registry_known(device, tnri_stream_key(handle)) != NULL;
+}
+
+tnri_stream *tnri_stream_look(const tnri_device *device, tnr_stream handle)
+{
+    tnri_lock_take(&registry.lock);
+    tnri_stream *stream = registry_find(device, tnri_stream_key(handle));
+    if (stream != NULL)
+        tnri_stream_keep(stream); /* it lives, so there is a reference */
+    tnri_lock_release(&registry.lock);
+    return stream;
 }
 
 /* A default stream: the driver has it for ever, so it is not asked. */

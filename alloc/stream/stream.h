@@ -37,6 +37,9 @@ tnr_status tnri_stream_find_captured(tnri_device *device, tnr_stream handle, tnr
 /* 1 if the stream has an object. The driver is not asked: the handle may be one that is gone. */
 int tnri_stream_is_known(const tnri_device *device, tnr_stream handle);
 
+/* The object that a stream has, with a reference; null: none. Nor is the driver asked here. */
+tnri_stream *tnri_stream_look(const tnri_device *device, tnr_stream handle);
+
 /* A reference of someone who looks at the stream only. */
 static inline void tnri_stream_keep(tnri_stream *stream)
 {

@@ -11,6 +11,7 @@
 #include "base/gate.h"
 #include "conf/conf.h"
 #include "group/member.h"
+#include "history/texts.h"
 #include "library/library.h"
 #include "library/stats.h"
 
@@ -73,6 +74,9 @@ static void stream_tell(tnri_answer *answer, tnri_arena *arena)
                        stats.bytes_live + stats.bytes_slack + stats.bytes_binned +
                            stats.bytes_free + stats.bytes_retired);
     use_tell(answer, &stats);
+    const tnri_stream *stream = atomic_load(&arena->stream);
+    uint32_t name = stream == NULL ? 0 : atomic_load(&stream->name);
+    tnri_answer_text(answer, "name", name == 0 ? NULL : tnri_text_of(name));
     tnri_answer_object_end(answer);
 }
 

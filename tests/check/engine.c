@@ -26,7 +26,8 @@
     X(tnr_capture_begin)                                                                           \
     X(tnr_capture_end)                                                                             \
     X(tnr_vouched_pool_create)                                                                     \
-    X(tnr_frames_source_set)
+    X(tnr_frames_source_set)                                                                       \
+    X(tnr_stream_name_set)
 
 static struct {
 #define FIELD(name) __typeof__(&name) name;
@@ -85,6 +86,16 @@ static void record_use(void)
     if (!the.is_wrong)
         TENURE(tnr_record_use(block, the.b));
     TENURE(tnr_free(block));
+}
+
+/* What the engine calls its streams is in the finding. */
+static void named(void)
+{
+    TENURE(tnr_stream_name_set(0, the.a, "was something else"));
+    TENURE(tnr_stream_name_set(0, the.a, "owner"));
+    TENURE(tnr_stream_name_set(0, the.b, "taken away"));
+    TENURE(tnr_stream_name_set(0, the.b, NULL));
+    record_use();
 }
 
 /* The use ends at the record: a later one is another. */
@@ -281,6 +292,7 @@ static const struct {
     void (*run)(void);
 } programs[] = {
     {"record_use", record_use},
+    {"named", named},
     {"record_use_too_early", record_use_too_early},
     {"record_stream", record_stream},
     {"keep_until", keep_until},

@@ -258,6 +258,26 @@ class Zoo(CheckTest):
         other = self.animal("named_stream", "wrong", NVTX_INJECTION64_PATH="/no/such/profiler")
         self.assertIsNone(other.findings[0]["earlier"]["name"], "a profiler's comes first")
 
+    def test_names_of_streams_without_the_checker(self):
+        """`tenure run` takes them for snapshots; under a profiler they are the profiler's."""
+        for profiler in [None, "/no/such/profiler"]:
+            with tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder) / "memory.json"
+                environment = {**os.environ, "TENURE_SIM_DEVICES": "2"}
+                environment.pop("TENURE_DRIVER", None)
+                if profiler:
+                    environment["NVTX_INJECTION64_PATH"] = profiler
+                done = subprocess.run(
+                    [TENURE, "run", "--driver", "sim", "--history", "light", "--conf",
+                     f"snapshot_at_exit:{path}", "--", PROGRAMS / "check_zoo", "named_stream",
+                     "right"], env=environment, text=True, capture_output=True, check=False)
+                if done.returncode == 77:
+                    self.skipTest("NVTX's headers were not found")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                streams = json.loads(path.read_text("utf-8"))["streams"]
+                names = [one["name"] for one in streams if "name" in one]
+                self.assertEqual('owner "\u00e9\ufffd"' in names, profiler is None, streams)
+
     def test_stacks_begin_in_the_program(self):
         """Not in the CUDA runtime, linked statically or not."""
         for program in ["check_runtime_shared", "check_runtime_static"]:
@@ -566,6 +586,12 @@ class Engines(CheckTest):
         for name in ["vouched", "graph"]:
             for which in ["wrong", "right"]:
                 self.check_silent(self.engine(name, which))
+
+    def test_names_of_streams(self):
+        for way in [(), ("dlsym",)]:
+            found = self.engine("named", "wrong", way).findings[0]
+            self.assertEqual((found["allocated"]["name"], found["earlier"]["name"]),
+                             ("owner", None))
 
     def test_the_missing_call_is_tenures(self):
         found = self.engine("record_use", "wrong").findings[0]

@@ -115,6 +115,16 @@ class Lines(Top):
         # They are many at times: who does not want them does not get them.
         self.assertNotIn("streams", self.answer("status")["devices"][0])
 
+    def test_streams_have_names(self):
+        """What a terminal cannot show is a question mark, and no line is longer than it."""
+        with unittest.mock.patch.dict(os.environ, {"HOLDER_STREAM": "all of \u00e9\x1b[31m it"}):
+            self.hold()
+        shown = self.top("--once", "--by", "stream").stdout
+        self.assertRegex(shown, r"(?m)^all of \?\? \[31m it \(d +10 MiB +8 MiB")
+        answer = json.loads(self.top("--once", "--json").stdout)["answer"]
+        self.assertEqual({one["name"] for one in answer["devices"][0]["streams"]},
+                         {"all of \u00e9 [31m it"})
+
     def test_whom(self):
         one, _ = self.hold()
         other, _ = self.hold()

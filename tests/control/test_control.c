@@ -34,6 +34,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <tenure/history.h>
 #include <tenure/control.h>
 #include <tenure/tag.h>
 
@@ -415,6 +416,10 @@ static void status_of_streams(void **state)
              (void *)one);
     assert_says(asking.line, expected);
     assert_says(asking.line, "\"streams_left_out\":0");
+    assert_says(asking.line, "\"moving_chunks\":0,\"name\":null");
+    assert_ok(tnr_stream_name_set(0, one, "to \"keep\""));
+    client_ask(&asking, "{\"command\":\"status\",\"streams\":true}");
+    assert_says(asking.line, "\"moving_chunks\":0,\"name\":\"to \\\"keep\\\"\"");
     sleep_fill(freed, 2 * MIB, 1, one);
     assert_ok(tnr_record_use(freed, one));
     assert_ok(tnr_free(freed));

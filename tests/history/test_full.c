@@ -77,9 +77,9 @@ static void places(void **state)
     tnri_origin origin = {.device = 0, .pool = 7, .has_no_stream = 1}, found;
     unit_start("history:light", NULL);
     (void)unit_malloc(512, NULL);
-    uint32_t first = tnri_origin_add(&origin), last = first, number;
+    uint32_t first = tnri_origin_add(&origin, NULL), last = first, number;
     assert_true(first > 0);
-    while ((number = tnri_origin_add(&origin)) != 0) {
+    while ((number = tnri_origin_add(&origin, NULL)) != 0) {
         assert_int_equal(number, last + 1);
         last = number;
     }
@@ -95,9 +95,9 @@ static void places(void **state)
     tnri_origin_gone(0);
     assert_int_equal(tnri_origins_gone(), gone);
     origin.thread = 3;
-    assert_int_equal(tnri_origin_find(&origin), 0); /* one like it is not there */
+    assert_int_equal(tnri_origin_find(&origin, NULL), 0); /* one like it is not there */
     origin.thread = 0;
-    assert_int_equal(tnri_origin_find(&origin), last);
+    assert_int_equal(tnri_origin_find(&origin, NULL), last);
     void *block = unit_malloc(512, unit_stream(0)); /* in a place that cannot be written down */
     assert_ok(tnr_free(block));
     assert_ok(tnr_validate(-1));

@@ -15,6 +15,9 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 prefix=$stage/moved
 work=$stage/work-$step
 lib=$prefix/$libdir
+# The version of what is installed: of libtenure.so.1.2.3, 1.2.3.
+full=$(basename "$(readlink -f "$lib/libtenure.so.1")")
+full=${full#libtenure.so.}
 
 fail() { echo "install: $*" >&2; exit 1; }
 
@@ -195,7 +198,7 @@ next_version_make() {
     sed -i 's/^#define TNR_VERSION_MINOR .*/#define TNR_VERSION_MINOR 99/
         s/^TNR_API unsigned tnr_version(void);/&\nTNR_API unsigned tnr_newer(void);/' \
         "$next/include/tenure/alloc.h"
-    sed -i 's/1\.0\.0/1.99.0/g; s/"1\.0"/"1.99"/g' \
+    sed -i "s/${full//./\\.}/1.99.0/g; s/\"${full%.*}\"/\"1.99\"/g" \
         "$next/$libdir/cmake/tenure/tenureConfigVersion.cmake"
     cat >"$work/version.c" <<'TEXT'
 #include <tenure/alloc.h>
@@ -209,7 +212,7 @@ TEXT
     objcopy --redefine-sym tnr_version=tnr_version_before "$lib/libtenure.a" "$work/next.a"
     "$cc" -shared -fPIC -I "$next/include" "$work/version.c" -Wl,--whole-archive "$work/next.a" \
         -Wl,--no-whole-archive "-Wl,--version-script=$work/next.map,-z,nodelete" \
-        -Wl,-soname,libtenure.so.1 -pthread -ldl -lm -o "$next/$libdir/libtenure.so.1.0.0" ||
+        -Wl,-soname,libtenure.so.1 -pthread -ldl -lm -o "$next/$libdir/libtenure.so.$full" ||
         fail "the second version could not be linked"
 }
 
@@ -229,7 +232,10 @@ step_versions() {
     said=$("$work/build-1.99/consumer") || fail "1.99 ended with $?"
     [[ $said == *"by version 19900" ]] || fail "1.99 said: $said"
     wait $first || fail "1.0 ended with $?"
-    [[ $(cat "$work/first.log") == *"by version 10000" ]] || fail "1.0 had another library"
+    local major minor patch
+    IFS=. read -r major minor patch <<<"$full"
+    [[ $(cat "$work/first.log") == *"by version $((major * 10000 + minor * 100 + patch))" ]] ||
+        fail "1.0 had another library"
     # A program runs with every later version, without being compiled again ...
     said=$(LD_LIBRARY_PATH=$next/$libdir "$(no_rpath)") || fail "1.0 ended with $? on 1.99"
     [[ $said == *"by version 19900" ]] || fail "1.0 did not get the later library: $said"
@@ -329,7 +335,7 @@ step_python() {
 step_command() {
     local said
     said=$("$prefix/bin/tenure" --version) || fail "tenure --version ended with code $?"
-    [[ $said == *1.0.0* ]] || fail "tenure --version said: $said"
+    [[ $said == *$full* ]] || fail "tenure --version said: $said"
     said=$("$prefix/bin/tenure" doctor --driver sim) || fail "doctor ended with code $?: $said"
     [[ $said == *"$prefix"* || $said == *simul* ]] || fail "tenure doctor said: $said"
     said=$("$prefix/bin/tenure" run -- sh -c 'echo "$LD_PRELOAD"') || fail "run: code $?: $said"

@@ -5,6 +5,8 @@ import gc
 import importlib
 import os
 import sys
+import json
+import tempfile
 import unittest
 import warnings
 
@@ -209,6 +211,24 @@ class Uses(Case):
             torch.state.stream = torch.Stream()
 
         self.assertEqual(self.waits_for_the_side_stream(record), 2 * MIB)
+
+    def test_names_of_streams(self):
+        x = torch.Tensor(MIB)
+        stream = torch.cuda.current_stream()
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "memory.json")
+            for name in ("prefetch \u00e9", None):
+                tenure.name_stream(stream, name)
+                tenure.snapshot(path)
+                with open(path, encoding="utf-8") as file:
+                    names = [one.get("name") for one in json.load(file)["streams"]
+                             if int(one["handle"], 16) == stream.cuda_stream]
+                self.assertEqual(names, [name])
+        with self.assertRaises(TypeError):
+            tenure.name_stream(object(), "x")
+        with self.assertRaisesRegex(tenure.Error, "no device 7"):
+            tenure.name_stream(stream, "x", device=7)
+        del x
 
     def test_what_is_no_tensor(self):
         with self.assertRaises(TypeError):

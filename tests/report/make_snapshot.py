@@ -274,6 +274,9 @@ class Writer:
         written = self.dropped + len(self.records)
         streams = [{"device": 0, "handle": hex(0x5581a0 + 0x40 * number), "kind": "stream",
                     "thread": 0, "ended": False} for number in range(4)]
+        if self.hostile:
+            for number, stream in enumerate(streams):
+                stream["name"] = HOSTILE[number]
         streams.append({"device": 0, "handle": "0x0", "kind": "graph", "thread": 0,
                         "ended": False})
         return {

@@ -272,6 +272,35 @@ test('each stream is a lane, with its name, its allocations and its blocks', asy
     await page.emulateMedia({ colorScheme: 'light' });
 });
 
+test('names of streams are in lanes, bands, tables and the search', async () => {
+    const named = structuredClone(document_);
+    Object.assign(named.streams[0], { name: 'prefetch <b>\u00e9</b>' });
+    Object.assign(named.streams[1], { name: 'compute', ended: true });
+    const path = join(folder, 'named.json');
+    writeFileSync(path, JSON.stringify(named));
+    await open(path);
+    const [first, second] = named.streams.map(({ handle }) => handle);
+    const words = [`prefetch <b>\u00e9</b> (stream ${first})`,
+        `compute (stream ${second}) (destroyed)`];
+    await page.locator('.band-controls input[value=stream]').click();
+    await settled();
+    const legend = await textOf('#panel-timeline .legend');
+    await page.keyboard.press('2');
+    await settled();
+    const lanes = (await page.locator('.lane-name').allInnerTexts()).join('\n')
+        .replaceAll('\u00a0', ' ');
+    for (const text of words) {
+        assert.ok(legend.includes(text), `${text} in ${legend}`);
+        assert.ok(lanes.includes(text), `${text} in ${lanes}`);
+    }
+    assert.ok((await lanesColours())[await styleColour('--live')] > 500);
+    await page.keyboard.press('/');
+    await page.fill('#search', 'prefetch');
+    await page.waitForSelector('.found-item');
+    assert.match(await textOf('.found-item'), /prefetch <b>\u00e9<\/b>/);
+    assert.equal(await page.locator('main b b').count(), 0);
+});
+
 test('in the lanes keys go from block to block, and arrows to the next owner', async () => {
     await open(program);
     await page.keyboard.press('2');

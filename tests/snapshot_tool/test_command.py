@@ -196,6 +196,62 @@ class Files(CommandTest):
         self.assertEqual(len(list(self.folder.iterdir())), 2)
 
 
+class NamesOfStreams(CommandTest):
+    NAME = 'copies "\u00e9" </script><script>owned()</script>\x1b[31m'
+
+    def named(self, name):
+        document = json.loads(EXAMPLE.read_text("utf-8"))
+        at = next(at for at, one in enumerate(document["streams"]) if one["kind"] == "stream")
+        document["streams"][at]["name"] = name
+        return document, at, self.write("named.json", json.dumps(document))
+
+    def test_there_and_back(self):
+        document, at, path = self.named(self.NAME)
+        there, back = self.folder / "there.pickle", self.folder / "back.json"
+        self.run_tenure("snapshot", "convert", "--to", "torch", path, there)
+        stream = document["streams"][at]
+        self.assertEqual(pickle.loads(there.read_bytes())["tenure"]["streams"],
+                         [{"device": 0, "stream": int(stream["handle"], 16), "name": self.NAME}])
+        self.run_tenure("snapshot", "convert", "--to", "tenure", there, back)
+        streams = json.loads(back.read_text("utf-8"))["streams"]
+        self.assertEqual([one["name"] for one in streams if "name" in one], [self.NAME])
+        self.assertEqual(next(one for one in streams if "name" in one)["handle"],
+                         stream["handle"])
+
+    def test_shown(self):
+        document, at, path = self.named("prefetch")
+        handle = document["streams"][at]["handle"]
+        text = self.run_tenure("snapshot", "summary", path).stdout
+        self.assertIn(f"prefetch ({handle}", text)
+        self.run_tenure("snapshot", "convert", "--to", "chrome", path, self.folder / "chrome.json")
+        events = json.loads((self.folder / "chrome.json").read_text("utf-8"))["traceEvents"]
+        threads = [one["args"]["name"] for one in events if one["name"] == "thread_name"]
+        self.assertTrue([one for one in threads if one.startswith(f"prefetch (stream {handle}")],
+                        threads)
+        address = next(row[0] for row in document["blocks"]["rows"][
+            next(row[5] for row in document["segments"]["rows"] if row[3] == at):])
+        self.assertIn('"prefetch"', self.run_tenure("explain", hex(address), path).stdout)
+
+    def test_bad_names(self):
+        path = self.named("a\x1b[31m\n\x7f")[2]  # of a file that somebody made by hand
+        self.assertIn("a?[31m?? (0x", self.run_tenure("snapshot", "summary", path).stdout)
+        for name, words in [(5, '"name" must be a text'), (None, '"name" must be a text')]:
+            path = self.named(name)[2]
+            said = self.run_tenure("snapshot", "summary", path, code=BAD_INPUT).stderr
+            self.assertIn(words, said)
+        # Cut off in tables, and nowhere inside of a character.
+        path = self.named("\u524d\U0001f600" * 300)[2]
+        self.run_tenure("snapshot", "summary", path).stdout.encode("utf-8", "strict")
+        self.run_tenure("snapshot", "convert", "--to", "chrome", path, self.folder / "chrome.json")
+        json.loads((self.folder / "chrome.json").read_bytes().decode("utf-8", "strict"))
+        content, _ = torch_shapes.snapshot(steps=50)
+        content["tenure"] = {"waits": [], "pools": [], "records_overwritten": 0,
+                             "records_missed": 0, "streams": [{"device": 0, "stream": 0}]}
+        path = self.write("bad.pickle", pickle.dumps(content))
+        said = self.run_tenure("snapshot", "summary", path, code=BAD_INPUT).stderr
+        self.assertIn('tenure.streams[0]: the key "name" is missing', said)
+
+
 class Words(CommandTest):
     def test_summary_of_the_example(self):
         text = self.run_tenure("snapshot", "summary", EXAMPLE).stdout

@@ -335,6 +335,17 @@ CUresult CUDAAPI replace_cuStreamDestroy(CUstream stream)
     return result;
 }
 
+void order_stream_named(CUstream stream, const char *name)
+{
+    if (service_only_watches() || !service_enter())
+        return;
+    service_device *device = order_device_started(stream);
+    /* What fails leaves the stream without a name, which no call of the program's depends on. */
+    tnr_status told = device == NULL ? TNR_OK : tnr_stream_name_set(device->index, stream, name);
+    (void)told;
+    service_leave();
+}
+
 void order_forget(int device)
 {
     handles_clear(&streams, (uint64_t)device + 1);

@@ -18,6 +18,9 @@ service_device *order_device_started(CUstream stream);
  * A block that is freed may be in use there, and no event of ours can say so. Inside. */
 void order_wait_for_strangers(void);
 
+/* The program says what a stream is for. Tenure is told if it knows the stream. */
+void order_stream_named(CUstream stream, const char *name);
+
 /* From now on no record or wait is announced: a capture is under way that Tenure does not follow,
  * and what is recorded in it marks no time. */
 void order_give_up(void);

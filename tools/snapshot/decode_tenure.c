@@ -254,13 +254,13 @@ static void torch_id_decode(decoder *from, value dict, pool *one)
     }
 }
 
-/* What pools that carry no tag do not have, and older files never. */
-static int tag_decode(decoder *from, place at, value dict, const char **tag)
+/* What pools without a tag and streams without a name do not have, and older files never. */
+static int optional_decode(decoder *from, place at, value dict, const char *key, const char **text)
 {
     value found;
-    if (!value_get(from->heap, dict, "tag", &found))
+    if (!value_get(from->heap, dict, key, &found))
         return 0;
-    return decode_text(from, at, dict, "tag", tag);
+    return decode_text(from, at, dict, key, text);
 }
 
 static int pool_decode(decoder *from, place at, value dict)
@@ -274,7 +274,7 @@ static int pool_decode(decoder *from, place at, value dict)
         decode_text(from, at, dict, "name", &one.name) != 0 ||
         decode_text(from, at, dict, "kind", &one.kind) != 0 ||
         decode_text(from, at, dict, "state", &one.state) != 0 ||
-        tag_decode(from, at, dict, &one.tag) != 0 ||
+        optional_decode(from, at, dict, "tag", &one.tag) != 0 ||
         decode_count(from, at, dict, "reserved_bytes", &one.reserved_bytes) != 0 ||
         decode_count(from, at, dict, "asleep_bytes", &one.asleep_bytes) != 0 ||
         decode_count_or_null(from, at, dict, "limit_bytes", &one.limit_bytes) != 0 ||
@@ -317,7 +317,8 @@ static int stream_decode(decoder *from, place at, value dict)
         handle_decode(from, at, dict, &one.handle) != 0 ||
         decode_text(from, at, dict, "kind", &one.kind) != 0 ||
         decode_count(from, at, dict, "thread", &one.thread) != 0 ||
-        decode_boolean(from, at, dict, "ended", &one.ended) != 0)
+        decode_boolean(from, at, dict, "ended", &one.ended) != 0 ||
+        optional_decode(from, at, dict, "name", &one.name) != 0)
         return -1;
     stream *made = MODEL_ADD(from->out, &from->out->streams, stream);
     if (!made)

@@ -198,6 +198,41 @@ static int pool_names_take(torch_reader *in, value extra)
     return 0;
 }
 
+/* Gives a stream its name. One without memory and without records is not there. */
+static int stream_name_take(torch_reader *in, place at, value dict)
+{
+    uint64_t device_index, number;
+    const char *name;
+    if (decode_is(in->from, at, dict, VALUE_DICT) != 0 ||
+        decode_count(in->from, at, dict, "device", &device_index) != 0 ||
+        decode_count(in->from, at, dict, "stream", &number) != 0 ||
+        decode_text(in->from, at, dict, "name", &name) != 0)
+        return -1;
+    for (size_t i = 0; i < in->out->streams.count; i++) {
+        stream *one = MODEL_AT(in->out->streams, stream, i);
+        if (one->device == device_index && torch_stream_number(one) == number)
+            one->name = name;
+    }
+    return 0;
+}
+
+static int stream_names_take(torch_reader *in, value extra)
+{
+    const value_list *list;
+    value any;
+    place at = {"tenure", PLACE_WHOLE};
+    if (!value_get(in->from->heap, extra, "streams", &any))
+        return 0; /* from before 1.1 */
+    if (decode_list(in->from, at, extra, "streams", &list) != 0)
+        return -1;
+    if (list->count > TORCH_TABLE_MAX)
+        return decode_fail(in->from, at, "more than %d streams", TORCH_TABLE_MAX);
+    for (uint32_t i = 0; i < list->count; i++)
+        if (stream_name_take(in, (place){"tenure.streams", i}, list->items[i]) != 0)
+            return -1;
+    return 0;
+}
+
 /* What Tenure puts into PyTorch's format besides: see encode_torch.c and alloc/snapshot. */
 int torch_extra_take(torch_reader *in, value document)
 {
@@ -207,7 +242,7 @@ int torch_extra_take(torch_reader *in, value document)
     place at = {"tenure", PLACE_WHOLE};
     model *out = in->out;
     if (decode_is(in->from, at, extra, VALUE_DICT) != 0 || waits_take(in, extra) != 0 ||
-        pool_names_take(in, extra) != 0 ||
+        pool_names_take(in, extra) != 0 || stream_names_take(in, extra) != 0 ||
         decode_count(in->from, at, extra, "records_overwritten", &out->history.overwritten) != 0 ||
         decode_count(in->from, at, extra, "records_missed", &out->history.missed) != 0)
         return -1;

@@ -331,9 +331,15 @@ static void lane_name(writer *to, int32_t stream_index, size_t process, uint64_t
     char name[TEXT_BYTES] = "no stream";
     if (stream_index >= 0) {
         const stream *one = MODEL_AT(to->in->streams, stream, stream_index);
-        snprintf(name, sizeof(name), "%s 0x%" PRIx64 "%s",
-                 strcmp(one->kind, "graph") == 0 ? "graphs" : "stream", one->handle,
-                 one->ended ? " (ended)" : "");
+        const char *kind = strcmp(one->kind, "graph") == 0 ? "graphs" : "stream";
+        char given[100];
+        if (one->name)
+            snprintf(name, sizeof(name), "%s (%s 0x%" PRIx64 "%s)",
+                     model_stream_name(one, given, sizeof(given)), kind, one->handle,
+                     one->ended ? ", ended" : "");
+        else
+            snprintf(name, sizeof(name), "%s 0x%" PRIx64 "%s", kind, one->handle,
+                     one->ended ? " (ended)" : "");
     }
     if (number > 0)
         snprintf(name + strlen(name), sizeof(name) - strlen(name), " +%d", number);

@@ -222,6 +222,8 @@ static void pools_write(const model *in, output *out)
         key_text(out, ", ", "kind", one->kind);
         key_count(out, ", ", "thread", one->thread);
         key_boolean(out, ", ", "ended", one->ended);
+        if (one->name)
+            key_text(out, ", ", "name", one->name);
         output_bytes(out, "}", 1);
     }
     output_text(out, "\n ]");

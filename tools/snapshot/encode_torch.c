@@ -503,6 +503,43 @@ static void waits_write(writer *to)
     pickle_list_end(&to->to);
 }
 
+/* 1 if a name is all that the file can say of its stream's number: that may be other streams', too,
+ * and then one that is not destroyed goes before others, and a later one before those before it. */
+static int stream_is_named(const model *in, size_t index)
+{
+    const stream *wanted = MODEL_AT(in->streams, stream, index);
+    if (!wanted->name)
+        return 0;
+    for (size_t i = 0; i < in->streams.count; i++) {
+        const stream *other = MODEL_AT(in->streams, stream, i);
+        if (i != index && other->device == wanted->device &&
+            torch_stream_number(other) == torch_stream_number(wanted) &&
+            (!other->ended || (wanted->ended && i > index)))
+            return 0;
+    }
+    return 1;
+}
+
+/* [{device, stream, name}] of those that have a name. */
+static void streams_write(writer *to)
+{
+    pickle_text(&to->to, "streams");
+    pickle_list_begin(&to->to);
+    for (size_t i = 0; i < to->in->streams.count; i++) {
+        const stream *one = MODEL_AT(to->in->streams, stream, i);
+        if (!stream_is_named(to->in, i))
+            continue;
+        pickle_list_item(&to->to);
+        pickle_dict_begin(&to->to);
+        named_int(to, "device", one->device);
+        key_int(to, KEY_STREAM, torch_stream_number(one));
+        key(to, KEY_NAME);
+        pickle_text(&to->to, one->name);
+        pickle_dict_end(&to->to);
+    }
+    pickle_list_end(&to->to);
+}
+
 /* What PyTorch has no word for, as the library writes it into pickles of its own. */
 static void extra_write(writer *to)
 {
@@ -531,6 +568,7 @@ static void extra_write(writer *to)
         pickle_dict_end(&to->to);
     }
     pickle_list_end(&to->to);
+    streams_write(to);
     waits_write(to);
     pickle_dict_end(&to->to);
 }

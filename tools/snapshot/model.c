@@ -294,3 +294,15 @@ const segment *model_segment_at(const model *snapshot, uint64_t address)
     const segment *one = MODEL_AT(snapshot->segments, segment, low);
     return one->address <= address ? one : NULL;
 }
+
+const char *model_stream_name(const stream *one, char *text, size_t bytes)
+{
+    size_t length = strnlen(one->name, bytes);
+    if (length == bytes)
+        for (length--; length > 0 && ((unsigned char)one->name[length] & 0xc0) == 0x80;)
+            length--;
+    for (size_t i = 0; i < length; i++)
+        text[i] = (unsigned char)one->name[i] < 0x20 || one->name[i] == 0x7f ? '?' : one->name[i];
+    text[length] = '\0';
+    return text;
+}

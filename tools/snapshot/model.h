@@ -122,8 +122,13 @@ typedef struct pool {
 typedef struct stream {
     uint64_t device, handle, thread;
     const char *kind;
+    const char *name; /* what the program called it; null: nothing */
     int ended;
 } stream;
+
+/* The name for a table: cut off before `bytes`, not inside of a character, and control characters
+ * as question marks. Returns `text`. */
+const char *model_stream_name(const stream *one, char *text, size_t bytes);
 
 typedef struct segment {
     uint64_t address, bytes;

@@ -202,6 +202,9 @@ static void place_print(const model *in, int32_t pool_index, int32_t stream_inde
     if (stream_index >= 0) {
         const stream *one = MODEL_AT(in->streams, stream, stream_index);
         printf(", stream 0x%" PRIx64 "%s", one->handle, one->ended ? " (destroyed)" : "");
+        char name[80];
+        if (one->name)
+            printf(" \"%s\"", model_stream_name(one, name, sizeof(name)));
     }
     putchar('\n');
 }

@@ -222,6 +222,7 @@ static exit_code environment_make(char library[PATH_MAX], const char *snapshot)
     if (code != EXIT_CODE_OK)
         return code;
     environment_preload(library);
+    setenv("NVTX_INJECTION64_PATH", library, 0); /* names of streams; a profiler's comes first */
     if (run_json || run_stats)
         setenv("TENURE_PRELOAD_STATS", run_json ? "json" : "text", 1);
     if (run_strict)
@@ -532,7 +533,7 @@ int command_run(int argc, char **argv)
     if (code == EXIT_CODE_OK)
         code = environment_make(library, snapshot);
     if (code == EXIT_CODE_OK)
-        code = run_check_begin(&check, library);
+        code = run_check_begin(&check);
     if (code == EXIT_CODE_OK)
         code = journal_begin_for(&journal, &check, snapshot);
     if (code != EXIT_CODE_OK)

@@ -72,7 +72,7 @@ static exit_code rules_read(run_check *check)
 }
 
 /* What the program's processes write to: findings.h in tools/preload/check. */
-static exit_code files_make(run_check *check, const char *library)
+static exit_code files_make(run_check *check)
 {
     char state[PATH_MAX];
     path_in(check, state, "state");
@@ -89,7 +89,6 @@ static exit_code files_make(run_check *check, const char *library)
     setenv("TENURE_PRELOAD_CHECK_JSON", check->lines, 1);
     setenv("TENURE_PRELOAD_CHECK_LEAKS", check->has_leaks ? "1" : "0", 1);
     setenv("TENURE_PRELOAD_CHECK_POSSIBLE", check->has_possible ? "1" : "0", 1);
-    setenv("NVTX_INJECTION64_PATH", library, 0); /* names of streams; a profiler's comes first */
     return code;
 }
 
@@ -136,7 +135,7 @@ static void folder_remove(run_check *check)
     suppress_release(&check->rules);
 }
 
-exit_code run_check_begin(run_check *check, const char *library)
+exit_code run_check_begin(run_check *check)
 {
     const char *place = getenv("TMPDIR");
     exit_code code = EXIT_CODE_OK;
@@ -150,7 +149,7 @@ exit_code run_check_begin(run_check *check, const char *library)
         return EXIT_CODE_CHECK_FAILED;
     }
     if (check->is_wanted)
-        code = files_make(check, library);
+        code = files_make(check);
     if (code == EXIT_CODE_OK && check->is_simulated)
         code = driver_make(check);
     if (code != EXIT_CODE_OK)

@@ -25,9 +25,8 @@ typedef struct run_check {
     suppress_rules rules;
 } run_check;
 
-/* Makes the folder and the environment, before the program is started. `library` is the one that is
- * put under it. */
-exit_code run_check_begin(run_check *check, const char *library);
+/* Makes the folder and the environment, before the program is started. */
+exit_code run_check_begin(run_check *check);
 
 /* After it: says where in the source the findings are and which rules matched nothing, and removes
  * the folder. 1 if the program has certain findings. */

@@ -56,7 +56,11 @@ static const char *stream_label(const model *in, int32_t index, char *text, size
     if (index < 0)
         return "(none)";
     const stream *one = MODEL_AT(in->streams, stream, index);
-    if (strcmp(one->kind, "stream") == 0)
+    char name[64];
+    if (one->name)
+        snprintf(text, bytes, "%s (0x%" PRIx64 "%s)", model_stream_name(one, name, sizeof(name)),
+                 one->handle, one->ended ? ", destroyed" : "");
+    else if (strcmp(one->kind, "stream") == 0)
         snprintf(text, bytes, "0x%" PRIx64 "%s", one->handle, one->ended ? " (destroyed)" : "");
     else if (strcmp(one->kind, "graph") == 0)
         snprintf(text, bytes, "graphs");

@@ -167,11 +167,19 @@ static void streams_add(rows *to, const ctl_line *answer, value device, uint64_t
     const value_list *list = ctl_list(answer, device, "streams");
     for (uint32_t i = 0; list && i < list->count; i++) {
         const char *handle = ctl_text(answer, list->items[i], "stream");
-        char name[64];
-        snprintf(name, sizeof(name), "%s", !handle ? "(graphs)" : handle);
+        const char *called = ctl_text(answer, list->items[i], "name");
+        char name[96];
+        snprintf(name, sizeof(name), "%s",
+                 !handle                    ? "(graphs)"
+                 : strcmp(handle, "0") == 0 ? "default"
+                                            : handle);
+        if (called)
+            snprintf(name, sizeof(name), "%.60s (%.24s)", called,
+                     handle && strcmp(handle, "0") == 0 ? "default"
+                     : handle                           ? handle
+                                                        : "graphs");
         size_t before = to->count;
-        named_add(to, answer, list->items[i], number, strcmp(name, "0") == 0 ? "default" : name,
-                  has_devices);
+        named_add(to, answer, list->items[i], number, name, has_devices);
         if (to->count > before)
             to->items[before].values[COLUMN_HELD] =
                 ctl_number(answer, list->items[i], "held_bytes");

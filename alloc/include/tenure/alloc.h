@@ -68,7 +68,7 @@ extern "C" {
 /* ---- version ------------------------------------------------------------------------------- */
 
 #define TNR_VERSION_MAJOR 1
-#define TNR_VERSION_MINOR 0
+#define TNR_VERSION_MINOR 1
 #define TNR_VERSION_PATCH 0
 /* One number that grows with every release: major * 10000 + minor * 100 + patch. */
 #define TNR_VERSION_NUMBER (TNR_VERSION_MAJOR * 10000 + TNR_VERSION_MINOR * 100 + TNR_VERSION_PATCH)

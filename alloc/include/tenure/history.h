@@ -7,6 +7,7 @@
  *   tnr_history_set        record what happens to memory, from now on
  *   tnr_frames_source_set  have an interpreter's frames in its stacks
  *   tnr_mark               say what the program is doing, so that records can be told apart
+ *   tnr_stream_name_set    say what a stream is for
  *   tnr_snapshot_write     write a picture of all memory, with the history, to a file
  *   tnr_memory_walk        show a picture of memory, block by block, to a function
  *   tnr_mappings_follow    write down which addresses get memory and which lose it
@@ -91,6 +92,23 @@ TNR_NODISCARD TNR_API tnr_status tnr_frames_source_set(tnr_frames_take take,
  * kept until tnr_shutdown. Meant for texts that come again; there is room for 262,143 different
  * ones. Errors: TNR_ERR_HOST_MEMORY, those of tnr_init. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_mark(const char *text);
+
+/* Says what a stream is for: "prefetch", "rank 2, copies". Snapshots, `tenure top` and reports show
+ * the name beside the handle, which says nothing to a reader. A stream has one name, the last that
+ * it was given, and all that is in the history of the stream shows it, be it from before; null or
+ * "" takes it away. The name ends with the stream: when the driver gives the handle to another one,
+ * that has none. `stream` is one that lives; null is the legacy default stream, and of the
+ * per-thread default stream that of the calling thread is meant.
+ *
+ * The name is copied, in UTF-8, once for each distinct one. It is cut off before
+ * TNR_STREAM_NAME_BYTES, not inside of a character; control characters become blanks, and what is
+ * no UTF-8 is shown as such. Names are kept with the texts of tnr_mark, and share their room. To
+ * name a stream right after it was made costs least: once the history has records of it, all that
+ * it knows is looked through. Starts the library. Errors: TNR_ERR_INVALID_STREAM,
+ * TNR_ERR_INVALID_DEVICE, TNR_ERR_HOST_MEMORY, those of tnr_init. Since 1.1.0. */
+enum { TNR_STREAM_NAME_BYTES = 256 };
+TNR_NODISCARD TNR_API tnr_status tnr_stream_name_set(int device, tnr_stream stream,
+                                                     const char *name);
 
 /* ---- snapshots ----------------------------------------------------------------------------- */
 

@@ -61,8 +61,9 @@ static inline int check_is_on(void)
 void check_stream_made(CUstream stream, unsigned flags);
 void check_stream_ends(CUstream stream);
 
-/* The program's name for a stream. */
+/* The program's name for a stream, of the current context's device or of that one; null: none. */
 void check_stream_named(CUstream stream, const char *text);
+void check_stream_named_on(int device, CUstream stream, const char *text);
 
 /* The host has seen all work of the stream end that was there at a moment, asked for before the
  * call; of an event, its record of then; of the current context's device, all. */

@@ -56,7 +56,8 @@ static handles ordered_by_caller = HANDLES_INIT; /* pools; under the lock of che
     X(tnr_device_sleep)                                                                            \
     X(tnr_import_close)                                                                            \
     X(tnr_shutdown)                                                                                \
-    X(tnr_frames_source_set)
+    X(tnr_frames_source_set)                                                                       \
+    X(tnr_stream_name_set)
 
 static struct {
     _Atomic int is_found; /* set last */
@@ -314,6 +315,17 @@ tnr_status tnr_keep_until(const void *ptr, tnr_event event)
     tnr_status status = PASSED_ON(tnr_keep_until, (ptr, event));
     if (status == TNR_OK && is_followed())
         check_use_kept((CUdeviceptr)(uintptr_t)ptr, event);
+    return status;
+}
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+/* Those of streams are for findings, too. */
+tnr_status tnr_stream_name_set(int device, tnr_stream stream, const char *name)
+{
+    tnr_status status = PASSED_ON(tnr_stream_name_set, (device, stream, name));
+    if (status == TNR_OK && is_followed())
+        check_stream_named_on(device, stream, name);
     return status;
 }
 

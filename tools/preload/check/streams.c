@@ -256,15 +256,26 @@ const char *check_stream_label(size_t index, uint64_t name)
     return index < streams_count && streams[index]->name == name ? streams[index]->label : NULL;
 }
 
+static void stream_label_set(const check_name *name, const char *text)
+{
+    if (!check_enter())
+        return;
+    check_stream *stream = check_stream_find(name);
+    if (stream != NULL)
+        stream->label = text == NULL || *text == '\0' ? NULL : check_text_keep(text);
+    check_leave();
+}
+
 void check_stream_named(CUstream handle, const char *text)
 {
     check_name name = check_name_of(handle);
-    if (!check_enter())
-        return;
-    check_stream *stream = check_stream_find(&name);
-    if (stream != NULL)
-        stream->label = check_text_keep(text);
-    check_leave();
+    stream_label_set(&name, text);
+}
+
+void check_stream_named_on(int device, CUstream handle, const char *text)
+{
+    check_name name = check_name_on(device, handle);
+    stream_label_set(&name, text);
 }
 
 check_stream *check_stream_stamped(check_stamp stamp)

@@ -10,6 +10,7 @@ What any engine's memory that Tenure serves can be asked:
 
 >>> tenure.record_use(x, stream)  # the use of x by that stream ends here
 >>> tenure.mark("step 12")        # what this thread does from now on, for the history
+>>> tenure.name_stream(stream, "prefetch")   # what snapshots and `tenure top` call it
 >>> tenure.stats()["reserved_bytes.all.current"]
 >>> tenure.snapshot("memory.json")
 >>> with tenure.Pool(limit_bytes=1 << 30): ...      # memory apart
@@ -31,7 +32,7 @@ from . import _frames, _library, _pools
 from ._library import Error, NotFound
 from ._pools import Pool, set_limit, sleep, trim, wake
 
-__all__ = ["Error", "NotFound", "Pool", "configure", "history", "mark", "park",
+__all__ = ["Error", "NotFound", "Pool", "configure", "history", "mark", "name_stream", "park",
            "record_use", "set_content", "set_limit", "sleep", "snapshot", "stats", "trim", "unpark",
            "version", "wake"]
 
@@ -80,6 +81,18 @@ def mark(text: Optional[str]) -> None:
     """Says what the calling thread does from now on. Its records of the history carry the text
     until it says something else; None ends it. Meant for texts that come again."""
     _library.call("tnr_mark", None if text is None else text.encode())
+
+
+def name_stream(stream: Any, name: Optional[str], device: Optional[int] = None) -> None:
+    """Says what a stream is for: snapshots, reports and ``tenure top`` show the name beside its
+    handle, until the stream is destroyed. None takes the name away.
+
+    ``stream`` is as in record_use(), but for None. Its device is that of a PyTorch stream; else it
+    is ``device``, or 0. A stream that is no more must not be named."""
+    if device is None:
+        device = getattr(stream, "device_index", 0)  # PyTorch's
+    _library.call("tnr_stream_name_set", device, _handle(stream),
+                  None if name is None else name.encode("utf-8", "replace"))
 
 
 def snapshot(path: Union[str, "os.PathLike[str]"], format: str = "auto") -> None:

@@ -142,7 +142,9 @@ function readStream(value: Value): Stream {
     const stream = dictionary(value, 'streams[]');
     const ended = stream['ended'] === true;
     const handle = text(stream['handle']);
-    const name = streamName(text(stream['kind']), handle, number(stream['thread']));
+    const kind = streamName(text(stream['kind']), handle, number(stream['thread']));
+    const given = text(stream['name']);
+    const name = given ? `${given} (${kind})` : kind;
     return {
         device: number(stream['device']), handle, ended,
         name: ended ? `${name} (destroyed)` : name,

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Names of streams that the program gives through NVTX. That is a header: at its first call in a
- * program it loads the library that NVTX_INJECTION64_PATH names, which `tenure run --check` sets to
- * this one unless a profiler has done so, and hands it a table in which functions can be put. Only
- * those that name a stream are.
+ * program it loads the library that NVTX_INJECTION64_PATH names, which `tenure run` sets to this
+ * one unless a profiler has done so, and hands it a table in which functions can be put. Only those
+ * that name a stream are. Tenure hands it one, too (alloc/annotate), and blocks cost nothing more.
+ *
+ * The one name of a stream is Tenure's; the checker, which knows streams that Tenure does not, is
+ * told the same.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -11,6 +14,7 @@
 
 #include "check/check.h"
 #include "check/text.h"
+#include "order.h"
 
 /* NVTX's numbers, which are part of its interface to tools (nvtxTypes.h). */
 enum {
@@ -34,8 +38,10 @@ typedef const void *(*nvtx_tables)(uint32_t number);
 
 static void named(CUstream stream, const char *name)
 {
-    if (name != NULL)
-        CHECK_TELL(check_stream_named(stream, name));
+    if (name == NULL)
+        return;
+    order_stream_named(stream, name);
+    CHECK_TELL(check_stream_named(stream, name));
 }
 
 /* In UTF-8. */
@@ -77,7 +83,7 @@ __attribute__((visibility("default"))) int InitializeInjectionNvtx2(nvtx_tables 
 int InitializeInjectionNvtx2(nvtx_tables tables)
 {
     const nvtx_callbacks *from = tables(TABLE_CALLBACKS);
-    if (from == NULL || from->bytes < sizeof(*from) || !check_is_on())
+    if (from == NULL || from->bytes < sizeof(*from))
         return 0;
     module_fill(from, MODULE_CUDA, CUDA_STREAM_A, CUDA_STREAM_W);
     module_fill(from, MODULE_CUDART, CUDART_STREAM_A, CUDART_STREAM_W);
