@@ -14,6 +14,7 @@ import pathlib
 import pickle
 import re
 import sys
+import threading
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
@@ -194,6 +195,110 @@ class Files(CommandTest):
         self.run_tenure("snapshot", "convert", bad, old, code=BAD_INPUT)
         self.assertEqual(old.read_bytes(), b"old")
         self.assertEqual(len(list(self.folder.iterdir())), 2)
+
+
+class Torn(CommandTest):
+    """Files that are two, or not yet one: said, or read rightly; nothing is passed over."""
+    COMMANDS = [["summary"], ["summary", "--json"], ["html"], ["convert", "--to", "tenure"],
+                ["convert", "--to", "chrome"], ["trace"], ["diff"]]
+
+    ENDS = r"the file (ends inside|is (cut off|shorter))|only \d+ bytes follow"
+
+    def pickled(self):
+        path = self.folder / "one.pickle"
+        self.run_tenure("snapshot", "convert", "--to", "torch", EXAMPLE, path)
+        return path.read_bytes()
+
+    def each_command(self, path, code):
+        """What each says of it; of an error there is nothing but the sentence."""
+        for command in self.COMMANDS:
+            files = {"summary": [path], "diff": [path, EXAMPLE]}.get(command[0])
+            out = self.folder / "out"
+            result = self.run_tenure("snapshot", *command, *(files or [path, out]), code=code)
+            if code == BAD_INPUT:
+                self.assertIn(f"{path}: at byte ", result.stderr, command)
+                self.assertEqual(result.stdout, "")
+                self.assertFalse(out.exists())
+            yield result
+        yield self.run_tenure("explain", "0x1000", path, code=code)
+
+    def test_two_in_a_row(self):
+        ours, theirs = EXAMPLE.read_bytes(), self.pickled()
+        for content, words in [(theirs + theirs, "the pickle ends here and the file goes on"),
+                               (theirs + b" \n\0", "the pickle ends here and the file goes on"),
+                               (ours + ours, "trailing garbage"),
+                               (ours + theirs, "trailing garbage"),
+                               (theirs + ours, "the file goes on"),
+                               (gzip.compress(theirs) * 2, "the file goes on"),
+                               (gzip.compress(ours) * 2, "trailing garbage")]:
+            path = self.write("two", content)
+            for result in self.each_command(path, BAD_INPUT):
+                self.assertIn(words, result.stderr)
+
+    def test_white_space_may_follow(self):
+        for content in (self.pickled() + b"\r\n", EXAMPLE.read_bytes() + b" \t\n"):
+            self.run_tenure("snapshot", "summary", self.write("end", content))
+
+    def test_one_in_two_members(self):
+        """gzip's own way of putting files together: what they hold is one."""
+        plain = self.run_tenure("snapshot", "summary", "--json", EXAMPLE).stdout
+        content = EXAMPLE.read_bytes()
+        for at in (1, len(content) // 2, len(content) - 1):
+            path = self.write("two.gz", gzip.compress(content[:at]) + gzip.compress(content[at:]))
+            for result in self.each_command(path, 0):
+                self.assertNotIn("at byte", result.stderr)
+            shown = self.run_tenure("snapshot", "summary", "--json", path).stdout
+            self.assertEqual(json.loads(shown) | {"file": ""}, json.loads(plain) | {"file": ""})
+
+    def test_half_written(self):
+        """Cut off behind each bracket and comma of a table, and in a pickle at parts of it."""
+        ours, theirs = EXAMPLE.read_bytes(), self.pickled()
+        edges = [at + 1 for at, one in enumerate(ours.rstrip()[:-1]) if one in b"{}[]"]
+        for at in edges[::max(1, len(edges) // 40)]:
+            path = self.write("half.json", ours[:at])
+            said = self.run_tenure("snapshot", "summary", path, code=BAD_INPUT).stderr
+            self.assertIn(f"{path}: at byte ", said)
+        edges = [at + 1 for at, one in enumerate(theirs[:-1]) if one in b"}](eu"]
+        for at in edges[::max(1, len(edges) // 40)]:
+            path = self.write("half.pickle", theirs[:at])
+            said = self.run_tenure("snapshot", "summary", path, code=BAD_INPUT).stderr
+            self.assertRegex(said, rf"half.pickle: at byte \d+: .*({self.ENDS})")
+        for content in (ours[:len(ours) // 2], theirs[:len(theirs) // 2],
+                        gzip.compress(ours)[:-9], gzip.compress(theirs)[:-1]):
+            path = self.write("half", content)
+            for result in self.each_command(path, BAD_INPUT):
+                self.assertEqual(result.stdout, "")
+
+    def test_a_file_that_grows(self):
+        """Read from a pipe into which it is still being written, it is whole in the end; who stops
+        writing in the middle has written half a file."""
+        content = self.pickled()
+        pipe = self.folder / "pipe.pickle"
+        os.mkfifo(pipe)
+        for whole in (True, False):
+            def write(is_whole=whole):
+                with open(pipe, "wb", buffering=0) as out:
+                    for at in range(0, len(content) if is_whole else len(content) // 2, 500):
+                        out.write(content[at:at + 500])
+            writer = threading.Thread(target=write)
+            writer.start()
+            result = self.run_tenure("snapshot", "summary", pipe,
+                                     code=0 if whole else BAD_INPUT)
+            writer.join()
+            said = re.search(self.ENDS, result.stderr)
+            self.assertEqual(said is None, whole, result.stderr)
+
+    def test_a_trace_twice(self):
+        """Its numbers come again; where all are freed that is a program that does it again."""
+        trace = self.folder / "a.trace"
+        self.run_tenure("snapshot", "trace", EXAMPLE, trace)
+        text = trace.read_text("utf-8")
+        again = self.write("two.trace", text + text)
+        said = self.run_tenure("replay", "--driver", "sim", again, code=BAD_INPUT).stderr
+        self.assertRegex(said, r"two\.trace:\d+: id \d+ is allocated while it is still live")
+        half = self.write("half.trace", text[:text.rindex(",")])
+        said = self.run_tenure("replay", "--driver", "sim", half, code=BAD_INPUT).stderr
+        self.assertIn("half.trace:", said)
 
 
 class NamesOfStreams(CommandTest):

@@ -712,6 +712,19 @@ static int op_run(machine *vm, unsigned char code)
 }
 
 /* Runs to STOP. */
+/* Nothing but white space may follow. Python's reader would pass over the rest in silence. */
+static int end_check(input *in)
+{
+    int more;
+    while ((more = input_fill(in)) > 0 && memchr(" \t\r\n", in->buffer[in->at], 4) != NULL)
+        in->at++;
+    if (more > 0)
+        return input_fail(in, input_offset(in),
+                          "the pickle ends here and the file goes on: are there two snapshots in "
+                          "it? Each wants a file of its own");
+    return more;
+}
+
 static int machine_run(machine *vm, value *result)
 {
     for (;;) {
@@ -735,7 +748,7 @@ static int machine_run(machine *vm, value *result)
         return input_fail(vm->in, vm->at, "the pickle stops with %zu values instead of one",
                           vm->stack.count);
     *result = ((value *)vm->stack.items)[0];
-    return 0;
+    return end_check(vm->in);
 }
 
 int pickle_read(input *in, value_heap *heap, const value_taker *taker, value *result)
