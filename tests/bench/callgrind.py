@@ -48,6 +48,9 @@ ALIKE_LIMIT = 1.1
 LOCKED_COST = 20
 BUILD = "Release jemalloc"  # what a user has
 CALLER = "path_measured"
+# What decides how a program runs that Tenure is preloaded under, by path_under of paths.h.
+UNDER = {"1": {}, "2": {"TENURE_PRELOAD_CHECK": "1", "TENURE_SIM_RACES": "0"},
+         "3": {"TENURE_PRELOAD_RECORD": "seen"}}
 # A first cache as most processors have it; callgrind takes the others from the machine.
 CACHE = ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64"]
 TENURE, OTHER, C_LIBRARY = "tenure", "other", "c_library"
@@ -210,23 +213,24 @@ def program_run(program, argument):
     return done.stdout
 
 
-def preload_variables(program):
+def preload_variables(program, under):
     """What a program needs in its environment to have Tenure under it, on the simulated device."""
     build = pathlib.Path(program).resolve().parents[1]
     library = build / "lib" / "libtenure_preload.so"
     if not library.exists():
         raise Problem(f"{library}: not there; build it: cmake --build BUILD "
                       "--target tenure_preload preload_driver_link", 2)
-    return {"LD_PRELOAD": str(library), "LD_LIBRARY_PATH": str(build / "tests/preload/driver")}
+    return {"LD_PRELOAD": str(library), "LD_LIBRARY_PATH": str(build / "tests/preload/driver"),
+            **UNDER[under]}
 
 
-def path_count(program, folder, name, operations, text, is_preloaded, has_cache):
+def path_count(program, folder, name, operations, text, under, has_cache):
     out = pathlib.Path(folder) / name
     command = ["valgrind", "--tool=callgrind", f"--toggle-collect={CALLER}", "--collect-bus=yes",
                f"--callgrind-out-file={out}", *(CACHE if has_cache else []), program, name]
     variables = dict(os.environ)
-    if is_preloaded:
-        variables.update(preload_variables(program))
+    if under != "0":
+        variables.update(preload_variables(program, under))
         variables.pop("TENURE_DRIVER", None)
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
     if done.returncode != 0 or not out.exists():
@@ -248,7 +252,7 @@ def paths_count(program, only, jobs, has_cache=False):
     with tempfile.TemporaryDirectory() as folder, \
             concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         counts = list(pool.map(lambda one: path_count(program, folder, one[0], int(one[1]), one[2],
-                                                      one[3] == "1", has_cache), paths))
+                                                      one[3], has_cache), paths))
     return facts, counts
 
 

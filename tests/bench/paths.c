@@ -4,7 +4,7 @@
  * device, for a tool that counts instructions (tests/bench/callgrind.py).
  *
  *   bench_paths --list           one line for each path: name, operations, what an operation is,
- *                                and 1 if it wants libtenure_preload.so preloaded
+ *                                and if it wants libtenure_preload.so (path_under)
  *   bench_paths --describe       what decides the numbers: compiler, build, C library
  *   bench_paths NAME             runs one path and prints the checksum of its work
  *
@@ -28,10 +28,11 @@
 #include <tenure/lifetime.h>
 #include <tenure_commit.h>
 
+#include "paths.h"
+
 enum {
     BATCH = 64,
     WAITING_BLOCKS = 1024,
-    STREAMS = 16,
     LIVE_MAX = 100000,
     EVENTS_MAX = 1 << 18,
     GRAPHS = 4000,
@@ -41,40 +42,6 @@ enum {
 };
 
 /* ---- one run -------------------------------------------------------------------------------- */
-
-typedef struct path path;
-
-/* What the functions of a path share. Only the thread that has the turn touches it. */
-typedef struct path_run {
-    const path *what;
-    CUstream streams[STREAMS];
-    uint64_t operations; /* of the next call of path_measured */
-    uint64_t checksum;   /* of sizes and places of all that was counted */
-    uint64_t random;
-    uint32_t *gate;  /* pinned: the last stream waits until it is 1 */
-    void *block;     /* live, for uses */
-    void **blocks;   /* what->live of them, or a batch */
-    CUevent *events; /* what->live of them, recorded and announced */
-    int device;      /* of the pairs */
-    tnr_graph graph; /* that is launched, as this: */
-    CUgraphExec exec;
-    sem_t turn_of_helper, turn_of_main;
-    int helper_ends;
-} path_run;
-
-typedef void (*path_body)(path_run *run);
-
-struct path {
-    const char *name;
-    uint64_t operations; /* counted */
-    path_body prepare;   /* may be null */
-    path_body run;       /* calls path_measured */
-    size_t bytes_min, bytes_max;
-    size_t live;
-    const char *settings; /* for TENURE_CONF */
-    const char *text;
-    int is_preloaded; /* a program that knows nothing of Tenure, which is preloaded */
-};
 
 #ifdef __clang__
 #define ONE_FUNCTION __attribute__((noinline))
@@ -97,7 +64,7 @@ static void tenure_check(tnr_status status)
     }
 }
 
-static void driver_check(CUresult result, const char *what)
+void driver_check(CUresult result, const char *what)
 {
     if (result != CUDA_SUCCESS) {
         fprintf(stderr, "bench_paths: %s: error %d\n", what, (int)result);
@@ -105,7 +72,7 @@ static void driver_check(CUresult result, const char *what)
     }
 }
 
-static uint64_t mixed(uint64_t sum, uint64_t value)
+uint64_t mixed(uint64_t sum, uint64_t value)
 {
     sum = (sum ^ value) * UINT64_C(0x9E3779B97F4A7C15);
     return sum ^ (sum >> 31);
@@ -164,7 +131,7 @@ static void pairs_of_streams(path_run *run)
     }
 }
 
-static void path_counted(path_run *run, path_body body)
+void path_counted(path_run *run, path_body body)
 {
     run->operations = 256; /* so that everything is cached */
     body(run);
@@ -718,6 +685,14 @@ static const path paths[] = {
      1},
     {"run_kernel", 4096, preloaded_prepare, run_kernels, 1, 0, 4, "",
      "cuLaunchKernel under tenure run", 1},
+    {"check_launch", 4096, checked_prepare, run_checked, 0, 0, 64, "",
+     "cuLaunchKernel under --check from 17 frames, 3 of 16 parameters are addresses", UNDER_CHECK},
+    {"check_structure", 4096, checked_prepare, run_checked, 4096, 0, 64, "",
+     "the same with the addresses in a structure of 4 KiB", UNDER_CHECK},
+    {"seen_launch", 4096, checked_prepare, run_checked, 0, 0, 64, "",
+     "cuLaunchKernel with auto_record:seen from 17 frames", UNDER_RECORD},
+    {"seen_structure", 4096, checked_prepare, run_checked, 4096, 0, 64, "",
+     "the same with the addresses in a structure of 4 KiB", UNDER_RECORD},
 };
 enum { PATHS = sizeof(paths) / sizeof(paths[0]) };
 
@@ -738,14 +713,14 @@ static int path_go(const path *what)
              what->settings);
     /* What the environment says otherwise must not change the counts. */
     setenv("TENURE_CONF", settings, 1);
-    if (!what->is_preloaded)
+    if (!what->under)
         setenv("TENURE_DRIVER", "sim", 1);
     setenv("TENURE_SIM_SCHEDULE", "eager", 1);
     setenv("TENURE_SIM_MEMORY", "139G", 1);
     setenv("TENURE_SIM_DEVICES", "2", 1);
     run.what = what;
     run.random = UINT64_C(0x9E3779B97F4A7C15);
-    if (!what->is_preloaded)
+    if (!what->under)
         tenure_check(tnr_init());
     driver_check(cuInit(0), "cuInit");
     driver_check(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
@@ -758,7 +733,7 @@ static int path_go(const path *what)
     if (what->prepare)
         what->prepare(&run);
     what->run(&run);
-    if (!what->is_preloaded)
+    if (!what->under)
         tenure_check(tnr_shutdown(1));
     printf("%s %llu checksum %016llx\n", what->name, (unsigned long long)what->operations,
            (unsigned long long)run.checksum);
@@ -790,7 +765,7 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "--list") == 0) {
         for (size_t i = 0; i < PATHS; i++)
             printf("%s\t%llu\t%s\t%d\n", paths[i].name, (unsigned long long)paths[i].operations,
-                   paths[i].text, paths[i].is_preloaded);
+                   paths[i].text, paths[i].under);
         return 0;
     }
     fputs("usage: bench_paths --list | --describe | NAME\n", stderr);

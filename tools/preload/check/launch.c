@@ -31,7 +31,7 @@
 enum { WORD = sizeof(CUdeviceptr), POINTERS_MAX = 512, HELD_MAX = 64 };
 
 typedef struct parameter {
-    size_t offset, bytes;
+    size_t index, offset, bytes;
     check_words *words; /* what those of a larger one have held */
 } parameter;
 
@@ -39,8 +39,9 @@ struct check_layout {
     check_layout *next;
     const char *name; /* kept, since reports may come after the code is gone */
     int is_known;
+    int has_large; /* parameters with words that are judged */
     size_t count, room;
-    parameter *parameters;
+    parameter *parameters; /* those in which an address has room */
 };
 
 /* Under the lock of check_enter. */
@@ -57,6 +58,12 @@ static CUresult parameter_ask(const void *function, int is_kernel, size_t index,
     return REAL(cuFuncGetParamInfo, ((CUfunction)function, index, &to->offset, &to->bytes));
 }
 
+/* 1 if an address has room in it: most parameters are sizes and numbers. */
+static int has_word(const parameter *one)
+{
+    return ((0 - one->offset) & (WORD - 1)) + WORD <= one->bytes;
+}
+
 static int parameter_add(check_layout *to, const parameter *one)
 {
     if (to->count == to->room) {
@@ -68,6 +75,7 @@ static int parameter_add(check_layout *to, const parameter *one)
         to->room = room;
     }
     to->parameters[to->count++] = *one;
+    to->has_large |= one->bytes > WORD;
     return 1;
 }
 
@@ -86,16 +94,15 @@ static check_layout *layout_ask(const void *function, int is_kernel)
     if (fresh == NULL)
         return NULL;
     fresh->name = name_ask(function, is_kernel);
-    for (;;) {
-        parameter one = {.words = NULL};
-        CUresult result = parameter_ask(function, is_kernel, fresh->count, &one);
+    for (size_t index = 0;; index++) {
+        parameter one = {.index = index, .words = NULL};
+        CUresult result = parameter_ask(function, is_kernel, index, &one);
         /* A handle that the driver takes for wrong gives the same answer as the end of the list: an
          * empty list is believed only if the driver knows the function by name. */
-        fresh->is_known =
-            result == CUDA_ERROR_INVALID_VALUE && (fresh->count > 0 || fresh->name != NULL);
+        fresh->is_known = result == CUDA_ERROR_INVALID_VALUE && (index > 0 || fresh->name != NULL);
         if (result == CUDA_ERROR_NOT_SUPPORTED)
             check_cannot_read();
-        if (result != CUDA_SUCCESS || !parameter_add(fresh, &one))
+        if (result != CUDA_SUCCESS || (has_word(&one) && !parameter_add(fresh, &one)))
             return fresh;
     }
 }
@@ -108,10 +115,22 @@ static void layout_end(check_layout *layout)
     free(layout);
 }
 
+/* What was found lately is found again for as long as nothing in the table has changed. */
 static check_layout *layout_find(const void *function)
 {
-    uint64_t found = 0;
-    (void)handles_get(&layouts, function, &found);
+    static struct {
+        const void *function;
+        uint64_t changes, found;
+    } lately[64]; /* under the lock of check_enter, too */
+    size_t slot = (uint64_t)(uintptr_t)function * UINT64_C(0x9e3779b97f4a7c15) >> 58;
+    uint64_t changes = handles_changes(&layouts), found = 0;
+    if (lately[slot].function == function && lately[slot].changes == changes && function != NULL)
+        return (check_layout *)(uintptr_t)lately[slot].found;
+    if (handles_get(&layouts, function, &found)) {
+        lately[slot].function = function;
+        lately[slot].changes = changes;
+        lately[slot].found = found;
+    }
     return (check_layout *)(uintptr_t)found;
 }
 
@@ -173,6 +192,7 @@ typedef struct reading {
     int is_launch;                      /* words are judged, and remembered */
     uint64_t number;                    /* no two readings have one */
     uintptr_t low, span;                /* where Tenure's addresses are: service_low */
+    uint64_t mask, wanted;              /* by which none of many words is one: is_clear */
     int has_tensors;                    /* the program has had some encoded */
     CUdeviceptr pointers[POINTERS_MAX]; /* parameters of 8 bytes that are addresses of ours */
     size_t count;
@@ -192,6 +212,11 @@ static void reading_begin(reading *self, check_word visit, void *user, int is_la
     self->has_tensors = check_tensors_are_there();
     self->low = atomic_load_explicit(&service_low, memory_order_relaxed);
     self->span = atomic_load_explicit(&service_high, memory_order_relaxed) - self->low;
+    /* The upper half of a word has what all addresses from the first to the last have in common. */
+    uint64_t differ = (self->low ^ (self->low + self->span - 1)) >> 32;
+    self->mask = differ == 0 ? ~(uint64_t)0 : ~(uint64_t)0 << (64 - __builtin_clzll(differ));
+    self->mask <<= 32;
+    self->wanted = (self->low & self->mask) | 1; /* no lower half has a 1 under the mask */
     self->count = self->held_count = 0;
 }
 
@@ -200,7 +225,7 @@ static size_t read_tensor(const reading *self, const char *from, int is_whole)
 {
     CUdeviceptr address = check_tensor_find(from);
     if (address != 0 && service_of_address(address) != NULL)
-        self->visit(self->user, address, is_whole);
+        self->visit(self->user, address, NULL, is_whole);
     return address != 0 ? CHECK_TENSOR_BYTES : 0;
 }
 
@@ -216,19 +241,48 @@ static void read_word(reading *self, parameter *one, CUdeviceptr word, size_t at
         check_words_note(one->bytes, (uint32_t)at, word);
         check_words_give_up(&one->words);
     }
-    self->visit(self->user, word, 0);
+    self->visit(self->user, word, NULL, 0);
+}
+
+/* Words that are compared at once. */
+typedef uint64_t words_two __attribute__((vector_size(16)));
+typedef uint32_t halves_four __attribute__((vector_size(16)));
+enum { STRIDE = 128 };
+
+/* Not zero where a word may be one of ours. */
+static words_two words_compare(const reading *self, const char *from)
+{
+    words_two here, mask = {self->mask, self->mask}, wanted = {self->wanted, self->wanted};
+    memcpy(&here, from, sizeof(here));
+    return (words_two)((halves_four)(here & mask) == (halves_four)wanted);
+}
+
+/* 1 if none of the next STRIDE bytes are an address of ours; 0 if some may be. */
+static int is_clear(const reading *self, const char *from)
+{
+    words_two found = words_compare(self, from) | words_compare(self, from + 16) |
+                      words_compare(self, from + 32) | words_compare(self, from + 48) |
+                      words_compare(self, from + 64) | words_compare(self, from + 80) |
+                      words_compare(self, from + 96) | words_compare(self, from + 112);
+    return (found[0] | found[1]) == 0;
 }
 
 /* The first word from `i` on that may be an address of ours; behind the last one before `end` if
  * none is. Most of what launches are given is looked at here alone. */
 static size_t word_next(const reading *self, const char *from, size_t i, size_t end)
 {
-    for (; i + WORD <= end; i += WORD) {
-        CUdeviceptr word;
-        memcpy(&word, from + i, sizeof(word));
-        if ((uintptr_t)word - self->low < self->span)
-            break;
-    }
+    size_t stop;
+    do {
+        while (i + STRIDE <= end && is_clear(self, from + i))
+            i += STRIDE;
+        stop = i + STRIDE <= end ? i + STRIDE : end;
+        for (; i + WORD <= stop; i += WORD) {
+            CUdeviceptr word;
+            memcpy(&word, from + i, sizeof(word));
+            if ((uintptr_t)word - self->low < self->span)
+                return i;
+        }
+    } while (i + WORD <= end);
     return i;
 }
 
@@ -321,13 +375,16 @@ static int is_alone(const reading *self, size_t index, check_block *const *block
 /* All words of a parameter at once, of those that had none, too. */
 static void read_held(reading *self, check_layout *layout, check_block *const *live)
 {
-    check_block *blocks[POINTERS_MAX + HELD_MAX];
+    check_block *blocks[POINTERS_MAX + HELD_MAX], *live_held[HELD_MAX];
     size_t from = 0;
+    if (self->held_count == 0 && !layout->has_large)
+        return;
     for (size_t i = 0; i < self->count && self->held_count > 0; i++)
         blocks[i] = word_name(self, self->pointers[i], live[i]);
     for (size_t i = 0; i < self->held_count; i++) {
         CUdeviceptr address = self->held[i].address;
-        blocks[self->count + i] = word_name(self, address, check_block_live(address));
+        live_held[i] = check_block_live(address);
+        blocks[self->count + i] = word_name(self, address, live_held[i]);
     }
     for (size_t i = 0; i < self->held_count; i++)
         self->held[i].is_alone = is_alone(self, i, blocks);
@@ -341,7 +398,7 @@ static void read_held(reading *self, check_layout *layout, check_block *const *l
         from += count;
     }
     for (size_t i = 0; i < self->held_count; i++)
-        self->visit(self->user, self->held[i].address, self->held[i].is_certain);
+        self->visit(self->user, self->held[i].address, live_held[i], self->held[i].is_certain);
 }
 
 static void read_end(reading *self, check_layout *layout)
@@ -352,7 +409,8 @@ static void read_end(reading *self, check_layout *layout)
     if (self->is_launch && layout != NULL)
         read_held(self, layout, live);
     for (size_t i = 0; i < self->count; i++)
-        self->visit(self->user, self->pointers[i], !is_end_of_another(self, i, live));
+        self->visit(self->user, self->pointers[i], live[i],
+                    self->is_launch && !is_end_of_another(self, i, live));
 }
 
 /* The parameters in one buffer: each by itself if their places are known. */
@@ -384,10 +442,9 @@ static int read_packed(reading *self, check_layout *layout, void *const *extra)
     return 1;
 }
 
-static int words_each(reading *self, const void *function, void *const *parameters,
+static int words_each(reading *self, check_layout *layout, void *const *parameters,
                       void *const *extra)
 {
-    check_layout *layout = layout_find(function);
     int is_read = 1;
     if (extra != NULL && extra[0] != CU_LAUNCH_PARAM_END) {
         is_read = read_packed(self, layout, extra);
@@ -395,10 +452,12 @@ static int words_each(reading *self, const void *function, void *const *paramete
         is_read = 0;
     } else {
         for (size_t i = 0; i < layout->count && is_read; i++) {
-            is_read = parameters != NULL && parameters[i] != NULL;
-            if (is_read)
-                read_bytes(self, &layout->parameters[i], parameters[i],
-                           layout->parameters[i].offset, layout->parameters[i].bytes);
+            parameter *one = &layout->parameters[i];
+            is_read = parameters != NULL && parameters[one->index] != NULL;
+            if (is_read && one->bytes == WORD) /* it is aligned, or would have no room */
+                read_here(self, one, parameters[one->index], 0, WORD);
+            else if (is_read)
+                read_bytes(self, one, parameters[one->index], one->offset, one->bytes);
         }
     }
     if (!is_read)
@@ -407,12 +466,18 @@ static int words_each(reading *self, const void *function, void *const *paramete
     return is_read;
 }
 
-int check_words_each(const void *function, void *const *parameters, void *const *extra,
-                     check_word visit, void *user)
+static int layout_words(check_layout *layout, void *const *parameters, void *const *extra,
+                        check_word visit, void *user)
 {
     reading self;
     reading_begin(&self, visit, user, check_does(CHECK_REPORTS));
-    return words_each(&self, function, parameters, extra);
+    return words_each(&self, layout, parameters, extra);
+}
+
+int check_words_each(const void *function, void *const *parameters, void *const *extra,
+                     check_word visit, void *user)
+{
+    return layout_words(layout_find(function), parameters, extra, visit, user);
 }
 
 /* ---- launches ------------------------------------------------------------------------------- */
@@ -425,54 +490,62 @@ typedef struct launched {
     int named_count;
 } launched;
 
-static void launch_uses(void *user, CUdeviceptr address, int is_certain)
+static void launch_uses(void *user, CUdeviceptr address, check_block *live, int is_certain)
 {
     launched *self = user;
     if (self->named_count < JOURNAL_WORDS)
         self->named[self->named_count++] = address;
     if (self->is_followed)
-        check_use(&self->work, address, is_certain);
+        check_use_in(&self->work, live, address, is_certain);
 }
 
 /* Without auto_record the words are only remembered: the graph is asked when it is made. */
-static void captured_uses(void *user, CUdeviceptr address, int is_certain)
+static void captured_uses(void *user, CUdeviceptr address, check_block *live, int is_certain)
 {
+    (void)live;
     (void)is_certain;
     if (check_does(CHECK_RECORDS))
         check_use_captured(address, user);
 }
 
 /* Inside of check_enter, once the layout has been asked for. 0: not. */
-static int launch_enter(CUfunction function)
+static int launch_enter(check_layout **layout, CUfunction function)
 {
     if (!check_enter())
         return 0;
-    if (layout_find(function) != NULL)
+    *layout = layout_find(function);
+    if (*layout != NULL)
         return 1;
     check_leave();
     check_layout_ask(function);
-    return check_enter();
+    if (!check_enter())
+        return 0;
+    *layout = layout_find(function);
+    return 1;
 }
 
 void check_launched(const char *call, CUfunction function, CUstream handle, void **parameters,
                     void **extra)
 {
     launched self;
+    check_layout *layout;
     check_stack stack = check_stack_here();
     check_name name = check_name_of(handle);
-    if (!launch_enter(function))
+    if (!launch_enter(&layout, function))
         return;
     if (name.is_capturing) {
-        int is_read = check_words_each(function, parameters, extra, captured_uses, handle);
+        int is_read = layout_words(layout, parameters, extra, captured_uses, handle);
         if (check_does(CHECK_RECORDS))
             check_count_launch(is_read);
         check_leave();
         return;
     }
-    const char *kernel = check_kernel_name(function);
+    const char *kernel = layout == NULL ? NULL : layout->name;
     self.named_count = 0;
-    self.is_followed = check_work_begin(&self.work, &name, check_place_of(call, kernel, &stack));
-    int is_read = check_words_each(function, parameters, extra, launch_uses, &self);
+    const check_place *place =
+        check_does(CHECK_REPORTS) ? check_place_of(call, kernel, &stack) : NULL;
+    self.is_followed = check_work_begin(&self.work, &name, place);
+    int is_read = layout_words(layout, parameters, extra, launch_uses, &self);
     if (self.is_followed)
         check_count_launch(is_read);
     if (journal_is_on())

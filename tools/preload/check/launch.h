@@ -5,15 +5,16 @@
 #ifndef TENURE_PRELOAD_CHECK_LAUNCH_H
 #define TENURE_PRELOAD_CHECK_LAUNCH_H
 
-#include "check/check.h"
+#include "check/blocks.h"
 
 /* What the driver tells of a function: its name and where its parameters lie. */
 typedef struct check_layout check_layout;
 
 /* The layout, asked for once: outside of check_enter. Then the parameters of a launch: calls for
- * each word of Tenure's addresses, inside of check_enter. 0: not read, or not all. */
+ * each word of Tenure's addresses, inside of check_enter. `live`: the live block there; null: none,
+ * or it was not looked for. 0: not read, or not all. */
 void check_layout_ask(const void *function);
-typedef void (*check_word)(void *user, CUdeviceptr address, int is_certain);
+typedef void (*check_word)(void *user, CUdeviceptr address, check_block *live, int is_certain);
 int check_words_each(const void *function, void *const *parameters, void *const *extra,
                      check_word visit, void *user);
 

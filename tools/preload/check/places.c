@@ -87,8 +87,11 @@ typedef struct walked {
     int most;        /* frames that were wanted; fewer than CHECK_FRAMES: behind an interpreter's */
     int count;
     int has_end; /* the last one is the interpreter's, wherever in it that is */
+    int doubt;   /* from `first` on */
+    int first;   /* what lies below the depth was the walk's own */
     uintptr_t slots[DEEP], frames[DEEP];
     check_stack stack;
+    const check_place *last; /* that was asked for; null: none */
 } walked;
 
 /* Stacks of one depth share some places: in a training step of PyTorch's many calls have one. */
@@ -150,26 +153,36 @@ static _Unwind_Reason_Code frame_note(struct _Unwind_Context *context, void *use
     return _URC_NO_REASON;
 }
 
-/* 1 if each return address is where it was found. What lies below the depth was the walk's own. */
-static int is_still_so(const walked *one, uintptr_t depth)
+/* 1 if each return address is where it was found. The one that was another's last time is looked at
+ * first: stacks of one depth begin alike. */
+static int is_still_so(walked *one)
 {
     int exact = one->count - one->has_end;
-    for (int i = 0; i < exact; i++)
-        if (one->slots[i] > depth && *(const uintptr_t *)one->slots[i] != one->frames[i])
+    if (one->doubt < exact && *(const uintptr_t *)one->slots[one->doubt] != one->frames[one->doubt])
+        return 0;
+    for (int i = one->first; i < exact; i++)
+        if (*(const uintptr_t *)one->slots[i] != one->frames[i]) {
+            one->doubt = i;
             return 0;
+        }
     return one->count > 0 &&
            (!one->has_end || is_in(&interpreter, *(const uintptr_t *)one->slots[exact]));
 }
 
 /* 1 if it may be looked at again: all of it lies in the thread's own stack, and is found there. */
-static int is_kept(const walked *one, uintptr_t depth, const memory *own)
+static int is_kept(walked *one, uintptr_t depth, const memory *own)
 {
     if (depth < own->low || depth >= own->high)
         return 0;
     for (int i = 0; i < one->count; i++)
-        if (one->slots[i] % sizeof(uintptr_t) != 0 || one->slots[i] >= own->high)
+        if (one->slots[i] % sizeof(uintptr_t) != 0 || one->slots[i] >= own->high ||
+            (i > 0 && one->slots[i] <= one->slots[i - 1]))
             return 0;
-    return is_still_so(one, depth);
+    one->first = 0;
+    while (one->first < one->count && one->slots[one->first] <= depth)
+        one->first++;
+    one->doubt = one->first;
+    return one->first < one->count && is_still_so(one);
 }
 
 /* Where this stack was walked before, or else where it is to be kept. */
@@ -177,7 +190,7 @@ static walked *walked_find(memory *own, uintptr_t depth, int most)
 {
     walked *ways = own->list[(depth >> 4) % WALKED];
     for (int i = 0; i < WAYS; i++)
-        if (ways[i].depth == depth && ways[i].most == most && is_still_so(&ways[i], depth))
+        if (ways[i].depth == depth && ways[i].most == most && is_still_so(&ways[i]))
             return &ways[i];
     walked *one = &ways[own->turn++ % WAYS];
     one->depth = 0;
@@ -194,9 +207,13 @@ static check_stack stack_take(int most)
         return one->stack;
     one->most = most;
     one->count = one->has_end = one->stack.count = 0;
+    one->stack.last = NULL;
+    one->last = NULL;
     (void)_Unwind_Backtrace(frame_note, one);
     if (own != NULL && is_kept(one, depth, own))
         one->depth = depth;
+    if (one != &once)
+        one->stack.last = &one->last;
     return one->stack;
 }
 
@@ -211,7 +228,7 @@ check_stack check_stack_here(void)
 {
     enum { NATIVE_MIN = 4 };
     uintptr_t frames[CHECK_FRAMES - NATIVE_MIN];
-    check_stack found = {.count = 0};
+    check_stack found = {.count = 0, .last = NULL};
     if (!check_does(CHECK_REPORTS))
         return found;
     size_t count = check_frames_take(frames, sizeof(frames) / sizeof(frames[0]));
@@ -274,18 +291,25 @@ const check_place *check_place_of(const char *call, const char *kernel, const ch
     static const check_stack none;
     if (stack == NULL)
         stack = &none;
+    const check_place *last = stack->last == NULL ? NULL : *stack->last;
+    if (last != NULL && last->call == call && last->kernel == kernel)
+        return last;
     size_t part = part_of(call, kernel, stack);
     for (const check_place *at = parts[part]; at != NULL; at = at->next)
         if (at->call == call && at->kernel == kernel && at->stack.count == stack->count &&
             memcmp(at->stack.frames, stack->frames,
-                   (size_t)stack->count * sizeof(stack->frames[0])) == 0)
+                   (size_t)stack->count * sizeof(stack->frames[0])) == 0) {
+            if (stack->last != NULL)
+                *stack->last = at;
             return at;
+        }
     if (places_count >= PLACES_MAX && stack->count > 0)
         return check_place_of(call, kernel, &none);
     check_place *fresh = calloc(1, sizeof(*fresh));
     if (fresh == NULL)
         return &unknown;
     *fresh = (check_place){parts[part], call, kernel, *stack, ++places_count};
+    fresh->stack.last = NULL;
     parts[part] = fresh;
     return fresh;
 }

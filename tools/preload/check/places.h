@@ -14,18 +14,21 @@
 
 enum { CHECK_FRAMES = 12 };
 
+typedef struct check_place check_place;
+
 typedef struct check_stack {
     const void *frames[CHECK_FRAMES];
     int count;
+    const check_place **last; /* the thread's: where this stack was last a place; null: no such */
 } check_stack;
 
-typedef struct check_place {
+struct check_place {
     struct check_place *next;
     const char *call;   /* a literal */
     const char *kernel; /* null: none */
     check_stack stack;
     uint64_t number; /* from 1 */
-} check_place;
+};
 
 /* The caller's stack. Before check_enter. */
 check_stack check_stack_take(void);
@@ -45,7 +48,8 @@ void check_stack_interpreter(const void *symbol);
  * or there are 16 MiB of them. */
 const char *check_text_keep(const char *text);
 
-/* The place; without host memory, or beyond a bound, one without stack that many may share. */
+/* The place; without host memory, or beyond a bound, one without stack that many may share. Only
+ * the thread that has taken a stack asks for it, unless its `last` is null. */
 const check_place *check_place_of(const char *call, const char *kernel, const check_stack *stack);
 
 #endif

@@ -126,6 +126,7 @@ static uint32_t call_note(const simcuda_call *call, void *user)
                  .key = check_stream_key(call->stream, call->device),
                  .stream_id = call->stream_id,
                  .thread = check_thread()};
+    asked.stack.last = NULL; /* another thread may ask for the place */
     pthread_mutex_lock(&lock);
     uint32_t number = tag_find(&asked);
     pthread_mutex_unlock(&lock);

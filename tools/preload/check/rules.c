@@ -320,6 +320,8 @@ static void use_of_live(const check_work *work, check_block *block, CUdeviceptr 
 {
     check_touch use = work->touch;
     use_record(work, block, address);
+    if (!check_does(CHECK_REPORTS))
+        return;
     use.is_certain = is_certain;
     if (block->is_ordered && !check_is_after(work->stream, block->made.index, block->made.number)) {
         check_finding finding = {.kind = block->before != NULL ? CHECK_REUSE_WITHOUT_ORDER
@@ -354,9 +356,13 @@ static void use_of_freed(const check_work *work, const check_block *block, CUdev
 
 void check_use(const check_work *work, CUdeviceptr address, int is_certain)
 {
-    if (service_of_address(address) == NULL)
-        return;
-    check_block *block = check_block_live(address);
+    if (service_of_address(address) != NULL)
+        check_use_in(work, NULL, address, is_certain);
+}
+
+void check_use_in(const check_work *work, check_block *live, CUdeviceptr address, int is_certain)
+{
+    check_block *block = live != NULL ? live : check_block_live(address);
     if (block != NULL) {
         use_of_live(work, block, address, is_certain);
         return;

@@ -26,6 +26,9 @@ int check_is_live(CUdeviceptr address);
 /* The work uses what is at an address, if that is memory of Tenure's. */
 void check_use(const check_work *work, CUdeviceptr address, int is_certain);
 
+/* The same of memory that is Tenure's; `live`: the live block there, if it was looked for. */
+void check_use_in(const check_work *work, check_block *live, CUdeviceptr address, int is_certain);
+
 /* Work that is captured uses it: with auto_record:seen alone. */
 void check_use_captured(CUdeviceptr address, CUstream stream);
 

@@ -226,10 +226,18 @@ static void stream_settle(check_stream *stream)
 
 check_stream *check_stream_find(const check_name *name)
 {
-    uint64_t found;
+    /* The last one, which is the next one's mostly, for as long as nothing in the table changes. */
+    static const void *last_key;
+    static uint64_t last_changes, last;
+    uint64_t found, changes = handles_changes(&by_handle);
     check_stream *stream;
-    if (handles_get(&by_handle, name->key, &found)) {
+    if (last > 0 && last_key == name->key && last_changes == changes) {
+        stream = streams[last - 1];
+    } else if (handles_get(&by_handle, name->key, &found)) {
         stream = streams[found - 1];
+        last_key = name->key;
+        last_changes = changes;
+        last = found;
     } else {
         /* One that nobody saw being made is taken for a blocking one, which orders more. */
         int is_legacy = name->stream == NULL || name->stream == CU_STREAM_LEGACY;
