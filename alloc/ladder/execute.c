@@ -148,7 +148,8 @@ static tnr_status lanes_take(tnri_plan *plan)
 {
     tnri_arena *lanes[TNRI_LANES_MAX];
     tnr_status status = TNR_OK;
-    if (plan->moves == TNRI_MOVES_NONE || !tnri_lane_has_others(plan->arena))
+    if (plan->moves == TNRI_MOVES_NONE || plan->moves == TNRI_MOVES_PARKED ||
+        !tnri_lane_has_others(plan->arena))
         return TNR_OK;
     size_t count = tnri_lane_others(plan->arena, lanes);
     for (size_t i = 0; i < count && plan->pages_missing > 0 && status == TNR_OK; i++)
@@ -678,7 +679,7 @@ tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
         status = donors_take(plan);
     if (status == TNR_OK)
         status = parked_take(plan);
-    if (status != TNR_OK)
+    if (status != TNR_OK || (plan->moves == TNRI_MOVES_PARKED && plan->pages_missing > 0))
         goto fail_sources;
     status = chunks_create(plan);
     if (status != TNR_OK)

@@ -249,12 +249,13 @@ tnr_status tnri_plan_make_growth(tnri_plan *plan, tnri_arena *arena, const tnri_
     return plan_claim(plan, first, first->base, first->base + request->bytes);
 }
 
-tnr_status tnri_plan_make_return(tnri_plan *plan, tnri_parked *parked, tnri_request *request)
+tnr_status tnri_plan_make_return(tnri_plan *plan, tnri_parked *parked, tnri_request *request,
+                                 tnri_moves moves)
 {
     tnri_arena *arena = parked->arena;
     tnri_world *world = parked->block->world;
     tnri_assert_held(&arena->lock);
-    plan_begin(plan, arena, world, request, TNRI_MOVES_ALL);
+    plan_begin(plan, arena, world, request, moves);
     plan->returns = parked;
     plan->gaps_count = 0;
     plan->pages_missing = 0;
@@ -266,7 +267,8 @@ tnr_status tnri_plan_make_return(tnri_plan *plan, tnri_parked *parked, tnri_requ
     tnr_status status = plan_sources(plan);
     if (status != TNR_OK)
         return status;
-    tnri_plan_take(plan, arena);
+    if (moves != TNRI_MOVES_PARKED)
+        tnri_plan_take(plan, arena);
     plan->own_count = plan->sources_count;
     return TNR_OK;
 }

@@ -49,7 +49,8 @@ typedef enum tnri_moves {
     TNRI_MOVES_OWN, /* this arena's: it has retired memory that will be free again soon, and to take
                         another stream's would mean to wait for all that it was given so far. Those
                         of the stream's other lanes too */
-    TNRI_MOVES_ALL
+    TNRI_MOVES_ALL,
+    TNRI_MOVES_PARKED /* what parked blocks have, all of it or nothing, and no new ones */
 } tnri_moves;
 
 typedef struct tnri_plan {
@@ -107,8 +108,8 @@ tnr_status tnri_plan_make_growth(tnri_plan *plan, tnri_arena *arena, const tnri_
 
 /* The same for what a parked block lacks, which nobody else changes: the windows are given, as far
  * as there is room for them in a plan. The lock is held. Errors: TNR_ERR_HOST_MEMORY. */
-tnr_status tnri_plan_make_return(tnri_plan *plan, struct tnri_parked *parked,
-                                 tnri_request *request);
+tnr_status tnri_plan_make_return(tnri_plan *plan, struct tnri_parked *parked, tnri_request *request,
+                                 tnri_moves moves);
 
 /* Cuts donors out of `arena` into the plan, as many as it still misses; its lock is held. Returns
  * how many chunks. Less may be found than host memory would allow; that is not an error. */

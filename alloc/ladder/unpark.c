@@ -7,7 +7,10 @@
  *      of them is taken as a plan takes donors: cut, or vacated, under that arena's lock; then this
  *      arena's stream waits for that one on the device.
  *   2. Where others must come, old mappings go, with proof.
- *   3. A plan gives the addresses other chunks: free ones, those of other parked blocks, new ones.
+ *   3. A plan gives the addresses other chunks: those of other parked blocks, if these have enough,
+ *      since blocks that are parked in turn share chunks from then on. What is free was freed by
+ *      those who will want as much again: to take it would have them take what is parked, and wait
+ *      for copies of its contents, each time. Else free ones, then these, then new ones.
  *
  * A failure leaves the block parked, with what has come back until then.
  */
@@ -269,13 +272,13 @@ static tnr_status unpark_unmap(tnri_parked *parked)
 }
 
 /* Step 3, once: a plan has room for so many gaps. */
-static tnr_status unpark_plan(tnri_parked *parked)
+static tnr_status unpark_plan(tnri_parked *parked, tnri_moves moves)
 {
     tnri_plan plan = {0};
     tnri_request request;
     void *ptr;
     tnri_arena_enter(parked->arena);
-    tnr_status status = tnri_plan_make_return(&plan, parked, &request);
+    tnr_status status = tnri_plan_make_return(&plan, parked, &request, moves);
     tnri_lock_release(&parked->arena->lock);
     if (status == TNR_OK)
         status = tnri_execute(&plan, 0, &ptr);
@@ -303,8 +306,13 @@ static tnr_status unpark_climb(tnri_parked *parked)
     tnr_status status = unpark_same(parked);
     if (status == TNR_OK && away_pages(parked) > 0)
         status = unpark_unmap(parked);
-    while (status == TNR_OK && away_pages(parked) > 0)
-        status = unpark_plan(parked);
+    tnri_moves moves = TNRI_MOVES_PARKED;
+    size_t away;
+    while (status == TNR_OK && (away = away_pages(parked)) > 0) {
+        status = unpark_plan(parked, moves);
+        if (status == TNR_OK && away_pages(parked) == away)
+            moves = TNRI_MOVES_ALL;
+    }
     tnri_placing_end(access, epoch);
     return status;
 }

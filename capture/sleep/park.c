@@ -180,8 +180,8 @@ static tnr_status uses_before(const parking *self, tnri_stream *stream)
     return order_error(self, status, stream);
 }
 
-/* Copies that may be under way although not all could be put on the stream: waits for them. If even
- * that is refused, the context has ended. */
+/* Copies that may be under way for a call that fails: waits for them. If even that is refused, the
+ * context has ended. */
 static void copies_wait(const parking *self)
 {
     tnri_error_aside aside;
@@ -201,10 +201,7 @@ static tnr_status contents_save(parking *self)
             tnri_contents_make(&self->contents, self->arena->device, self->bytes, self->stream);
     if (status != TNR_OK)
         return status;
-    status = tnri_contents_copy(self->contents, self->ptr, self->stream->handle, 1);
-    if (status != TNR_OK)
-        copies_wait(self);
-    return status;
+    return tnri_contents_copy(self->contents, self->ptr, self->stream->handle, 1);
 }
 
 /* From here on the block's own stream comes after everything, and *event tells when it is over. */
@@ -237,8 +234,10 @@ tnr_status tnr_park(size_t *bytes, void *ptr, tnr_stream stream, tnr_content con
         status = tnri_park(&parked, self.arena, ptr, event, self.contents);
     if (status != TNR_OK && event != NULL)
         tnri_stream_recycle(self.own, event);
-    if (status != TNR_OK && self.contents != NULL)
+    if (status != TNR_OK && self.contents != NULL) {
+        copies_wait(&self); /* the block may be freed, and what is free unmapped */
         tnri_contents_end(self.arena->device, self.contents, NULL);
+    }
     if (status == TNR_OK)
         atomic_fetch_add(&self.arena->device->parks, 1);
     if (bytes != NULL)

@@ -631,6 +631,14 @@ MUTANTS = [
      "            status = tnri_event_wait(device, parked->event);",
      "            status = TNR_OK;",
      "an address gets other chunks before earlier work on it is over"),
+    ("unpark_free_first", "alloc/ladder/unpark.c",
+     "tnri_moves moves = TNRI_MOVES_PARKED;",
+     "tnri_moves moves = TNRI_MOVES_ALL;",
+     "blocks in turn take what others have freed, and these what is parked"),
+    ("unpark_half", "alloc/ladder/execute.c",
+     "(plan->moves == TNRI_MOVES_PARKED && plan->pages_missing > 0)",
+     "0",
+     "what is unparked gets new memory although there is some that is free"),
     ("parked_unordered", "alloc/ladder/execute.c",
      "    tnr_status status = tnri_execute_order(plan->arena, donor, policy, &event, &refused);\n"
      "    tnri_event_drop(donor->device, event);\n"
@@ -693,6 +701,8 @@ UNIT_TESTS = {
     "parked_hidden": "park",
     "park_uses_forgotten": "park_random",
     "unpark_unproved": "park",
+    "unpark_free_first": "park",
+    "unpark_half": "park",
     "parked_unordered": "park",
     "parked_release_unproved": "park",
     "parked_mapping_left": "park",

@@ -18,6 +18,10 @@
  *   is_taken without PARKED: neighbours
  *   arena_prove without tnri_event_wait: given_back (unmapped under work)
  *   tnri_slot_release without tnri_slots_unmap: given_back_in_turn
+ *   unpark_climb with TNRI_MOVES_ALL at once, or tnri_execute going on with less than all:
+ *   parked_first
+ *   contents_save waiting for its copies: contents_beside
+ *   tnr_park without copies_wait: contents_refused
  *   tnri_release_parked leaving its walk early: given_back (the end waits for ever)
  */
 #include "../sleep/sleep.h"
@@ -229,6 +233,47 @@ static void in_turn(void **state)
     assert_ok(tnr_trim(NULL, 0, 0));
     assert_int_equal(sleep_device_bytes(), 0);
     end();
+}
+
+/* Other chunks come from parked blocks, if these have enough, and not from what is free: that was
+ * freed by those who want as much again. If they have not, from what is free, and they keep theirs.
+ */
+static void parked_first(void **state)
+{
+    (void)state;
+    for (int is_enough = 0; is_enough < 2; is_enough++) {
+        size_t bytes = is_enough ? 16 * MIB : 8 * MIB;
+        start("chunk_max_mb:4", "SCHEDULE=lazy");
+        tnr_stream stream = unit_stream(0), other = unit_stream(0);
+        void *a = unit_malloc(16 * MIB, stream);
+        park(a, 16 * MIB, stream);
+        void *b = unit_malloc(16 * MIB, stream), *c = unit_malloc(bytes, stream);
+        void *own = unit_malloc(8 * MIB, stream), *others = unit_malloc(8 * MIB, other);
+        assert_ok(tnr_free(own));
+        assert_ok(tnr_free(others));
+        assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+        uint64_t reserved = unit_stats().reserved_bytes.current;
+        assert_int_equal(reserved, 32 * MIB + bytes);
+        park(c, bytes, stream);
+        assert_ok(tnr_unpark(a, stream));
+        assert_int_equal(unit_stats().reserved_bytes.current, reserved);
+        assert_int_equal(unit_stats().bytes_parked_away, is_enough ? 16 * MIB : 0);
+        sleep_fill(a, 16 * MIB, 1, stream);
+        if (is_enough) {
+            own = unit_malloc(8 * MIB, stream);
+            others = unit_malloc(8 * MIB, other);
+            assert_int_equal(unit_stats().reserved_bytes.current, reserved);
+            assert_ok(tnr_free(own));
+            assert_ok(tnr_free(others));
+        }
+        assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+        sleep_check(a, 16 * MIB, 1);
+        assert_ok(tnr_free(a));
+        assert_ok(tnr_free(b));
+        assert_ok(tnr_free(c));
+        end();
+        assert_int_equal(unit_stop(NULL), 0);
+    }
 }
 
 /* A block that begins and ends inside chunks parks what it covers; a small one nothing. */
@@ -485,6 +530,82 @@ static void contents_early(void **state)
     end();
 }
 
+/* Calls of the driver by which the host waits. */
+static uint64_t host_waits(void)
+{
+    return simcuda_calls("cuStreamSynchronize") + simcuda_calls("cuEventSynchronize") +
+           simcuda_calls("cuCtxSynchronize");
+}
+
+/* Blocks of a stream for copies: what computes waits neither for the copies out nor for those back,
+ * but where it says so, and one block's memory serves the other meanwhile. */
+static void contents_beside(void **state)
+{
+    (void)state;
+    start("chunk_max_mb:4", "SCHEDULE=lazy");
+    tnr_stream compute = unit_stream(0), copies = unit_stream(0);
+    void *b = unit_malloc(16 * MIB, copies);
+    park(b, 16 * MIB, copies);
+    void *a = unit_malloc(16 * MIB, copies), *work = unit_malloc(4 * MIB, compute);
+    uint64_t maps = simcuda_calls("cuMemMap"), unmaps = simcuda_calls("cuMemUnmap");
+    CUevent event;
+    assert_int_equal(cuEventCreate(&event, 0), CUDA_SUCCESS);
+    for (uint32_t round = 0; round < 6; round++) {
+        void *from = round % 2 == 0 ? a : b, *to = round % 2 == 0 ? b : a;
+        if (round < 2)
+            sleep_fill(from, 16 * MIB, round, compute); /* a: 0; b: 1 */
+        else
+            sleep_check(from, 16 * MIB, round % 2);
+        assert_ok(tnr_record_use(from, compute));
+        uint64_t waits = host_waits();
+        assert_ok(tnr_park(NULL, from, copies, TNR_CONTENT_KEEP));
+        assert_int_equal(host_waits(), waits);
+        sleep_fill(work, 4 * MIB, 2 * round, compute);
+        assert_int_equal(cuStreamSynchronize(compute), CUDA_SUCCESS);
+        sleep_check(work, 4 * MIB, 2 * round);
+        assert_true(simcuda_pending() > 0); /* the copy out */
+        waits = host_waits();
+        assert_ok(tnr_unpark(to, copies));
+        assert_int_equal(host_waits(), waits);
+        assert_int_equal(cuEventRecord(event, copies), CUDA_SUCCESS);
+        sleep_fill(work, 4 * MIB, 2 * round + 1, compute);
+        assert_int_equal(cuStreamSynchronize(compute), CUDA_SUCCESS);
+        sleep_check(work, 4 * MIB, 2 * round + 1);
+        assert_true(simcuda_pending() > 1); /* that, and the copy back */
+        assert_int_equal(cuStreamWaitEvent(compute, event, 0), CUDA_SUCCESS);
+        if (round > 0)
+            assert_int_equal(cuStreamSynchronize(compute), CUDA_SUCCESS);
+        assert_int_equal(unit_stats().bytes_parked_away, 16 * MIB);
+    }
+    assert_int_equal(simcuda_calls("cuMemMap"), maps);
+    assert_int_equal(simcuda_calls("cuMemUnmap"), unmaps);
+    assert_int_equal(unit_stats().reserved_bytes.current, 20 * MIB);
+    assert_int_equal(unit_stats().park_waits, 0);
+    assert_int_equal(sleep_pinned_bytes(), 2 * 32 * MIB);
+    assert_int_equal(cuEventDestroy(event), CUDA_SUCCESS);
+    end();
+}
+
+/* A park that fails after its copies were made has changed nothing: they are over, so the block's
+ * memory may go at once. */
+static void contents_refused(void **state)
+{
+    (void)state;
+    start(NULL, "SCHEDULE=lazy");
+    tnr_stream stream = unit_stream(0), other = unit_stream(0);
+    void *a = unit_malloc(16 * MIB, stream);
+    sleep_fill(a, 16 * MIB, 1, stream);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    assert_ok(tnr_stream_destroying(0, stream));
+    assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
+    assert_error(tnr_park(NULL, a, other, TNR_CONTENT_KEEP), TNR_ERR_INVALID_STREAM, "has ended");
+    assert_int_equal(simcuda_pending(), 0);
+    assert_ok(tnr_free(a));
+    assert_ok(tnr_trim(NULL, 0, 0));
+    assert_int_equal(sleep_device_bytes(), 0);
+    end();
+}
+
 /* Contents of a block that is parked while its pool sleeps. */
 static void contents_sleep(void **state)
 {
@@ -667,6 +788,7 @@ int main(void)
         cmocka_unit_test_teardown(gets_other_chunks, unit_stop),
         cmocka_unit_test_teardown(other_streams, unit_stop),
         cmocka_unit_test_teardown(in_turn, unit_stop),
+        cmocka_unit_test_teardown(parked_first, unit_stop),
         cmocka_unit_test_teardown(parts, unit_stop),
         cmocka_unit_test_teardown(memory_goes_back, unit_stop),
         cmocka_unit_test_teardown(given_back, unit_stop),
@@ -675,6 +797,8 @@ int main(void)
         cmocka_unit_test_teardown(sleeps, unit_stop),
         cmocka_unit_test_teardown(contents, unit_stop),
         cmocka_unit_test_teardown(contents_early, unit_stop),
+        cmocka_unit_test_teardown(contents_beside, unit_stop),
+        cmocka_unit_test_teardown(contents_refused, unit_stop),
         cmocka_unit_test_teardown(contents_sleep, unit_stop),
         cmocka_unit_test_teardown(graphs, unit_stop),
         cmocka_unit_test_teardown(seen, unit_stop),

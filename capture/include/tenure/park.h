@@ -18,13 +18,13 @@
  * of a chunk (2 MiB or more, as large as they are) less than all; of one smaller than a chunk
  * nothing. tnr_park says how much. Blocks that are to be parked are best multiples of 2 MiB.
  *
- * Who gets it. Other blocks of the same pool: those that are unparked, and new ones, when nothing
- * is free in the pool and before it grows. Nothing is done until somebody needs the memory: who
- * parks and unparks a block that nobody has taken anything from pays for two calls alone. Parked
- * memory counts as reserved. It goes back to the driver, once its work is over and after all that
- * is free, for who asks: tnr_trim and its kind, another pool's request or wake that would be
- * refused, another process of the group. What comes back is new memory then, which takes as long as
- * any; tnr_stats.bytes_parked_away says how much is gone.
+ * Who gets it. Other blocks of the same pool: those that are unparked, before anything that is
+ * free, and new ones, when nothing is free in the pool and before it grows. Nothing is done until
+ * somebody needs the memory: who parks and unparks a block that nobody has taken anything from pays
+ * for two calls alone. Parked memory counts as reserved. It goes back to the driver, once its work
+ * is over and after all that is free, for who asks: tnr_trim and its kind, another pool's request
+ * or wake that would be refused, another process of the group. What comes back is new memory then,
+ * which takes as long as any; tnr_stats.bytes_parked_away says how much is gone.
  *
  * What comes back. The same chunks if they are free again, or parked in another block: their old
  * mapping is still there, so nothing is asked of the driver but the order of streams, and nobody
@@ -38,6 +38,14 @@
  * block is unparked; nobody waits for copies. Pinning takes long, so what has been pinned is kept
  * for the next block, in pieces of 32 MiB, and tnr_sleep_prepare has it ready ahead of time.
  * TNR_CONTENT_DEFAULT is what tnr_block_content_set or the block's pool says, and else to keep.
+ *
+ * Beside other work. The block's own stream waits for the copies, since the memory is its to give.
+ * So allocate what is to be copied on a stream for copies, record the uses of the stream that
+ * computes (tnr_record_use), and park and unpark on the stream for copies: what computes waits for
+ * an event that was recorded there after tnr_unpark, and for nothing else. Whoever is unparked
+ * right after another was parked gets its memory, once the copy is over. The activations of 24
+ * layers then need memory for 24 - K of them: each of the first K is parked when it was computed,
+ * and the one that comes 24 - K layers later is unparked; on the way back the other way round.
  *
  * Meanwhile the block is live: it may be freed, as any, and counts as live; but what works on its
  * memory is refused with TNR_ERR_PARKED: launching a graph through Tenure that refers to it (a

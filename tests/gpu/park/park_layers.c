@@ -3,22 +3,39 @@
  * park_layers: a model of some layers, each with a graph of its own, whose activations are parked
  * between the launches, beside the same without graphs and the same with nothing parked.
  *
- * A step computes each layer's activations on the way forward, and again on the way back, where
- * they are used (activation checkpointing). The work is writing: `--writes` times over a layer's
- * activations, and once over a workspace, an ordinary block that is allocated and freed each time.
+ * A step works through the layers forward, and then back, where it uses their activations. The
+ * work is writing: `--writes` times over a layer's activations, and once over a workspace, an
+ * ordinary block that is allocated and freed each time. Two ways of living with little memory:
+ *
+ * The way back computes the activations again (activation checkpointing), so that one layer's are
+ * needed at a time:
  *
  *     plain    no graphs: activations are blocks that are allocated and freed
- *     kept     no graphs, nothing is computed again: all activations live until they were used
  *     parked   a graph for each layer, forward and back; activations are unparked before and parked
- *              after each use
+ *              after each use, their contents dropped
  *     graphs   the same graphs, nothing is parked
  *
- * What must be: parked reserves no more than plain and less than kept; the host never waits
- * (tnr_stats.park_waits); in a step after the first nothing is asked of the driver about memory;
- * every output is right; and, on a GPU, a parked step takes at most 1.02 of one of graphs.
+ * The way back has them still, and writes gradients in their place, which takes as long. All layers
+ * are needed at the end of the way forward, but for those that are in host memory then:
+ *
+ *     kept     no graphs: activations are blocks that live until they were used
+ *     host     a graph for each layer, forward and back. Of N layers, each of the first
+ *              K (`--to-host`) is parked with its contents as soon as it was computed. The layer
+ *              that comes N - K later gets its memory, and hands it back after its way back. So the
+ *              copies have the time of N - K layers to be over, in both directions
+ *     held     the same graphs, nothing is parked
+ *
+ * Activations of host and held are blocks of a stream for copies: what parks and unparks them is
+ * ordered there, and the stream that computes waits for that by events, N - K layers later.
+ *
+ * What must be: parked reserves no more than plain, and host less than kept by all of the layers in
+ * host memory; the host never waits (tnr_stats.park_waits); in a step after the first nothing is
+ * asked of the driver about memory; every output is right; and, on a GPU, a step of parked takes at
+ * most 1.02 of one of graphs, and one of host 1.02 of one of held.
  */
 #include "program.h"
 
+#include <dlfcn.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +47,8 @@
 
 enum { LAYERS_MAX = 256, STEPS_MAX = 1000, OUT_BYTES = 4096, MIB_SHIFT = 20 };
 
-typedef enum mode { PLAIN, KEPT, PARKED, GRAPHS, MODES } mode;
-static const char *const mode_names[MODES] = {"plain", "kept", "parked", "graphs"};
+typedef enum mode { PLAIN, PARKED, GRAPHS, KEPT, HOST, HELD, MODES } mode;
+static const char *const mode_names[MODES] = {"plain", "parked", "graphs", "kept", "host", "held"};
 
 typedef struct captured {
     tnr_graph number;
@@ -43,18 +60,22 @@ typedef struct layer {
     CUdeviceptr activations; /* for the graphs; else of the step */
     CUdeviceptr out;
     captured forward, back;
+    CUevent ready; /* of host and held: the activations have memory, and what was kept of them */
 } layer;
 
 typedef struct model {
     program *self;
+    uint64_t (*sim_run)(uint64_t); /* of the simulated device; null on a GPU */
     int layers_count, steps, writes;
+    int to_host;  /* layers, the first ones, that host has in host memory */
+    int rooms;    /* layers that have memory at the same time, in the steps of host and held */
     size_t bytes; /* of a layer's activations */
     int is_limited;
-    CUstream stream;
+    CUstream stream, copies;
     layer layers[LAYERS_MAX];
     uint64_t reserved[MODES];
-    double step_seconds[MODES]; /* the median */
-    tnr_stats first, last;      /* of parked: after the first step, and the last */
+    double step_seconds[MODES];          /* the median */
+    tnr_stats first[MODES], last[MODES]; /* after the first step, and after all */
 } model;
 
 static double clock_seconds(void)
@@ -77,25 +98,41 @@ static unsigned word_of(int index)
     return 0x01010101u * (unsigned)(index + 1);
 }
 
-static void compute(const model *run, int index)
+/* Writes over a layer's activations, so often as computing them takes, and `word` last. */
+static void writes(const model *run, int index, unsigned word)
 {
     const gpu_driver *gpu = run->self->gpu;
     for (int i = 0; i < run->writes; i++)
         must_cu(run->self,
                 gpu->cuMemsetD32Async(run->layers[index].activations,
-                                      i + 1 < run->writes ? 0 : word_of(index), run->bytes / 4,
-                                      run->stream),
+                                      i + 1 < run->writes ? 0 : word, run->bytes / 4, run->stream),
                 "writing activations");
 }
 
-/* The last bytes of the activations are what is used of them. */
+static void compute(const model *run, int index)
+{
+    writes(run, index, word_of(index));
+}
+
+/* The first and the last bytes of the activations are what is used of them. */
 static void use(const model *run, int index)
 {
     const layer *one = &run->layers[index];
+    enum { HALF = OUT_BYTES / 2 };
     must_cu(run->self,
-            run->self->gpu->cuMemcpyDtoDAsync(one->out, one->activations + run->bytes - OUT_BYTES,
-                                              OUT_BYTES, run->stream),
+            run->self->gpu->cuMemcpyDtoDAsync(one->out, one->activations, HALF, run->stream),
             "using activations");
+    must_cu(run->self,
+            run->self->gpu->cuMemcpyDtoDAsync(one->out + HALF, one->activations + run->bytes - HALF,
+                                              HALF, run->stream),
+            "using activations");
+}
+
+/* The way back where nothing is computed again. */
+static void use_up(const model *run, int index)
+{
+    use(run, index);
+    writes(run, index, ~word_of(index));
 }
 
 static void workspace(const model *run)
@@ -137,7 +174,7 @@ static void end(const model *run, mode how, int index)
         must(run->self, tnr_free(ptr), "freeing activations");
 }
 
-static void step(model *run, mode how)
+static void step_again(model *run, mode how)
 {
     for (int i = 0; i < run->layers_count; i++) {
         begin(run, how, i);
@@ -147,11 +184,58 @@ static void step(model *run, mode how)
     for (int i = run->layers_count; i-- > 0;) {
         if (how != KEPT)
             begin(run, how, i);
-        if (how == PLAIN || how == KEPT)
+        if (how == KEPT) {
+            use_up(run, i);
+            workspace(run);
+        } else if (how == PLAIN) {
             use(run, i);
-        else
+        } else {
             launch(run, &run->layers[i].back);
+        }
         end(run, how, i);
+    }
+}
+
+/* ---- steps with layers in host memory ------------------------------------------------------- */
+
+/* Brings a layer's activations back, on the stream for copies. */
+static void bring(const model *run, int index)
+{
+    const layer *one = &run->layers[index];
+    must(run->self, tnr_unpark(program_pointer(one->activations), run->copies), "tnr_unpark");
+    must_cu(run->self, run->self->gpu->cuEventRecord(one->ready, run->copies), "cuEventRecord");
+}
+
+/* Parks the activations of one layer, after all that this stream was given, and has another get
+ * their memory. */
+static void hand_over(const model *run, int from, int to, tnr_content content)
+{
+    void *ptr = program_pointer(run->layers[from].activations);
+    must(run->self, tnr_record_use(ptr, run->stream), "tnr_record_use");
+    must(run->self, tnr_park(NULL, ptr, run->copies, content), "tnr_park");
+    bring(run, to);
+}
+
+static void launch_ready(const model *run, int index, const captured *graph)
+{
+    must_cu(run->self, run->self->gpu->cuStreamWaitEvent(run->stream, run->layers[index].ready, 0),
+            "waiting for activations");
+    launch(run, graph);
+    workspace(run);
+}
+
+/* The first `rooms` layers have memory when it begins and when it ends. */
+static void step_whole(const model *run)
+{
+    for (int i = 0; i < run->layers_count; i++) {
+        launch_ready(run, i, &run->layers[i].forward);
+        if (i + run->rooms < run->layers_count)
+            hand_over(run, i, i + run->rooms, TNR_CONTENT_KEEP);
+    }
+    for (int i = run->layers_count; i-- > 0;) {
+        launch_ready(run, i, &run->layers[i].back);
+        if (i - run->rooms >= 0)
+            hand_over(run, i, i - run->rooms, TNR_CONTENT_DISCARD);
     }
 }
 
@@ -174,6 +258,14 @@ static void outputs_check(const model *run, mode how)
     }
 }
 
+static void step(model *run, mode how)
+{
+    if (how == HOST || how == HELD)
+        step_whole(run);
+    else
+        step_again(run, how);
+}
+
 /* Steps of one kind: how long they take, what is reserved for them, and what comes out. All but the
  * first are given to the device without a wait in between. */
 static void steps_measure(model *run, mode how)
@@ -181,7 +273,7 @@ static void steps_measure(model *run, mode how)
     double seconds[STEPS_MAX];
     program *self = run->self;
     step(run, how);
-    run->first = program_stats(self, NULL);
+    run->first[how] = program_stats(self, NULL);
     for (int i = 0; i < run->steps; i++) {
         double began = clock_seconds();
         step(run, how);
@@ -189,11 +281,11 @@ static void steps_measure(model *run, mode how)
             must_cu(self, self->gpu->cuStreamSynchronize(run->stream), "waiting for a step");
         seconds[i] = clock_seconds() - began;
     }
-    run->last = program_stats(self, NULL);
+    run->last[how] = program_stats(self, NULL);
     must_cu(self, self->gpu->cuStreamSynchronize(run->stream), "waiting for the steps");
     qsort(seconds, (size_t)run->steps, sizeof(seconds[0]), compare);
     run->step_seconds[how] = seconds[run->steps / 2];
-    run->reserved[how] = run->last.reserved_bytes.peak;
+    run->reserved[how] = run->last[how].reserved_bytes.peak;
     outputs_check(run, how);
 }
 
@@ -211,14 +303,15 @@ static void capture(model *run, captured *graph, int index,
             "cuGraphInstantiateWithFlags");
 }
 
-/* Activations with their graphs; each layer's are parked before the next one gets memory. */
-static void graphs_make(model *run)
+/* Activations of a stream with their graphs; each layer's are parked before the next one gets
+ * memory. */
+static void graphs_make(model *run, CUstream stream, void (*back)(const model *run, int index))
 {
     for (int i = 0; i < run->layers_count; i++) {
         layer *one = &run->layers[i];
-        one->activations = program_malloc(run->self, NULL, run->bytes, run->stream);
+        one->activations = program_malloc(run->self, NULL, run->bytes, stream);
         capture(run, &one->forward, i, compute);
-        capture(run, &one->back, i, use);
+        capture(run, &one->back, i, back);
         end(run, PARKED, i);
     }
 }
@@ -240,10 +333,24 @@ static void graphs_end(const model *run)
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
+/* Begins with nothing reserved but for the outputs. The driver says that graphs have ended when it
+ * likes, by a thread of its own. */
 static void fresh(const model *run)
 {
-    must(run->self, tnr_trim(NULL, 0, run->self->active.device), "tnr_trim");
-    must(run->self, tnr_stats_reset_peaks(run->self->active.device), "tnr_stats_reset_peaks");
+    enum { TRIES = 1000, NAP_NS = 10 * 1000 * 1000 };
+    program *self = run->self;
+    for (int i = 0;; i++) {
+        must_cu(self, self->gpu->cuCtxSynchronize(), "waiting");
+        if (run->sim_run != NULL)
+            (void)run->sim_run(UINT64_MAX); /* whose time stands still */
+        must(self, tnr_trim(NULL, 0, self->active.device), "tnr_trim");
+        if (program_stats(self, NULL).reserved_bytes.current < run->bytes)
+            break;
+        if (i == TRIES)
+            program_fail(self, "memory of the steps before is still reserved after 10 s");
+        nanosleep(&(struct timespec){0, NAP_NS}, NULL);
+    }
+    must(self, tnr_stats_reset_peaks(self->active.device), "tnr_stats_reset_peaks");
 }
 
 static int expect(int holds, const char *what)
@@ -252,70 +359,120 @@ static int expect(int holds, const char *what)
     return !holds;
 }
 
-static int report(const model *run)
+/* What is said of one kind beside the same with nothing parked. */
+static int expect_steps(const model *run, mode how, mode beside)
 {
-    double ratio = run->step_seconds[PARKED] / run->step_seconds[GRAPHS];
-    for (int m = 0; m < MODES; m++)
-        printf("%-7s %6.1f MiB reserved, %.3f ms a step\n", mode_names[m],
-               (double)run->reserved[m] / (1 << MIB_SHIFT), run->step_seconds[m] * 1e3);
-    printf("parked / graphs %.3f of the time\n", ratio);
-    int wrong =
-        expect(run->reserved[PARKED] <= run->reserved[PLAIN], "parked reserves no more than plain");
-    wrong += expect(run->reserved[PARKED] < run->reserved[KEPT], "and less than kept");
-    wrong += expect(run->last.park_waits == 0, "the host never waited");
-    wrong += expect(run->last.num_device_alloc == run->first.num_device_alloc &&
-                        run->last.num_device_free == run->first.num_device_free,
+    double ratio = run->step_seconds[how] / run->step_seconds[beside];
+    const tnr_stats *first = &run->first[how], *last = &run->last[how];
+    printf("%s / %s %.3f of the time\n", mode_names[how], mode_names[beside], ratio);
+    int wrong = expect(last->park_waits == 0, "the host never waited");
+    wrong += expect(last->num_device_alloc == first->num_device_alloc &&
+                        last->num_device_free == first->num_device_free,
                     "nothing was mapped or unmapped after the first step");
     if (run->is_limited)
-        wrong += expect(ratio <= 1.02, "a parked step takes at most 1.02 of one of graphs");
+        wrong += expect(ratio <= 1.02, "a step takes at most 1.02 of the time");
+    return wrong;
+}
+
+static int report(const model *run)
+{
+    size_t away = (size_t)run->to_host * run->bytes;
+    for (int m = 0; m < MODES; m++)
+        printf("%-7s %7.1f MiB reserved, %.3f ms a step\n", mode_names[m],
+               (double)run->reserved[m] / (1 << MIB_SHIFT), run->step_seconds[m] * 1e3);
+    int wrong = expect_steps(run, PARKED, GRAPHS);
+    wrong +=
+        expect(run->reserved[PARKED] <= run->reserved[PLAIN], "parked reserves no more than plain");
+    wrong += expect_steps(run, HOST, HELD);
+    printf("%d of %d layers in host memory: kept - host %.1f MiB reserved\n", run->to_host,
+           run->layers_count,
+           ((double)run->reserved[KEPT] - (double)run->reserved[HOST]) / (1 << MIB_SHIFT));
+    wrong += expect(run->reserved[HOST] + away <= run->reserved[KEPT],
+                    "host reserves less than kept, by those layers");
     return wrong == 0 ? PROGRAM_OK : PROGRAM_WRONG;
+}
+
+/* Where the way back computes again. */
+static void again_measure(model *run)
+{
+    fresh(run);
+    steps_measure(run, PLAIN);
+    fresh(run);
+    graphs_make(run, run->stream, use);
+    steps_measure(run, PARKED);
+    for (int i = 0; i < run->layers_count; i++)
+        must(run->self, tnr_unpark(program_pointer(run->layers[i].activations), run->stream),
+             "tnr_unpark");
+    steps_measure(run, GRAPHS);
+    graphs_end(run);
+}
+
+/* Where it does not. */
+static void whole_measure(model *run)
+{
+    program *self = run->self;
+    fresh(run);
+    steps_measure(run, KEPT);
+    fresh(run);
+    graphs_make(run, run->copies, use_up);
+    must_cu(self, self->gpu->cuStreamSynchronize(run->copies), "waiting for the graphs' making");
+    run->rooms = run->layers_count - run->to_host;
+    for (int i = 0; i < run->rooms; i++)
+        bring(run, i);
+    steps_measure(run, HOST);
+    for (int i = run->rooms; i < run->layers_count; i++)
+        bring(run, i);
+    run->rooms = run->layers_count;
+    steps_measure(run, HELD);
+    graphs_end(run);
 }
 
 static int measure(model *run)
 {
     program *self = run->self;
-    must_cu(self, self->gpu->cuStreamCreate(&run->stream, CU_STREAM_NON_BLOCKING),
-            "cuStreamCreate");
-    for (int i = 0; i < run->layers_count; i++)
-        run->layers[i].out = program_malloc(self, NULL, OUT_BYTES, run->stream);
-    fresh(run);
-    steps_measure(run, PLAIN);
-    fresh(run);
-    steps_measure(run, KEPT);
-    fresh(run);
-    graphs_make(run);
-    steps_measure(run, PARKED);
-    tnr_stats first = run->first, last = run->last;
-    for (int i = 0; i < run->layers_count; i++)
-        must(self, tnr_unpark(program_pointer(run->layers[i].activations), run->stream),
-             "tnr_unpark");
-    steps_measure(run, GRAPHS);
-    run->first = first;
-    run->last = last;
+    const gpu_driver *gpu = self->gpu;
+    must_cu(self, gpu->cuStreamCreate(&run->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    must_cu(self, gpu->cuStreamCreate(&run->copies, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    for (int i = 0; i < run->layers_count; i++) {
+        layer *one = &run->layers[i];
+        one->out = program_malloc(self, NULL, OUT_BYTES, run->stream);
+        must_cu(self, gpu->cuEventCreate(&one->ready, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+    }
+    again_measure(run);
+    whole_measure(run);
     int code = report(run);
-    graphs_end(run);
-    for (int i = 0; i < run->layers_count; i++)
+    for (int i = 0; i < run->layers_count; i++) {
         must(self, tnr_free(program_pointer(run->layers[i].out)), "freeing an output");
-    must(self, tnr_stream_destroying(self->active.device, run->stream), "ending a stream");
-    must_cu(self, self->gpu->cuStreamDestroy(run->stream), "cuStreamDestroy");
+        must_cu(self, gpu->cuEventDestroy(run->layers[i].ready), "cuEventDestroy");
+    }
+    CUstream streams[] = {run->stream, run->copies};
+    for (int i = 0; i < 2; i++) {
+        must(self, tnr_stream_destroying(self->active.device, streams[i]), "ending a stream");
+        must_cu(self, gpu->cuStreamDestroy(streams[i]), "cuStreamDestroy");
+    }
     return code;
 }
 
 static const char usage[] =
-    "usage: park_layers [--layers N] [--mib N] [--steps N] [--writes N]\n"
+    "usage: park_layers [--layers N] [--mib N] [--steps N] [--writes N] [--to-host N]\n"
     "A model whose layers have graphs, with their activations parked between launches.\n"
     "  --layers N  how many; 24 unless given\n"
     "  --mib N     of a layer's activations, a multiple of 4; 512 unless given\n"
     "  --steps N   timed; 20 unless given\n"
-    "  --writes N  over a layer's activations, each time that they are computed; 8 unless given\n";
+    "  --writes N  over a layer's activations, each time that they are computed; 64 unless given\n"
+    "  --to-host N layers whose activations lie in host memory where they are not computed again;\n"
+    "              a third of all unless given\n";
 
 static int options_read(int argc, char **argv, model *run)
 {
-    static const struct option options[] = {
-        {"layers", required_argument, NULL, 'l'}, {"mib", required_argument, NULL, 'm'},
-        {"steps", required_argument, NULL, 's'},  {"writes", required_argument, NULL, 'w'},
-        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
-    long values[128] = {['l'] = 24, ['m'] = 512, ['s'] = 20, ['w'] = 8};
+    static const struct option options[] = {{"layers", required_argument, NULL, 'l'},
+                                            {"mib", required_argument, NULL, 'm'},
+                                            {"steps", required_argument, NULL, 's'},
+                                            {"writes", required_argument, NULL, 'w'},
+                                            {"to-host", required_argument, NULL, 't'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    long values[128] = {['l'] = 24, ['m'] = 512, ['s'] = 20, ['w'] = 64};
     int option;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         char *rest = NULL;
@@ -332,8 +489,10 @@ static int options_read(int argc, char **argv, model *run)
     run->bytes = (size_t)values['m'] << MIB_SHIFT;
     run->steps = (int)values['s'];
     run->writes = (int)values['w'];
+    run->to_host = (int)(values['t'] > 0 ? values['t'] : (values['l'] + 2) / 3);
     if (optind == argc && values['l'] > 0 && values['l'] <= LAYERS_MAX && values['m'] % 4 == 0 &&
-        values['m'] <= 65536 && values['s'] <= STEPS_MAX && values['w'] <= 1000)
+        values['m'] <= 65536 && values['s'] <= STEPS_MAX && values['w'] <= 1000 &&
+        run->to_host < run->layers_count)
         return PROGRAM_OK;
     fputs(usage, stderr);
     return PROGRAM_BAD_INPUT;
@@ -351,6 +510,8 @@ int main(int argc, char **argv)
     program_open(&self, "park_layers", 1);
     printf("park_layers on %s\n", session_describe(&self.active, text, sizeof(text)));
     run.is_limited = self.sim_races == NULL;
+    void *symbol = dlsym(self.gpu->library, "simcuda_run");
+    memcpy(&run.sim_run, &symbol, sizeof(symbol));
     code = measure(&run);
     if (self.sim_races && self.sim_races() > 0) {
         printf("the simulated device saw %llu races\n", (unsigned long long)self.sim_races());
