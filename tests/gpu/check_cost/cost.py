@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cost.py [--rounds N] [--steps N] [--json FILE] [--commit TEXT]
+"""cost.py [--rounds N] [--processes N] [--steps N] [--json FILE] [--commit TEXT]
 cost.py --self
 
 What it costs to follow a PyTorch program, whose allocator is Tenure, in each of these ways:
@@ -11,9 +11,10 @@ What it costs to follow a PyTorch program, whose allocator is Tenure, in each of
   poison, guard   by itself, with that setting
 
 Training steps of GPT-2 (../engines/cases.py), and launches (launches.py). All processes warm up,
-then take turns, on the processors that are nearest to the GPU. A step under check may take 1.05 of
-the bare one's time, with seen 1.02: the mean over rounds; the rest is reported. So is the host's
-memory.
+then take turns, on the processors that are nearest to the GPU. Of bare, check and seen there are
+several, each with every so manieth round: such a program is bound by its host, and differs from
+process to process. A step under check may take 1.05 of the bare one's time, with seen 1.02: the
+mean over rounds; the rest is reported. So is the host's memory.
 
 --self leads processes that only pretend through their rounds; it needs neither GPU nor PyTorch.
 
@@ -21,6 +22,7 @@ Exit codes: 0 all holds; 1 not; 2 wrong usage; 77 there is no PyTorch or no GPU.
 """
 import argparse
 import importlib.util
+import itertools
 import os
 import statistics
 import sys
@@ -51,7 +53,9 @@ def workers_of(case, options):
     workers = {}
     for way, (under, allocator, settings) in WAYS.items():
         before = () if under is None else (os.environ["TENURE"], "run", *under, "--")
-        workers[way] = shown.Worker(case, allocator, options.steps, before, settings)
+        count = options.processes if way == "bare" or way in LIMITS else 1
+        workers[way] = [shown.Worker(case, allocator, options.steps, before, settings)
+                        for _ in range(count)]
     return workers
 
 
@@ -68,7 +72,7 @@ def resident_mib(pid):
 
 
 def memory_of(workers):
-    return {way: resident_mib(worker.process.pid) for way, worker in workers.items()}
+    return {way: resident_mib(of[0].process.pid) for way, of in workers.items()}
 
 
 def rounds_of(workers, rounds):
@@ -78,7 +82,7 @@ def rounds_of(workers, rounds):
     for turn in range(rounds):
         for i in range(len(order)):
             way = order[(turn + i) % len(order)]
-            seconds = workers[way].epoch()
+            seconds = workers[way][turn % len(workers[way])].epoch()
             if seconds is None:
                 return None
             times[way].append(seconds)
@@ -108,20 +112,23 @@ def say(check, case, times, memory, options):
 
 def measure(check, case, options):
     workers = workers_of(case, options)
-    for worker in workers.values():
+    for worker in itertools.chain(*workers.values()):
         worker.is_ready()
     before = memory_of(workers)
     times = rounds_of(workers, options.rounds)
     after = memory_of(workers)
-    results = {way: worker.end() for way, worker in workers.items()}
-    if times is None or None in results.values():
+    results = {way: [worker.end() for worker in of] for way, of in workers.items()}
+    if times is None or None in itertools.chain(*results.values()):
         check.that(False, f"{case} runs in every way")
         return None
     measured = say(check, case, times, (before, after), options)
-    losses = {tuple(one["losses"]) for one in results.values() if "losses" in one}
-    if losses:
-        check.that(len(losses) == 1, f"{case}: the losses are the same bit by bit")
-    return dict(ways=measured, **{key: results["bare"][key] for key in ("gpu", "torch")})
+    runs = [one["losses"] for of in results.values() for one in of if "losses" in one]
+    if runs:
+        least = min(map(len, runs))
+        check.that(len({tuple(run[:least]) for run in runs}) == 1,
+                   f"{case}: the losses are the same bit by bit")
+    return dict(ways=measured, processes=options.processes,
+                **{key: results["bare"][0][key] for key in ("gpu", "torch")})
 
 
 # A program as cases.py is, without PyTorch.
@@ -154,7 +161,7 @@ def check_self():
                 file.write(text)
         os.chmod(tenure, 0o700)
         os.environ["TENURE"], shown.Worker.PROGRAM = tenure, program
-        options = argparse.Namespace(rounds=3, steps=1)
+        options = argparse.Namespace(rounds=3, processes=2, steps=1)
         for case, failed in (("good", 0), ("slow", 1), ("other", 1), ("ends", 1)):
             check = engines.Checks()
             measured = measure(check, case, options)
@@ -168,6 +175,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--processes", type=int, default=3, help="of bare, check and seen")
     parser.add_argument("--steps", type=int, default=12, help="of a round")
     parser.add_argument("--json", metavar="FILE", help="where the results go")
     parser.add_argument("--commit", default="", help="what was measured, for the results")
@@ -175,8 +183,8 @@ def main():
     options = parser.parse_args()
     if options.self:
         return check_self()
-    if options.rounds < 2 or options.steps < 1:
-        parser.error("at least 2 rounds of one step")
+    if options.rounds < 2 or options.steps < 1 or options.processes < 1:
+        parser.error("at least 2 rounds of one step, of one process")
     if importlib.util.find_spec("torch") is None:
         print("skipped: there is no PyTorch")
         return 77

@@ -461,7 +461,7 @@ static const char usage[] =
     "  --steps N   timed; 20 unless given\n"
     "  --writes N  over a layer's activations, each time that they are computed; 64 unless given\n"
     "  --to-host N layers whose activations lie in host memory where they are not computed again;\n"
-    "              a third of all unless given\n";
+    "              a sixth of all unless given\n";
 
 static int options_read(int argc, char **argv, model *run)
 {
@@ -489,7 +489,7 @@ static int options_read(int argc, char **argv, model *run)
     run->bytes = (size_t)values['m'] << MIB_SHIFT;
     run->steps = (int)values['s'];
     run->writes = (int)values['w'];
-    run->to_host = (int)(values['t'] > 0 ? values['t'] : (values['l'] + 2) / 3);
+    run->to_host = (int)(values['t'] > 0 ? values['t'] : (values['l'] + 5) / 6);
     if (optind == argc && values['l'] > 0 && values['l'] <= LAYERS_MAX && values['m'] % 4 == 0 &&
         values['m'] <= 65536 && values['s'] <= STEPS_MAX && values['w'] <= 1000 &&
         run->to_host < run->layers_count)
