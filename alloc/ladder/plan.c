@@ -320,14 +320,17 @@ void tnri_plan_add(tnri_plan *plan, tnri_chunk *chunk)
 
 /* ---- donors --------------------------------------------------------------------------------- */
 
-/* Takes chunks from the upper end of a run, as they fit. Returns how many. The memory is gone from
- * there from now on, for the history as for a picture, which finds it in the window that grows. */
-static size_t run_donate(tnri_plan *plan, tnri_world *donor, tnri_block *run)
+/* Takes chunks from the upper end of a run, as they fit, or from below those that do not. Returns
+ * how many. The memory is gone from there from now on, for the history as for a picture, which
+ * finds it in the window that grows. */
+static size_t run_donate(tnri_plan *plan, tnri_world *donor, tnri_block *run, int from_inside)
 {
     const tnri_space *space = donor->space;
     size_t first, end;
     if (!tnri_run_whole_chunks(space, run, &first, &end))
         return 0;
+    while (from_inside && end > first && space->pages[end - 1]->pages > tnri_plan_room(plan))
+        end = space->pages[end - 1]->page;
     size_t from = plan->sources_count;
     size_t page = end;
     while (page > first && plan->pages_missing > 0) {
@@ -350,18 +353,19 @@ static size_t run_donate(tnri_plan *plan, tnri_world *donor, tnri_block *run)
     return plan->sources_count - from;
 }
 
-/* Takes chunks from all runs of a world, smallest runs first. */
-static size_t world_donate(tnri_plan *plan, tnri_world *donor)
+/* Takes chunks from all runs of a world, smallest runs first; from inside, those of one run. */
+static size_t world_donate(tnri_plan *plan, tnri_world *donor, int from_inside)
 {
     size_t taken = 0;
     size_t bytes_max = tnri_run_bytes_max(plan->request->bytes);
     tnri_index_walk walk = {tnri_index_class(tnri_page_bytes(donor->space)), NULL};
     tnri_block *run;
-    while (plan->pages_missing > 0 && (run = tnri_index_next(donor->index, &walk)) != NULL) {
+    while (plan->pages_missing > 0 && !(from_inside && taken > 0) &&
+           (run = tnri_index_next(donor->index, &walk)) != NULL) {
         if (!tnri_world_spares(donor, TNRI_CUT_RECORDS))
             break;
         if (run->bytes <= bytes_max)
-            taken += run_donate(plan, donor, run);
+            taken += run_donate(plan, donor, run, from_inside);
     }
     return taken;
 }
@@ -431,14 +435,28 @@ static size_t over_take(tnri_plan *plan, tnri_arena *arena)
     return 1;
 }
 
+/* Where no run ends in a chunk that fits, takes some from inside one, so that a small gap does not
+ * keep the large ones behind it from being filled. 0: there is none. Only of the plan's own arena:
+ * the streams that it would be taken from would have to take it back. */
+static int inside_take(tnri_plan *plan, tnri_arena *arena, size_t *taken)
+{
+    size_t before = *taken;
+    for (int i = TNRI_WORLDS; i-- > 0 && *taken == before;)
+        *taken += world_donate(plan, &arena->worlds[i], 1);
+    return *taken > before;
+}
+
 size_t tnri_plan_take(tnri_plan *plan, tnri_arena *arena)
 {
     tnri_assert_held(&arena->lock);
     size_t taken = 0;
     if (plan->is_again)
         return again_take(plan, arena);
-    for (int i = TNRI_WORLDS; i-- > 0;)
-        taken += world_donate(plan, &arena->worlds[i]);
+    do {
+        for (int i = TNRI_WORLDS; i-- > 0;)
+            taken += world_donate(plan, &arena->worlds[i], 0);
+    } while (arena == plan->arena && plan->gap_at + 1 < plan->gaps_count &&
+             inside_take(plan, arena, &taken));
     if (plan->pages_missing > 0 && plan->pages_over > 0 && plan->gap_at + 1 == plan->gaps_count)
         taken += over_take(plan, arena);
     return taken;

@@ -273,6 +273,14 @@ MUTANTS = [
      "memory_order_relaxed) != look ||",
      "memory_order_relaxed) == 0 ||",
      "a chunk comes back to an old address although blocks lie in it"),
+    ("gap_keeps_others", "alloc/ladder/plan.c",
+     "plan->gap_at + 1 < plan->gaps_count &&\n",
+     "plan->gap_at > plan->gaps_count &&\n",
+     "a gap that no run's end fits leaves the larger ones behind it to growth"),
+    ("others_taken_apart", "alloc/ladder/plan.c",
+     "    } while (arena == plan->arena && ",
+     "    } while (",
+     "runs of other streams are taken apart for such a gap"),
     ("low_water_never", "alloc/arena/world.h",
      "    if (tnri_unlikely(world->headroom.bytes >= world->low_headroom))\n",
      "    if (0)\n",
@@ -706,7 +714,10 @@ UNIT_TESTS = {
     "parked_unordered": "park",
     "parked_release_unproved": "park",
     "parked_mapping_left": "park",
-    # The fuzzer judges safety, not how often a program that repeats itself moves.
+    # The fuzzer judges safety, not how much the pool grows by, or how often a program that repeats
+    # itself moves.
+    "gap_keeps_others": "unit_window",
+    "others_taken_apart": "unit_window",
     "low_water_never": "unit_again",
     "alias_at_once": "unit_again",
     "alias_for_ever": "unit_again",
