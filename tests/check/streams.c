@@ -201,8 +201,27 @@ void animal_stream_that_ended(void)
         MUST(cuStreamSynchronize(first));
     MUST(cuStreamDestroy(first));
     MUST(cuStreamCreate(&next, CU_STREAM_NON_BLOCKING));
+    if (next != first)
+        exit(1);
     wait_for(next, the.a);
     MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuStreamDestroy(next));
+}
+
+/* The next one of the handle is another also in what it waits for: the legacy stream, or not. */
+void animal_stream_of_another_kind(void)
+{
+    CUstream first, next;
+    CUdeviceptr before = make(NULL), block = make(NULL);
+    MUST(cuStreamSynchronize(NULL));
+    MUST(cuStreamCreate(&first, the.is_wrong ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
+    touch(before, first);
+    MUST(cuStreamDestroy(first));
+    MUST(cuStreamCreate(&next, the.is_wrong ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
+    if (next != first)
+        exit(1);
+    touch(block, next);
+    MUST(cuMemFreeAsync(block, NULL));
     MUST(cuStreamDestroy(next));
 }
 
@@ -529,6 +548,11 @@ void animal_value_wait(void)
 
 /* ---- reports -------------------------------------------------------------------------------- */
 
+static void nothing_run(void *const *params)
+{
+    (void)params;
+}
+
 /* One error, fifty times. */
 void animal_repeated(void)
 {
@@ -547,6 +571,36 @@ void animal_places(void)
         else
             touch(block + 4096, the.b);
         if (!the.is_wrong)
+            wait_for(the.b, the.a);
+        MUST(cuMemFreeAsync(block, the.a));
+    }
+}
+
+/* One line launches more kernels than any table of theirs has places, all known before the first
+ * error. */
+void animal_kernels_of_one_line(void)
+{
+    enum { KERNELS = 80 };
+    static const size_t bytes[] = {8};
+    CUmodule module;
+    CUfunction kernels[KERNELS];
+    char name[32];
+    for (int i = 0; i < KERNELS; i++) {
+        (void)snprintf(name, sizeof(name), "kernel_%d", i);
+        if (simcuda_kernel_register(name, 1, bytes, nothing_run, NULL) != 0)
+            exit(1);
+    }
+    MUST(cuModuleLoadData(&module, "any image"));
+    for (int i = 0; i < KERNELS; i++) {
+        (void)snprintf(name, sizeof(name), "kernel_%d", i);
+        MUST(cuModuleGetFunction(&kernels[i], module, name));
+    }
+    for (int i = 0; i < 2 * KERNELS; i++) {
+        CUdeviceptr block = make(the.a);
+        void *params[] = {&block};
+        wait_for(the.a, the.b);
+        MUST(cuLaunchKernel(kernels[i % KERNELS], 1, 1, 1, 1, 1, 1, 0, the.b, params, NULL));
+        if (i < KERNELS || !the.is_wrong)
             wait_for(the.b, the.a);
         MUST(cuMemFreeAsync(block, the.a));
     }

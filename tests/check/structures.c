@@ -3,8 +3,9 @@
  * third one is what a kernel may leave unread. */
 #include "zoo.h"
 
-/* As many launches as it takes until a word is believed (CHANGES_MIN in check/words.c). */
-enum { LAUNCHES = 8 };
+/* As many launches as it takes until a word is believed (CHANGES_MIN in check/words.c); a word in
+ * the middle of large structures. */
+enum { LAUNCHES = 8, MIDDLE = 37 };
 
 typedef struct structure {
     CUdeviceptr number, first, second;
@@ -239,4 +240,114 @@ void animal_structure_dead_before(void)
     animal_structure_given_after_free();
     use_many(LAUNCHES);
     use_and_free_one();
+}
+
+/* The memory that a launch was given is freed, and given to a launch again as another block. */
+void animal_structure_reused(void)
+{
+    CUdeviceptr first = 0;
+    for (int i = 0; i < 2; i++) {
+        structure given = {7, make(the.a), 0};
+        if (i > 0 && given.first != first)
+            exit(1);
+        first = given.first;
+        wait_for(the.a, the.b);
+        use(the.whole, given, the.b);
+        if (i == 0 || !the.is_wrong)
+            wait_for(the.b, the.a);
+        MUST(cuMemFreeAsync(first, the.a));
+    }
+}
+
+/* ---- large ones ----------------------------------------------------------------------------- */
+
+typedef struct large {
+    CUdeviceptr words[LARGE_WORDS];
+} large;
+
+static void use_large(CUfunction kernel, large *given, unsigned word, CUstream stream)
+{
+    void *params[] = {given, &word};
+    MUST(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+}
+
+/* The address at one word, and at all others what begins like it and leads nowhere: where powers of
+ * two end, far behind all blocks. */
+static large large_of_likes(CUdeviceptr block, unsigned word)
+{
+    large given;
+    for (unsigned i = 0; i < LARGE_WORDS; i++)
+        given.words[i] = i == word ? block : block | (((CUdeviceptr)1 << (28 + i % 19)) - 1);
+    return given;
+}
+
+/* The address is at each word once. At every third launch, and so at each place among 16 words, the
+ * others are like it. */
+void animal_structure_large(void)
+{
+    for (unsigned word = 0; word < LARGE_WORDS; word++) {
+        large given = {{0}};
+        CUdeviceptr block = make(the.a);
+        if (word % 3 == 0)
+            given = large_of_likes(block, word);
+        given.words[word] = block;
+        wait_for(the.a, the.b);
+        use_large(the.large, &given, word, the.b);
+        if (!the.is_wrong)
+            wait_for(the.b, the.a);
+        MUST(cuMemFreeAsync(block, the.a));
+    }
+}
+
+/* It is always at the same word, in the middle. */
+void animal_structure_large_given(void)
+{
+    large given = {{0}};
+    for (int i = 0; i <= LAUNCHES; i++) {
+        given.words[MIDDLE] = make(the.a);
+        (void)make(the.a); /* as in use_many */
+        wait_for(the.a, the.b);
+        use_large(the.large, &given, MIDDLE, the.b);
+    }
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(given.words[MIDDLE], the.a));
+}
+
+/* A block of the current device, which another stream of the device's uses. */
+static void use_large_there(void)
+{
+    large given = {{0}};
+    CUmodule module;
+    CUfunction kernel;
+    CUstream own, other;
+    CUevent event;
+    MUST(cuModuleLoadData(&module, "any image"));
+    MUST(cuModuleGetFunction(&kernel, module, "large"));
+    MUST(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    given.words[MIDDLE] = make(own);
+    MUST(cuStreamSynchronize(own));
+    use_large(kernel, &given, MIDDLE, other);
+    MUST(cuEventRecord(event, other));
+    if (!the.is_wrong)
+        MUST(cuStreamWaitEvent(own, event, 0));
+    MUST(cuMemFreeAsync(given.words[MIDDLE], own));
+    MUST(cuCtxSynchronize());
+}
+
+/* The addresses of two devices have less in common than those of one: it may be no more than zeros
+ * have with them. */
+void animal_structure_large_of_devices(void)
+{
+    CUdevice device;
+    CUcontext contexts[2] = {the.context, NULL};
+    MUST(cuDeviceGet(&device, 1));
+    MUST(cuDevicePrimaryCtxRetain(&contexts[1], device));
+    for (int i = 0; i < 4; i++) { /* the second time Tenure has both */
+        MUST(cuCtxSetCurrent(contexts[i % 2]));
+        use_large_there();
+    }
+    MUST(cuCtxSetCurrent(the.context));
 }

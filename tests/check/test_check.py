@@ -29,6 +29,10 @@ is tried again. Races are not told, or not folded into the error that they come 
 those that ran first and second; frames of the device are not left out; the host does not wait in
 cuMemFree (check/race.c, check/findings.c); the number of places is not bounded. Frames of an
 interpreter count where it has some of its own, or end every stack (check/places.c).
+The place that a stack was last is taken for another kernel's (check/places.c); a layout that was
+found lately, or a block that a word led to, is another's; of 16 words of a structure, some or all
+are passed over, or those of a second device (check/launch.c); the stream that was found last is
+taken for the next one of its handle (check/streams.c).
 
 Environment: TENURE is the command, PRELOAD_LIBRARY the library under programs, PRELOAD_PROGRAMS the
 folder of the programs, PRELOAD_SCENARIOS the list of the preload tests' scenarios; CHECK_SCHEDULES
@@ -67,6 +71,7 @@ CERTAIN = {
     "event_never_recorded": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "three_streams": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "stream_that_ended": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
+    "stream_of_another_kind": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "thread": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "thread_default_stream": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "pool": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
@@ -92,7 +97,8 @@ CERTAIN = {
     "graph_event": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
     "graph_waits_for_itself": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
 }
-POSSIBLE = {"structure": "larger parameter", "end_of_range": "end of a range",
+POSSIBLE = {"structure": "larger parameter", "structure_large": "larger parameter",
+            "end_of_range": "end of a range",
             "wide_structure": "larger parameter", "many_parameters": "very many",
             "tensor_map_in_structure": "larger parameter",
             "value_wait": "streams wait for"}
@@ -214,6 +220,14 @@ class Zoo(CheckTest):
         self.assertEqual(stacks[0][0], stacks[1][0], "both in touch()")
         self.assertEqual(result.summaries[0]["certain_times"], 6)
 
+    def test_kernels_are_told_apart(self):
+        """One line launches them all, and each is told by its own name."""
+        result = self.animal("kernels_of_one_line", "wrong")
+        self.assertEqual(sorted(row["earlier"]["kernel"] for row in result.findings),
+                         sorted(f"kernel_{number}" for number in range(80)), result.err)
+        self.assertEqual(result.summaries[0]["certain_times"], 80)
+        self.check_silent(self.animal("kernels_of_one_line", "right"))
+
     def test_leaks(self):
         """They are listed if they are asked for, and are no findings."""
         for options, count in [((), 0), (("--leaks",), 1)]:
@@ -292,9 +306,9 @@ class Structures(CheckTest):
     anew each time, and only then."""
     CERTAIN = {"given": "free_in_use", "given_after_free": "use_after_free",
                "given_twice": "free_in_use", "and_parameter": "free_in_use",
-               "and_graph": "free_in_use"}
+               "and_graph": "free_in_use", "large_given": "free_in_use"}
     POSSIBLE = {"early", "left_over", "shared", "null", "filled_in_part", "constant", "range",
-                "unloaded", "captured", "and_changed_graph"}
+                "unloaded", "captured", "and_changed_graph", "reused"}
 
     def test_what_is_certain(self):
         for name, kind in self.CERTAIN.items():
@@ -312,6 +326,15 @@ class Structures(CheckTest):
                 self.assertEqual([row["certain"] for row in result.findings], [False], result.err)
                 self.assertEqual(result.code, 0, result.err)
                 self.assertIn("larger parameter", result.err)
+                self.check_silent(self.animal("structure_" + name, "right"))
+
+    def test_no_word_of_a_large_one_is_missed(self):
+        """Each word has the address once; or one word that of two devices in turn."""
+        for name, times in [("large", 512), ("large_of_devices", 4)]:
+            with self.subTest(name=name):
+                result = self.animal("structure_" + name, "wrong")
+                self.assertEqual(len(result.findings), 1, result.err)
+                self.assertEqual(result.summaries[0]["possible_times"], times)
                 self.check_silent(self.animal("structure_" + name, "right"))
 
     def test_freed_memory_ends_it(self):
@@ -486,7 +509,7 @@ class AutoRecord(CheckTest):
         [*POSSIBLE, "graph_memory"]
     # Nothing is handed on that was used, or what the detector is not told of.
     NO_RACE = {"free_at_once_in_use", "many_parameters", "end_of_range", "value_wait",
-               "graph_in_use", "graph_event", "graph_waits_for_itself"}
+               "graph_in_use", "graph_event", "graph_waits_for_itself", "stream_of_another_kind"}
     # The twin has other blocks.
     OTHER_BLOCKS = {"free_at_once_in_use"}
 

@@ -51,6 +51,24 @@ LOOKS_AT(whole, 0, 8)
 LOOKS_AT(wide, 0, WIDE_BYTES - 12)
 LOOKS_AT(many, WIDE_BYTES / 8 - 1, 0)
 
+/* The second parameter says which word of the first one is the address. */
+static size_t large_offset(void *const *params)
+{
+    unsigned word;
+    memcpy(&word, params[1], sizeof(word));
+    return word * sizeof(CUdeviceptr);
+}
+
+static void large_run(void *const *params)
+{
+    note(params[0], large_offset(params));
+}
+
+static size_t large_accesses(void *const *params, simcuda_access *out, size_t capacity)
+{
+    return access_of(params[0], large_offset(params), out, capacity);
+}
+
 /* The address that a tensor map leads to. */
 #define LOOKS_THROUGH(kernel, offset)                                                              \
     static void kernel##_run(void *const *params)                                                  \
@@ -86,7 +104,7 @@ static void contents_end(void)
 static void kernels_register(void)
 {
     static const size_t touch_bytes[] = {8, 4}, both_bytes[] = {8, 8}, whole_bytes[] = {24};
-    static const size_t wide_bytes[] = {WIDE_BYTES};
+    static const size_t wide_bytes[] = {WIDE_BYTES}, large_bytes[] = {LARGE_WORDS * 8, 4};
     static const size_t tensor_bytes[] = {sizeof(CUtensorMap)}, pair_bytes[] = {PAIR_BYTES};
     static size_t many_bytes[WIDE_BYTES / 8];
     for (int i = 0; i < WIDE_BYTES / 8; i++)
@@ -96,6 +114,7 @@ static void kernels_register(void)
         simcuda_kernel_register("tensor", 1, tensor_bytes, tensor_run, tensor_accesses) != 0 ||
         simcuda_kernel_register("pair", 1, pair_bytes, pair_run, pair_accesses) != 0 ||
         simcuda_kernel_register("wide", 1, wide_bytes, wide_run, wide_accesses) != 0 ||
+        simcuda_kernel_register("large", 2, large_bytes, large_run, large_accesses) != 0 ||
         simcuda_kernel_register("many", WIDE_BYTES / 8, many_bytes, many_run, many_accesses) != 0 ||
         simcuda_kernel_register("twin", 1, whole_bytes, whole_run, whole_accesses) != 0 ||
         simcuda_kernel_register("whole", 1, whole_bytes, whole_run, whole_accesses) != 0)
@@ -117,6 +136,7 @@ static void zoo_open(void)
     MUST(cuModuleGetFunction(&the.tensor, module, "tensor"));
     MUST(cuModuleGetFunction(&the.pair, module, "pair"));
     MUST(cuModuleGetFunction(&the.wide, module, "wide"));
+    MUST(cuModuleGetFunction(&the.large, module, "large"));
     MUST(cuModuleGetFunction(&the.many, module, "many"));
     MUST(cuModuleGetFunction(&the.whole, module, "whole"));
     MUST(cuModuleGetFunction(&the.twin, module, "twin"));

@@ -13,7 +13,12 @@
 #include <stdlib.h>
 
 /* As many bytes of parameters as a kernel may have. */
-enum { BYTES = 1 << 20, WIDE_BYTES = 32764, PAIR_BYTES = 64 + sizeof(CUtensorMap) };
+enum {
+    BYTES = 1 << 20,
+    WIDE_BYTES = 32764,
+    PAIR_BYTES = 64 + sizeof(CUtensorMap),
+    LARGE_WORDS = 512
+};
 
 #define MUST_BE(call, expected)                                                                    \
     do {                                                                                           \
@@ -37,6 +42,7 @@ typedef struct zoo {
     CUfunction whole;  /* whole(struct of three words) */
     CUfunction twin;   /* twin(the same) */
     CUfunction wide;   /* wide(struct of WIDE_BYTES) */
+    CUfunction large;  /* large(struct of LARGE_WORDS words, which of them) */
     CUfunction tensor; /* tensor(tensor map) */
     CUfunction pair;   /* pair(a word and, at 64, a tensor map) */
     CUfunction many;   /* many(WIDE_BYTES / 8 addresses) */
