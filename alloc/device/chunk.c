@@ -84,8 +84,6 @@ static tnr_status account_charge(tnri_account *account, size_t bytes)
                           account->name, (unsigned long long)limit,
                           (unsigned long long)atomic_load(&account->reserved_bytes), bytes);
     }
-    tnri_peak_raise(&device->reserved_peak_bytes, atomic_load(&device->reserved_bytes));
-    tnri_peak_raise(&account->reserved_peak_bytes, atomic_load(&account->reserved_bytes));
     return TNR_OK;
 }
 
@@ -214,6 +212,10 @@ void tnri_chunk_count_taken(const tnri_chunk *chunk)
     tnri_account *account = chunk->account;
     tnri_device *device = account->device;
     size_t bytes = chunk->pages << account->space->page_shift;
+    /* Not where it was charged: what the driver refuses was never there. What another thread has
+     * charged, and asks the driver for at this moment, counts. */
+    tnri_peak_raise(&device->reserved_peak_bytes, atomic_load(&device->reserved_bytes));
+    tnri_peak_raise(&account->reserved_peak_bytes, atomic_load(&account->reserved_bytes));
     uint64_t made = atomic_fetch_add(&device->chunks_created, 1) + 1;
     tnri_peak_raise(&device->chunks_peak, made - atomic_load(&device->chunks_released));
     atomic_fetch_add_explicit(&device->reserved_total_bytes, bytes, memory_order_relaxed);

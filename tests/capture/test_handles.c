@@ -3,7 +3,7 @@
  * Every public function that takes something that Tenure gave out (a pool, a graph's number, a
  * block), with values that it never gave out, and with some that have ended: the status that the
  * manual names, and nothing is read, made or changed. The functions are those of the headers, which
- * are this program's arguments: one that is not in the tables here fails the test.
+ * are this program's arguments: one that is not in the tables of handle_calls.c fails the test.
  *
  * What was taken out, and what failed then:
  *   tnri_pool_find without the comparison of the handle: ended_pools_stay_ended
@@ -14,7 +14,7 @@
  *   the hold in tnri_pool_find: no end, or a crash
  *   the exchange in tnri_pool_end, with a store in its place: pools_end_once (no end)
  */
-#include "steps.h"
+#include "handle_calls.h"
 
 #include <ctype.h>
 #include <pthread.h>
@@ -23,349 +23,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include <tenure/export.h>
-#include <tenure/history.h>
-#include <tenure/park.h>
-#include <tenure/tag.h>
+#include <tenure/sleep.h>
 
 #include "device/device.h"
 #include "pool/handle.h"
 #include "library/pool_end.h"
 #include "pool/pool.h"
 
-/* ---- the calls ------------------------------------------------------------------------------ */
-
-/* What a call is given; the rest of its arguments is right. */
-typedef struct given {
-    tnr_pool pool;
-    tnr_graph graph;
-    void *ptr;
-} given;
-
-static recorded spare_graph; /* one that lives, for calls that need a CUDA graph */
-static CUevent spare_event;  /* announced */
-static int device_of_calls;
-
-static tnr_status pool_destroy(given it)
-{
-    return tnr_pool_destroy(it.pool);
-}
-
-static tnr_status pool_malloc(given it)
-{
-    void *ptr = &ptr;
-    tnr_status status = tnr_pool_malloc(&ptr, it.pool, 4096, device_of_calls, NULL);
-    assert_null(ptr);
-    return status;
-}
-
-static tnr_status pool_malloc_at(given it)
-{
-    return tnr_pool_malloc_at((void *)(uintptr_t)4096, it.pool, 4096, device_of_calls, NULL);
-}
-
-static void walk_nothing(const tnr_stretch *stretch, void *user)
-{
-    (void)stretch;
-    (void)user;
-}
-
-static tnr_status pool_vouch(given it)
-{
-    return tnr_graph_pool_vouch(it.pool);
-}
-
-static tnr_status memory_walk(given it)
-{
-    return tnr_memory_walk(it.pool, device_of_calls, walk_nothing, NULL);
-}
-
-static tnr_status pool_push(given it)
-{
-    return tnr_pool_push(it.pool);
-}
-
-static tnr_status pool_pop(given it)
-{
-    return tnr_pool_pop(it.pool);
-}
-
-static tnr_status pool_trim(given it)
-{
-    size_t released = 1;
-    tnr_status status = tnr_pool_trim(&released, it.pool, 0, device_of_calls);
-    assert_int_equal(released, 0);
-    return status;
-}
-
-static tnr_status pool_limit_set(given it)
-{
-    return tnr_pool_limit_set(it.pool, 0, device_of_calls);
-}
-
-static tnr_status pool_access_set(given it)
-{
-    return tnr_pool_access_set(it.pool, device_of_calls, 1 - device_of_calls, TNR_ACCESS_READWRITE);
-}
-
-static tnr_status pool_access_get(given it)
-{
-    tnr_access access = TNR_ACCESS_READWRITE;
-    tnr_status status = tnr_pool_access_get(&access, it.pool, device_of_calls, 1 - device_of_calls);
-    assert_int_equal(access, TNR_ACCESS_NONE);
-    return status;
-}
-
-static tnr_status stats_get(given it)
-{
-    tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    return tnr_stats_get(&stats, it.pool, device_of_calls);
-}
-
-static tnr_status stats_json(given it)
-{
-    char text[64] = "untouched";
-    size_t bytes = tnr_stats_json(text, sizeof(text), it.pool, device_of_calls);
-    assert_string_equal(text, "");
-    return bytes == 0 ? TNR_ERR_INVALID_POOL : TNR_OK;
-}
-
-static tnr_status pool_sleep(given it)
-{
-    return tnr_pool_sleep(it.pool, device_of_calls, NULL);
-}
-
-static tnr_status pool_wake(given it)
-{
-    return tnr_pool_wake(it.pool, device_of_calls);
-}
-
-static tnr_status pool_generation(given it)
-{
-    return tnr_pool_generation(it.pool, device_of_calls) == 0 ? TNR_ERR_INVALID_POOL : TNR_OK;
-}
-
-static tnr_status capture_begin_into(given it)
-{
-    tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
-    options.pool = it.pool;
-    tnr_status status = tnr_capture_begin(0, ORIGIN, &options);
-    assert_int_equal(capture_status(ORIGIN), CU_STREAM_CAPTURE_STATUS_NONE);
-    return status;
-}
-
-static tnr_status capture_attach_into(given it)
-{
-    tnr_graph graph = 1;
-    CUgraph made = NULL;
-    tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
-    options.pool = it.pool;
-    assert_int_equal(cuStreamBeginCapture(ORIGIN, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
-    tnr_status status = tnr_capture_attach(&graph, 0, ORIGIN, &options);
-    assert_int_equal(graph, 0);
-    assert_int_equal(cuStreamEndCapture(ORIGIN, &made), CUDA_SUCCESS);
-    assert_int_equal(cuGraphDestroy(made), CUDA_SUCCESS);
-    return status;
-}
-
-static tnr_status graph_get(given it)
-{
-    tnr_graph_info info = {.struct_bytes = sizeof(info)};
-    return tnr_graph_get(&info, it.graph);
-}
-
-static tnr_status graph_launch(given it)
-{
-    return tnr_graph_launch(it.graph, spare_graph.exec, ORIGIN);
-}
-
-static tnr_status graph_launching(given it)
-{
-    return tnr_graph_launching(it.graph, ORIGIN);
-}
-
-static tnr_status capture_ended(given it)
-{
-    return tnr_capture_ended(it.graph, spare_graph.cuda);
-}
-
-/* 0 is none, which an audit may be told. */
-static tnr_status graph_audit(given it)
-{
-    tnr_audit audit = {.struct_bytes = sizeof(audit)};
-    return it.graph == 0 ? TNR_ERR_INVALID_GRAPH
-                         : tnr_graph_audit(&audit, spare_graph.cuda, it.graph, NULL, NULL);
-}
-
-static tnr_status graph_audit_write(given it)
-{
-    return it.graph == 0
-               ? TNR_ERR_INVALID_GRAPH
-               : tnr_graph_audit_write(spare_graph.cuda, it.graph, TNR_AUDIT_TEXT, STDOUT_FILENO);
-}
-
-static tnr_status block_free(given it)
-{
-    return tnr_free(it.ptr);
-}
-
-static tnr_status memory_registered(given it)
-{
-    return tnr_memory_registered(it.ptr);
-}
-
-static tnr_status block_get(given it)
-{
-    tnr_block_info info;
-    return tnr_block_get(&info, it.ptr);
-}
-
-static tnr_status block_commit(given it)
-{
-    return tnr_commit(it.ptr, 4096);
-}
-
-static tnr_status record_use(given it)
-{
-    return tnr_record_use(it.ptr, ORIGIN);
-}
-
-static tnr_status record_stream(given it)
-{
-    return tnr_record_stream(it.ptr, ORIGIN);
-}
-
-static tnr_status keep_until(given it)
-{
-    return tnr_keep_until(it.ptr, spare_event);
-}
-
-static tnr_status free_on(given it)
-{
-    return tnr_free_on(it.ptr, ORIGIN);
-}
-
-static tnr_status free_sync(given it)
-{
-    return tnr_free_sync(it.ptr);
-}
-
-static tnr_status content_set(given it)
-{
-    return tnr_block_content_set(it.ptr, TNR_CONTENT_KEEP);
-}
-
-static tnr_status block_park(given it)
-{
-    return tnr_park(NULL, it.ptr, ORIGIN, TNR_CONTENT_DISCARD);
-}
-
-static tnr_status block_unpark(given it)
-{
-    return tnr_unpark(it.ptr, ORIGIN);
-}
-
-static tnr_status tag_of(given it)
-{
-    const char *tag = "no tag";
-    tnr_status status = tnr_tag_of(&tag, it.ptr);
-    assert_null(tag);
-    return status;
-}
-
-static tnr_status export_create(given it)
-{
-    tnr_export exported;
-    return tnr_export_create(&exported, it.ptr);
-}
-
-static tnr_status export_offer(given it)
-{
-    tnr_export_name name;
-    return tnr_export_offer(&name, it.ptr);
-}
-
-static tnr_status import_get(given it)
-{
-    tnr_import_info info = {.struct_bytes = sizeof(info)};
-    return tnr_import_get(&info, it.ptr);
-}
-
-static tnr_status import_close(given it)
-{
-    return tnr_import_close(it.ptr);
-}
-
-/* One public function. `starts`: it may put a device into use before it looks. */
-typedef struct call {
-    const char *name;
-    tnr_status (*body)(given it);
-    tnr_status status;
-    int starts;
-} call;
-
-static const call pool_calls[] = {
-    {"tnr_pool_destroy", pool_destroy, TNR_ERR_INVALID_POOL, 0},
-    {"tnr_pool_malloc", pool_malloc, TNR_ERR_INVALID_POOL, 0},
-    {"tnr_pool_malloc_at", pool_malloc_at, TNR_ERR_INVALID_POOL, 0},
-    {"tnr_graph_pool_vouch", pool_vouch, TNR_ERR_INVALID_POOL, 0},
-    {"tnr_memory_walk", memory_walk, TNR_ERR_INVALID_POOL, 0},
-    {"tnr_pool_push", pool_push, TNR_ERR_INVALID_POOL, 0},
-    {"tnr_pool_pop", pool_pop, TNR_ERR_INVALID_ARGUMENT, 0},
-    {"tnr_pool_trim", pool_trim, TNR_ERR_INVALID_POOL, 0},
-    {"tnr_pool_access_get", pool_access_get, TNR_ERR_INVALID_POOL, 0},
-    {"tnr_pool_access_set", pool_access_set, TNR_ERR_INVALID_POOL, 0},
-    {"tnr_pool_limit_set", pool_limit_set, TNR_ERR_INVALID_POOL, 0},
-    {"tnr_stats_get", stats_get, TNR_ERR_INVALID_POOL, 0},
-    {"tnr_stats_json", stats_json, TNR_ERR_INVALID_POOL, 0},
-    {"tnr_pool_sleep", pool_sleep, TNR_ERR_INVALID_POOL, 0},
-    {"tnr_pool_wake", pool_wake, TNR_ERR_INVALID_POOL, 0},
-    {"tnr_pool_generation", pool_generation, TNR_ERR_INVALID_POOL, 0},
-    {"tnr_capture_begin", capture_begin_into, TNR_ERR_INVALID_POOL, 1},
-    {"tnr_capture_attach", capture_attach_into, TNR_ERR_INVALID_POOL, 1},
-};
-
-static const call graph_calls[] = {
-    {"tnr_graph_get", graph_get, TNR_ERR_INVALID_GRAPH, 0},
-    {"tnr_graph_launch", graph_launch, TNR_ERR_INVALID_GRAPH, 0},
-    {"tnr_graph_launching", graph_launching, TNR_ERR_INVALID_GRAPH, 0},
-    {"tnr_capture_ended", capture_ended, TNR_ERR_INVALID_GRAPH, 0},
-    {"tnr_graph_audit", graph_audit, TNR_ERR_INVALID_GRAPH, 0},
-    {"tnr_graph_audit_write", graph_audit_write, TNR_ERR_INVALID_GRAPH, 0},
-};
-
-/* The status is for addresses that are not Tenure's. */
-static const call block_calls[] = {
-    {"tnr_free", block_free, TNR_ERR_FOREIGN_POINTER, 0},
-    {"tnr_block_get", block_get, TNR_ERR_FOREIGN_POINTER, 0},
-    {"tnr_memory_registered", memory_registered, TNR_ERR_FOREIGN_POINTER, 0},
-    {"tnr_commit", block_commit, TNR_ERR_FOREIGN_POINTER, 0},
-    {"tnr_record_use", record_use, TNR_ERR_FOREIGN_POINTER, 0},
-    {"tnr_record_stream", record_stream, TNR_ERR_FOREIGN_POINTER, 0},
-    {"tnr_keep_until", keep_until, TNR_ERR_FOREIGN_POINTER, 0},
-    {"tnr_free_on", free_on, TNR_ERR_FOREIGN_POINTER, 0},
-    {"tnr_free_sync", free_sync, TNR_ERR_FOREIGN_POINTER, 0},
-    {"tnr_block_content_set", content_set, TNR_ERR_FOREIGN_POINTER, 0},
-    {"tnr_park", block_park, TNR_ERR_FOREIGN_POINTER, 0},
-    {"tnr_unpark", block_unpark, TNR_ERR_FOREIGN_POINTER, 0},
-    {"tnr_tag_of", tag_of, TNR_ERR_FOREIGN_POINTER, 0},
-    {"tnr_export_create", export_create, TNR_ERR_FOREIGN_POINTER, 0},
-    {"tnr_export_offer", export_offer, TNR_ERR_FOREIGN_POINTER, 0},
-    {"tnr_import_get", import_get, TNR_ERR_FOREIGN_POINTER, 0},
-    {"tnr_import_close", import_close, TNR_ERR_FOREIGN_POINTER, 0},
-};
-
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
-static const call *call_find(const call *calls, size_t count, const char *name)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(calls[i].name, name) == 0)
-            return &calls[i];
-    return NULL;
-}
 
 /* ---- trying --------------------------------------------------------------------------------- */
 
@@ -409,21 +75,21 @@ static void try_one(const call *what, given it, tnr_status expected)
 
 static void try_pool(tnr_pool pool)
 {
-    for (size_t i = 0; i < COUNT(pool_calls); i++)
-        try_one(&pool_calls[i], (given){.pool = pool}, pool_calls[i].status);
+    for (size_t i = 0; i < pool_calls.count; i++)
+        try_one(&pool_calls.calls[i], (given){.pool = pool}, pool_calls.calls[i].status);
 }
 
 static void try_graph(tnr_graph graph)
 {
-    for (size_t i = 0; i < COUNT(graph_calls); i++)
-        try_one(&graph_calls[i], (given){.graph = graph}, graph_calls[i].status);
+    for (size_t i = 0; i < graph_calls.count; i++)
+        try_one(&graph_calls.calls[i], (given){.graph = graph}, graph_calls.calls[i].status);
 }
 
 static void try_block(void *ptr, tnr_status expected)
 {
-    for (size_t i = 0; i < COUNT(block_calls); i++)
-        try_one(&block_calls[i], (given){.ptr = ptr},
-                strncmp(block_calls[i].name, "tnr_import", 10) == 0
+    for (size_t i = 0; i < block_calls.count; i++)
+        try_one(&block_calls.calls[i], (given){.ptr = ptr},
+                strncmp(block_calls.calls[i].name, "tnr_import", 10) == 0
                     ? TNR_ERR_FOREIGN_POINTER /* no block is an import */
                     : expected);
 }
@@ -554,9 +220,10 @@ static void nothing_starts_for_a_stranger(void **state)
     tnr_device_info device = {.struct_bytes = sizeof(device)};
     device_of_calls = 1;
     for (size_t i = 0; i < count; i++)
-        for (size_t c = 0; c < COUNT(pool_calls); c++)
-            if (!pool_calls[c].starts)
-                try_one(&pool_calls[c], (given){.pool = (tnr_pool)list[i]}, pool_calls[c].status);
+        for (size_t c = 0; c < pool_calls.count; c++)
+            if (!pool_calls.calls[c].starts)
+                try_one(&pool_calls.calls[c], (given){.pool = (tnr_pool)list[i]},
+                        pool_calls.calls[c].status);
     assert_ok(tnr_device_get(&device, 1));
     assert_int_equal(device.in_use, 0);
     recorded_destroy(&spare_graph);
@@ -736,23 +403,15 @@ static void pools_end_once(void **state)
 
 static char **headers;
 
-/* 1 if the parameters take what Tenure gave out, by value or in options; then *calls is the table
- * that is to have the function. */
-static int takes_a_handle(const char *parameters, const call **calls, size_t *count)
+/* The table that is to have a function, by its parameters: of what Tenure gave out, by value or in
+ * options; null: they take nothing of that. */
+static const call_table *table_for(const char *parameters)
 {
-    if (strstr(parameters, "tnr_pool pool") || strstr(parameters, "tnr_capture_options *")) {
-        *calls = pool_calls;
-        *count = COUNT(pool_calls);
-    } else if (strstr(parameters, "tnr_graph graph")) {
-        *calls = graph_calls;
-        *count = COUNT(graph_calls);
-    } else if (strstr(parameters, "void *ptr")) {
-        *calls = block_calls;
-        *count = COUNT(block_calls);
-    } else {
-        return 0;
-    }
-    return 1;
+    if (strstr(parameters, "tnr_pool pool") || strstr(parameters, "tnr_capture_options *"))
+        return &pool_calls;
+    if (strstr(parameters, "tnr_graph graph"))
+        return &graph_calls;
+    return strstr(parameters, "void *ptr") ? &block_calls : NULL;
 }
 
 static size_t header_check(const char *path)
@@ -773,11 +432,11 @@ static size_t header_check(const char *path)
         while (isalnum((unsigned char)name[-1]) || name[-1] == '_')
             name--;
         *open = *end = '\0';
-        const call *calls;
-        size_t count;
+        const call_table *table = table_for(open + 1);
         functions++;
-        if (takes_a_handle(open + 1, &calls, &count) && call_find(calls, count, name) == NULL)
-            fail_msg("%s of %s takes a handle and is not in the tables here", name, path);
+        if (table != NULL && call_find(table, name) == NULL)
+            fail_msg("%s of %s takes a handle and is not in the tables of handle_calls.c", name,
+                     path);
         *open = '(';
         *end = ';';
         at = end - 8;

@@ -68,10 +68,12 @@ class Command(PreloadTest):
             self.assertEqual(done.returncode, -signal.SIGTERM)
 
     def test_signals_reach_the_program(self):
+        # A signal that comes just before a long sleep would be looked at after it.
         script = ("import signal, sys, time\n"
                   "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(9))\n"
                   "print('ready', flush=True)\n"
-                  "time.sleep(3000)\n")
+                  "while True:\n"
+                  "    time.sleep(0.1)\n")
         process = subprocess.Popen([TENURE, "run", "--report", str(self.folder / "r.html"), "--",
                                     sys.executable, "-c", script], stdout=subprocess.PIPE,
                                    stderr=subprocess.DEVNULL)

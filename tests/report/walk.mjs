@@ -24,13 +24,15 @@ if (execFileSync(TENURE, ['snapshot', '--help'], { encoding: 'utf8' }).includes(
 const LINE = readFileSync(source, 'utf8').split('\n')
     .findIndex((line) => line.includes('tnr_malloc(&result')) + 1;
 
-/** The report of the program, whose source has the name that it has for whoever builds it. */
+/** The report of the program, whose source has the name that it has for whoever builds it: the
+ * compiler may have been given a path of any form, from any folder. */
 function makeReport() {
     const named = join(folder, 'finding_a_leak.json'), report = join(folder, 'walk.html');
     execFileSync(program, [folder], { env: { ...process.env, TENURE_DRIVER: 'sim' } });
     execFileSync(TENURE, ['snapshot', 'convert', '--to', 'tenure',
         join(folder, 'after.json'), named]);
-    writeFileSync(named, readFileSync(named, 'utf8').replaceAll(`${dirname(source)}/`, '')
+    writeFileSync(named, readFileSync(named, 'utf8')
+        .replaceAll(/"[^"]*\/finding_a_leak\.c"/g, '"finding_a_leak.c"')
         .replaceAll(`${dirname(program)}/`, '')
         .replaceAll('docs_finding_a_leak', 'finding_a_leak'));
     execFileSync(TENURE, ['snapshot', 'html', named, report, '--template', TENURE_REPORT,

@@ -105,6 +105,7 @@ PLANTS = [
     ("driver_calls", "alloc/space/direct.c", 4, alloc_call("cuMemMap(a, b, 0, c, 0);")),
     ("driver_calls", "lifetime/direct.c", 4, alloc_call("return cuEventRecord(e, s);")),
     ("include_direction", "alloc/up.c", 2, LICENCE + "#include <tenure/lifetime.h>\n"),
+    ("include_direction", "alloc/dear.c", 2, LICENCE + "#include <emmintrin.h>\n"),
     ("include_direction", "alloc/dots.c", 2, LICENCE + "#include \"../lifetime/use.h\"\n"),
     ("top_level", "notes.txt", 1, "not here\n"),
     ("missing_paths", "docs/design.md", 1, "It is in `alloc/driver/gone.c`.\n"),

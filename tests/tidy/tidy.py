@@ -319,6 +319,8 @@ def include_direction(tree):
             header = found.group(2)
             if ".." in header.split("/"):
                 yield name, number, f'"{header}": no path upwards in an include'
+            if header.endswith("intrin.h"):
+                yield name, number, f"{header} has 30,000 lines: use the compiler's builtins"
             for layer in LAYERS[mine + 1:]:
                 if header == f"tenure/{layer}.h" or header.startswith(f"{layer}/"):
                     yield name, number, f"{header} belongs to a higher layer"

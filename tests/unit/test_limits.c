@@ -5,7 +5,8 @@
  *
  * In account_charge (chunk.c), `now > limit - bytes` replaced by `now > limit`: the_device_s_limit
  * failed. In limit_excess (reclaim.c), 0 returned: the_excess_goes_first failed. In ladder_ascend,
- * tnri_device_short not called: a_full_device_is_seldom_asked failed.
+ * tnri_device_short not called: a_full_device_is_seldom_asked failed. Peaks raised in
+ * account_charge, or not at all: what_is_refused_is_no_peak failed.
  */
 #include "unit.h"
 
@@ -169,6 +170,34 @@ static void a_full_device_is_seldom_asked(void **state)
         assert_ok(tnr_free(blocks[i]));
 }
 
+/* What the driver refuses was never there, so it is no peak; what a limit refuses neither. */
+static void what_is_refused_is_no_peak(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    tnr_pool pool;
+    assert_ok(tnr_pool_create(&pool, 0, NULL));
+    void *ptr;
+    assert_ok(tnr_pool_malloc(&ptr, pool, 12 * MIB, 0, NULL));
+    simcuda_fail("cuMemCreate", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
+    void *more;
+    assert_error(tnr_pool_malloc(&more, pool, 20 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY, NULL);
+    simcuda_fail_clear();
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
+    assert_ok(tnr_stats_get(&stats, pool, 0));
+    assert_int_equal(stats.reserved_bytes.peak, 12 * MIB);
+    assert_int_equal(unit_stats().reserved_bytes.peak, 12 * MIB);
+    assert_ok(tnr_pool_limit_set(pool, 16 * MIB, 0));
+    assert_error(tnr_pool_malloc(&more, pool, 8 * MIB, 0, NULL), TNR_ERR_LIMIT, NULL);
+    assert_int_equal(unit_stats().reserved_bytes.peak, 12 * MIB);
+    assert_ok(tnr_pool_limit_set(pool, SIZE_MAX, 0));
+    assert_ok(tnr_pool_malloc(&more, pool, 8 * MIB, 0, NULL));
+    assert_ok(tnr_stats_get(&stats, pool, 0));
+    assert_int_equal(stats.reserved_bytes.peak, stats.reserved_bytes.current);
+    assert_true(stats.reserved_bytes.peak >= 20 * MIB);
+    assert_int_equal(unit_stats().reserved_bytes.peak, stats.reserved_bytes.peak);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +208,7 @@ int main(void)
         cmocka_unit_test_teardown(pools_share_the_device_s_limit, unit_stop),
         cmocka_unit_test_teardown(hopeless_requests_cost_nothing, unit_stop),
         cmocka_unit_test_teardown(a_full_device_is_seldom_asked, unit_stop),
+        cmocka_unit_test_teardown(what_is_refused_is_no_peak, unit_stop),
         cmocka_unit_test_teardown(bad_arguments, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
