@@ -31,7 +31,6 @@ static tnri_parked *parked_make(tnri_arena *arena, tnri_block *block, tnri_event
         return NULL;
     *parked = (tnri_parked){.block = block, .arena = arena, .first = first, .end = end};
     parked->event = event;
-    parked->peers = atomic_load(&arena->account->access.peers);
     parked->slots_room = room;
     for (size_t i = 0; i < room; i++)
         parked->slots[i].is_used = 0;

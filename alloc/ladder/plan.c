@@ -480,6 +480,8 @@ static void parked_donate(tnri_plan *plan, tnri_parked *parked)
     }
 }
 
+/* Who was parked last is first in the list: of blocks that are used in turn it is the last that is
+ * needed again. */
 size_t tnri_plan_take_parked(tnri_plan *plan, tnri_arena *arena)
 {
     size_t from = plan->sources_count;

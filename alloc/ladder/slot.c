@@ -52,6 +52,7 @@ tnri_slot *tnri_slot_vacate(tnri_parked *parked, tnri_chunk *chunk)
         return NULL;
     tnri_slot *slot = tnri_slot_make(parked, chunk->page, chunk->pages, 1);
     slot->is_busy = 1;
+    slot->epoch = atomic_load(&parked->arena->pool->account.access.epoch);
     tnri_slot_unclaim(slot, chunk);
     return slot;
 }
@@ -94,6 +95,20 @@ void tnri_slot_unclaim(tnri_slot *slot, tnri_chunk *chunk)
     slot->chunk = chunk;
     slot->next = chunk->slots;
     chunk->slots = slot;
+    tnri_lock_release(&tnri_parking_lock);
+}
+
+/* A change that begins from here on waits for the caller, and then changes what has come back.
+ * While one is under way nothing comes: it may have passed by already. */
+void tnri_slots_forget_old(tnri_parked *parked)
+{
+    const tnri_access *access = &parked->arena->pool->account.access;
+    int is_changing = atomic_load(&access->is_changing);
+    uint32_t epoch = atomic_load(&access->epoch);
+    tnri_lock_take(&tnri_parking_lock);
+    for (size_t i = 0; i < parked->slots_room; i++)
+        if (parked->slots[i].is_used && (is_changing || parked->slots[i].epoch != epoch))
+            tnri_slot_forget(&parked->slots[i]);
     tnri_lock_release(&tnri_parking_lock);
 }
 

@@ -21,6 +21,8 @@ typedef struct tnri_slot {
     int is_used;                /* 0: stands for nothing; the arena's lock */
     int is_mapped;              /* 1: a mapping is there */
     int is_busy;                /* 1: a thread works on it without a lock */
+    uint32_t epoch; /* of the pool's access, when the chunk left: what changed it later has not
+                     * changed the old mapping; constant while the slot is used */
 } tnri_slot;
 
 /* A parked block. The arena's lock, but for what is constant. */
@@ -31,7 +33,6 @@ typedef struct tnri_parked {
     struct tnri_parked *next; /* of the arena's */
     size_t away_pages;        /* of those, without memory */
     tnri_event *event;        /* over: nothing uses the addresses; constant */
-    uint64_t peers;           /* that reach its mappings; constant */
     int is_returning;         /* 1: a thread unparks it, and nothing is taken */
     uint64_t since;           /* the parking with which its chunks came to rest, of the arena's */
     void *kept;               /* its contents: the layer above's; null: they are dropped */
@@ -60,6 +61,10 @@ void tnri_slot_drop(tnri_slot *slot);
 tnri_slot *tnri_slot_claim(tnri_chunk *chunk, const tnri_parked *parked);
 /* It does again. */
 void tnri_slot_unclaim(tnri_slot *slot, tnri_chunk *chunk);
+
+/* Has no chunk come back to a mapping that another device reaches, or does not, otherwise than the
+ * rest of the pool. The calling thread places memory (device/access.h), and unparks the block. */
+void tnri_slots_forget_old(tnri_parked *parked);
 
 /* Makes its chunk forget the slot. Under the parking lock. */
 void tnri_slot_forget(tnri_slot *slot);

@@ -224,12 +224,13 @@ static size_t parked_wanted(const tnri_parked *parked)
     return wanted;
 }
 
-/* Step 1. Not if peers were opened or closed since: old mappings know nothing of that. */
+/* Step 1. Not where peers were opened or closed since: old mappings know nothing of that. */
 static tnr_status unpark_same(tnri_parked *parked)
 {
     tnri_arena *arena = parked->arena;
+    tnri_slots_forget_old(parked);
     homings self = {.parked = parked, .room = parked_wanted(parked)};
-    if (self.room == 0 || parked->peers != atomic_load(&arena->account->access.peers))
+    if (self.room == 0)
         return TNR_OK;
     size_t bytes = self.room * sizeof(self.at[0]);
     self.at = tnri_host_alloc(bytes);

@@ -253,6 +253,7 @@ static spot spot_look(const judge *self, uintptr_t address, tnr_audit_finding *f
         finding->block = block->base;
         finding->bytes = block->bytes;
         at.end = tnri_block_end(block);
+        at.is_mapped |= block->state == TNRI_PARKED; /* it has memory before it may be launched */
         const tnri_captured *captured = block->uses == NULL ? NULL : block->uses->captured;
         at.graph = captured == NULL ? 0 : captured->graph;
     }

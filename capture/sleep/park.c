@@ -180,13 +180,14 @@ static tnr_status uses_before(const parking *self, tnri_stream *stream)
     return order_error(self, status, stream);
 }
 
-/* Copies that may be under way for a call that fails: waits for them. If even that is refused, the
- * context has ended. */
+/* Copies that may be under way for a call that fails: waits for them. If even the context refuses,
+ * it has ended. */
 static void copies_wait(const parking *self)
 {
     tnri_error_aside aside;
     tnri_error_take(&aside);
-    (void)tnri_drive(cuStreamSynchronize, (self->stream->handle));
+    if (tnri_drive(cuStreamSynchronize, (self->stream->handle)) != CUDA_SUCCESS)
+        (void)tnri_drive(cuCtxSynchronize, ());
     tnri_error_restore(&aside);
 }
 

@@ -635,6 +635,29 @@ MUTANTS = [
      "        status = uses_before(self, self->own);\n",
      "",
      "a block's memory serves others before its recorded uses are over"),
+    ("park_early", "capture/sleep/park.c",
+     "        status = streams_order(self, self->own, self->stream);",
+     "        status = TNR_OK;",
+     "a parked block's memory serves others before the copy of its contents is over"),
+    ("park_save_early", "capture/sleep/park.c",
+     "    tnr_status status = streams_order(self, self->stream, self->own);\n"
+     "    if (status == TNR_OK)\n"
+     "        status = uses_before(self, self->stream);",
+     "    tnr_status status = uses_before(self, self->stream);",
+     "contents are copied to the host before the block's own stream has written them"),
+    ("unpark_early", "capture/sleep/park.c",
+     "            status = streams_order(&self, self.stream, self.own);",
+     "            status = TNR_OK;",
+     "who unparks a block does not wait for those who had its memory"),
+    ("unpark_copy_ignored", "capture/sleep/park.c",
+     "    if (status == TNR_OK && self->own != self->stream)\n"
+     "        status = copy_record(self, parked, *event, *number);",
+     "    (void)copy_record;",
+     "a block is freed before its contents have been copied back"),
+    ("contents_again_early", "capture/sleep/staging.c",
+     "            tnri_stream_is_after(stream, late->stream, late->number))",
+     "            stream != NULL)",
+     "pinned memory is the next block's before the former one's copy is over"),
     ("unpark_unproved", "alloc/ladder/unpark.c",
      "            status = tnri_event_wait(device, parked->event);",
      "            status = TNR_OK;",
@@ -669,6 +692,18 @@ MUTANTS = [
      "    tnri_chunk_release(arena->device, chunk);",
      "    tnri_chunk_release(arena->device, chunk);",
      "memory that goes back stays mapped where another block had it"),
+    ("parked_access_old", "alloc/ladder/slot.c",
+     "(is_changing || parked->slots[i].epoch != epoch)",
+     "is_changing",
+     "what is unparked keeps the access that it had before the pool was opened or closed"),
+    ("parked_order", "alloc/ladder/park.c",
+     "        parked->next = arena->parked;\n"
+     "        arena->parked = parked;",
+     "        tnri_parked **last = &arena->parked;\n"
+     "        while (*last != NULL)\n"
+     "            last = &(*last)->next;\n"
+     "        *last = parked;",
+     "who is needed next gives first"),
     # ---- published blocks
     ("relay_origin", "lifetime/relayed.c",
      "relay->origin.file >= 0 ? relay->origin.file : relay->sender.file",
@@ -689,6 +724,14 @@ MUTANTS = [
      "a generation that was replaced is kept for ever"),
 ]
 
+# What only programs that park can meet.
+PARKED = [
+    "parked_hidden", "park_uses_forgotten", "park_early", "park_save_early", "unpark_early",
+    "unpark_copy_ignored", "contents_again_early", "unpark_unproved",
+    "unpark_free_first", "unpark_half", "parked_unordered", "parked_release_unproved",
+    "parked_mapping_left", "parked_access_old", "parked_order",
+]
+
 # Those that the fuzzer needs more operations for than it is given, and the unit test that finds
 # them.
 UNIT_TESTS = {
@@ -705,7 +748,7 @@ UNIT_TESTS = {
     "publish_older": "publish",
     "publish_exists": "publish",
     "publish_kept": "publish",
-    # Its programs do not park.
+    # It judges neither where memory comes from nor what that costs.
     "parked_hidden": "park",
     "park_uses_forgotten": "park_random",
     "unpark_unproved": "park",
@@ -714,6 +757,8 @@ UNIT_TESTS = {
     "parked_unordered": "park",
     "parked_release_unproved": "park",
     "parked_mapping_left": "park",
+    "parked_access_old": "peers_access",
+    "parked_order": "park",
     # The fuzzer judges safety, not how much the pool grows by, or how often a program that repeats
     # itself moves.
     "gap_keeps_others": "unit_window",

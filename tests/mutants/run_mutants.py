@@ -24,7 +24,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
-from mutants import MUTANTS, UNIT_TESTS  # noqa: E402
+from mutants import MUTANTS, PARKED, UNIT_TESTS  # noqa: E402
 
 OPERATIONS_EACH = 10000
 
@@ -36,6 +36,7 @@ def check():
     wrong += [f"{name}: the name is used twice" for name in set(names) if names.count(name) > 1]
     wrong += [f"{name}: has a unit test but is no mutant" for name in UNIT_TESTS
               if name not in names]
+    wrong += [f"{name}: is parked but is no mutant" for name in PARKED if name not in names]
     for name, file, text, replacement, _ in MUTANTS:
         count = (ROOT / file).read_text().count(text)
         if count != 1:
@@ -93,11 +94,12 @@ class Scratch:
     def restore(self, file):
         (self.source / file).write_text((ROOT / file).read_text())
 
-    def fuzz(self, operations):
+    def fuzz(self, operations, *more):
         """The fuzzer's report."""
         programs = max(1, operations // OPERATIONS_EACH)
         result = run([self.build / "bin" / "tenure", "fuzz", "--json", "--no-shrink", "--seeds",
-                      f"1..{programs}", "--ops", OPERATIONS_EACH, "--out", self.build])
+                      f"1..{programs}", "--ops", OPERATIONS_EACH, "--out", self.build,
+                      *more])
         try:
             return json.loads(result.stdout)
         except ValueError:
@@ -136,7 +138,7 @@ def hunt(scratch, mutant, operations):
             row["killed_by"] = "does not compile"
             print(built.stdout[-2000:] + built.stderr[-2000:], file=sys.stderr)
             return row
-        report = scratch.fuzz(operations)
+        report = scratch.fuzz(operations, *(["--park"] if name in PARKED else []))
         kept = None if "failure" in report else kept_that_fails(scratch)
         unit = None if "failure" in report or kept else unit_that_fails(scratch, name)
     finally:

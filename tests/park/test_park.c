@@ -11,7 +11,6 @@
  *   uses_end without streams_order: contents
  *   tnr_unpark without streams_order; parked_donor_take or homings_order without
  *   tnri_execute_order: other_streams, contents
- *   parked_refuse as TNR_OK: graphs
  *   set_drain without tnri_parked_settle: sleeps
  *   parked_empty without tnri_slot_pages: parts (addresses cannot be given back)
  *   arenas_free_all without tnri_parked_free_all: ends
@@ -20,38 +19,20 @@
  *   tnri_slot_release without tnri_slots_unmap: given_back_in_turn
  *   unpark_climb with TNRI_MOVES_ALL at once, or tnri_execute going on with less than all:
  *   parked_first
+ *   tnri_plan_take_parked from the other end of its list: newest_gives_first
  *   contents_save waiting for its copies: contents_beside
- *   tnr_park without copies_wait: contents_refused
+ *   tnr_park without copies_wait, or copies_wait that asks once: contents_refused
  *   tnri_release_parked leaving its walk early: given_back (the end waits for ever)
  */
-#include "../sleep/sleep.h"
+#include "park_steps.h"
 
 #include <stdio.h>
 
 #include <tenure/capture.h>
 #include <tenure/export.h>
 #include <tenure/history.h>
-#include <tenure/park.h>
 
-static void start(const char *conf, const char *schedule)
-{
-    unit_start(conf, schedule, "MEMORY=256M", "RACES=1", NULL);
-    sleep_context_enter();
-}
-
-static void end(void)
-{
-    assert_int_equal(simcuda_races(), 0);
-    sleep_context_leave();
-}
-
-/* Parks a block, all of which is chunks. */
-static void park(void *ptr, size_t bytes, tnr_stream stream)
-{
-    size_t parked = 1;
-    assert_ok(tnr_park(&parked, ptr, stream, TNR_CONTENT_DISCARD));
-    assert_int_equal(parked, bytes);
-}
+#include "device/device.h"
 
 /* Blocks that begin near a parked one do not hide it. */
 static void neighbours(void **state)
@@ -274,6 +255,48 @@ static void parked_first(void **state)
         end();
         assert_int_equal(unit_stop(NULL), 0);
     }
+}
+
+/* Brings a block back for a while. 1 if it had no memory. */
+static int have_back(void *ptr, tnr_stream stream)
+{
+    tnri_device *device;
+    const tnri_space *space = tnri_space_of((uintptr_t)ptr, &device);
+    int had_none = space->pages[tnri_page_of(space, (uintptr_t)ptr)] == NULL;
+    assert_ok(tnr_unpark(ptr, stream));
+    park(ptr, 8 * MIB, stream);
+    return had_none;
+}
+
+/* Of blocks that are used in turn, with memory for half of them, the one that was parked last is
+ * the last that is needed again: it gives first. Were it the first, nobody would ever have any. */
+static void newest_gives_first(void **state)
+{
+    enum { BLOCKS = 8, ROOM = 4, ROUNDS = 6 };
+    (void)state;
+    start("chunk_max_mb:8", "SCHEDULE=eager");
+    assert_ok(tnr_limit_set(ROOM * 8 * MIB, 0));
+    tnr_stream stream = unit_stream(0);
+    void *blocks[BLOCKS];
+    for (int i = 0; i < ROOM; i++)
+        blocks[i] = unit_malloc(8 * MIB, stream);
+    for (int i = 0; i < ROOM; i++)
+        park(blocks[i], 8 * MIB, stream);
+    for (int i = ROOM; i < BLOCKS; i++) {
+        blocks[i] = unit_malloc(8 * MIB, stream);
+        park(blocks[i], 8 * MIB, stream);
+    }
+    int without = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < BLOCKS; i++) {
+            int had_none = have_back(blocks[i], stream);
+            without += round >= 2 && had_none;
+        }
+    }
+    assert_true(without <= 20); /* of 32 */
+    for (int i = 0; i < BLOCKS; i++)
+        assert_ok(tnr_free(blocks[i]));
+    end();
 }
 
 /* A block that begins and ends inside chunks parks what it covers; a small one nothing. */
@@ -600,6 +623,9 @@ static void contents_refused(void **state)
     assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
     assert_error(tnr_park(NULL, a, other, TNR_CONTENT_KEEP), TNR_ERR_INVALID_STREAM, "has ended");
     assert_int_equal(simcuda_pending(), 0);
+    simcuda_fail("cuStreamSynchronize", 1, 0, CUDA_ERROR_UNKNOWN);
+    assert_error(tnr_park(NULL, a, other, TNR_CONTENT_KEEP), TNR_ERR_INVALID_STREAM, "has ended");
+    assert_int_equal(simcuda_pending(), 0);
     assert_ok(tnr_free(a));
     assert_ok(tnr_trim(NULL, 0, 0));
     assert_int_equal(sleep_device_bytes(), 0);
@@ -626,42 +652,6 @@ static void contents_sleep(void **state)
     uint64_t copies = simcuda_calls("cuMemcpyDtoHAsync");
     assert_ok(tnr_park(NULL, a, stream, TNR_CONTENT_DEFAULT));
     assert_int_equal(simcuda_calls("cuMemcpyDtoHAsync"), copies);
-    end();
-}
-
-/* A graph that refers to a parked block is not launched, and replays once it is back. */
-static void graphs(void **state)
-{
-    (void)state;
-    start(NULL, "SCHEDULE=lazy");
-    tnr_stream stream = unit_stream(0);
-    void *a = unit_malloc(16 * MIB, stream);
-    tnr_cuda_graph cuda;
-    tnr_graph number;
-    CUgraphExec exec;
-    assert_ok(tnr_capture_begin(0, stream, NULL));
-    assert_error(tnr_park(NULL, a, stream, TNR_CONTENT_DISCARD), TNR_ERR_CAPTURE, "captured");
-    assert_int_equal(cuMemsetD32Async((CUdeviceptr)a, 7, 4 * MIB, stream), CUDA_SUCCESS);
-    assert_ok(tnr_capture_end(&cuda, &number, 0, stream));
-    assert_int_equal(cuGraphInstantiateWithFlags(&exec, cuda, 0), CUDA_SUCCESS);
-    assert_ok(tnr_graph_launch(number, exec, stream));
-    park(a, 16 * MIB, stream);
-    assert_error(tnr_graph_launch(number, exec, stream), TNR_ERR_PARKED, "refers to it");
-    assert_error(tnr_free(a), TNR_ERR_PARKED, "graph refers");
-    assert_error(tnr_free_sync(a), TNR_ERR_PARKED, "graph refers");
-    void *b = unit_malloc(16 * MIB, stream);
-    sleep_fill(b, 16 * MIB, 1, stream);
-    assert_error(tnr_graph_launch(number, exec, stream), TNR_ERR_PARKED, NULL);
-    assert_ok(tnr_free(b));
-    assert_ok(tnr_unpark(a, stream));
-    assert_ok(tnr_graph_launch(number, exec, stream));
-    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
-    assert_int_equal(((uint32_t *)a)[MIB], 7);
-    assert_int_equal(cuGraphExecDestroy(exec), CUDA_SUCCESS);
-    assert_int_equal(cuGraphDestroy(cuda), CUDA_SUCCESS);
-    (void)simcuda_run(UINT64_MAX);
-    park(a, 16 * MIB, stream); /* now nothing refers to it */
-    assert_ok(tnr_free(a));
     end();
 }
 
@@ -789,6 +779,7 @@ int main(void)
         cmocka_unit_test_teardown(other_streams, unit_stop),
         cmocka_unit_test_teardown(in_turn, unit_stop),
         cmocka_unit_test_teardown(parked_first, unit_stop),
+        cmocka_unit_test_teardown(newest_gives_first, unit_stop),
         cmocka_unit_test_teardown(parts, unit_stop),
         cmocka_unit_test_teardown(memory_goes_back, unit_stop),
         cmocka_unit_test_teardown(given_back, unit_stop),
@@ -800,7 +791,6 @@ int main(void)
         cmocka_unit_test_teardown(contents_beside, unit_stop),
         cmocka_unit_test_teardown(contents_refused, unit_stop),
         cmocka_unit_test_teardown(contents_sleep, unit_stop),
-        cmocka_unit_test_teardown(graphs, unit_stop),
         cmocka_unit_test_teardown(seen, unit_stop),
         cmocka_unit_test_teardown(refused, unit_stop),
         cmocka_unit_test_teardown(ends, unit_stop),

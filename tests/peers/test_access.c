@@ -13,6 +13,7 @@
  *   peer_finish content when the driver does not say: closing_when_the_peer_cannot_be_asked
  *   tnri_peers_meet not called: devices_that_are_used
  *   `torn` not set in pool_change_back, or not looked at: a_way_back_that_fails
+ *   tnri_slots_forget_old not called, or comparing the set of peers at the parking: parked
  */
 #include "unit.h"
 
@@ -20,7 +21,7 @@
 
 #include <cuda.h>
 #include <tenure/capture.h>
-#include <tenure/sleep.h>
+#include <tenure/park.h>
 
 #include "base/host_memory.h"
 
@@ -461,6 +462,35 @@ static void from_a_callback(void **state)
     assert_access(block, 2 * MIB, 2, TNR_ACCESS_READWRITE);
 }
 
+/* Others have a parked block's memory while access changes, and give it back: its old mapping knows
+ * nothing of the change. Twice, so that in the end the set of peers is what it was. */
+static void parked(void **state)
+{
+    (void)state;
+    start(NULL);
+    tnr_stream stream = unit_stream(0);
+    void *a = unit_malloc(16 * MIB, stream);
+    for (int i = 0; i < 4; i++) {
+        tnr_access before = i % 2 == 0 ? TNR_ACCESS_NONE : TNR_ACCESS_READWRITE;
+        tnr_access between = i % 2 == 0 ? TNR_ACCESS_READWRITE : TNR_ACCESS_NONE;
+        assert_ok(tnr_trim(NULL, 0, 0));
+        assert_ok(tnr_pool_access_set(NULL, 0, 1, before));
+        assert_ok(tnr_park(NULL, a, stream, TNR_CONTENT_DISCARD));
+        assert_ok(tnr_pool_access_set(NULL, 0, 1, between));
+        void *b = unit_malloc(16 * MIB, stream);
+        assert_int_equal(unit_stats().bytes_parked_away, 16 * MIB);
+        if (i < 2)
+            assert_ok(tnr_pool_access_set(NULL, 0, 1, before));
+        assert_ok(tnr_free(b));
+        uint64_t maps = simcuda_calls("cuMemMap");
+        assert_ok(tnr_unpark(a, stream));
+        assert_access(a, 16 * MIB, 1, i < 2 ? before : between);
+        if (i >= 2) /* the mapping that it left has what is wanted */
+            assert_int_equal(simcuda_calls("cuMemMap"), maps);
+    }
+    assert_ok(tnr_free(a));
+}
+
 #define CASE(test) cmocka_unit_test_teardown(test, unit_stop)
 
 int main(void)
@@ -474,6 +504,7 @@ int main(void)
         CASE(pools_made_later),
         CASE(moves_and_loans),
         CASE(sleep_and_wake),
+        CASE(parked),
         CASE(bad_input),
         CASE(devices_without_a_way),
         CASE(devices_that_are_used),

@@ -74,8 +74,15 @@ static void drain_graph_ends(fuzz_run *run)
 static void drain_objects(fuzz_run *run)
 {
     model *m = &run->model;
-    while (m->live_count > 0 && !run->is_over)
-        drain_op(run, (fuzz_op){.kind = FUZZ_FREE, .block = m->live[0]});
+    for (uint8_t dev = 0; dev < m->devices && m->has_ghosts; dev++) /* to notice their ends */
+        drain_op(run, (fuzz_op){.kind = FUZZ_TRIM, .device = dev});
+    while (m->live_count > 0 && !run->is_over) {
+        uint8_t slot = m->live[0];
+        drain_op(run, (fuzz_op){.kind = FUZZ_FREE, .block = slot});
+        if (m->blocks[slot].base != 0)
+            run_fail(run, FUZZ_VERDICT_LIVENESS, "drain", "b%d cannot be freed: %s", slot,
+                     tnr_last_error());
+    }
     drain_op(run, (fuzz_op){.kind = FUZZ_RUN, .n = UINT64_MAX});
     for (uint8_t p = 1; p < FUZZ_POOLS; p++)
         if (m->pools[p].is_there)

@@ -159,6 +159,7 @@ void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fu
     draw->uses_blocking_streams = below(draw, 3) == 0;
     draw->sync_percent = below(draw, 4) == 0 ? 40 : 6;
     draw->illegal_after = UINT64_MAX;
+    draw->parks = limits->parks && !limits->illegal;
     if (limits->illegal) {
         draw->streams_target = FUZZ_STREAMS - 3;
         if (setup->memory_bytes < 256 * MIB)
@@ -424,7 +425,7 @@ static int draw_access(fuzz_draw *draw, model *m, int slot, int stream)
         order_clock now = order_now(&m->order, m->streams[stream].component);
         int waits = 0;
         for (int i = 0; i < ORDER_COMPONENTS; i++) {
-            uint32_t needed = i == block->home ? block->ready : 0;
+            uint32_t needed = i == block->ready_on ? block->ready : 0;
             if (i == block->writer && block->written > needed)
                 needed = block->written;
             if (op.kind != FUZZ_READ && block->reads.at[i] > needed)
@@ -606,6 +607,8 @@ fuzz_op fuzz_draw_next(fuzz_draw *draw, model *m)
         draw_ends(draw, m);
     if (draw->queue_count == 0 && draw->given > draw->illegal_after && !draw->illegal_done)
         draw->illegal_done = draw_plant(draw, m);
+    if (draw->parks && draw->queue_count == 0 && below(draw, 12) == 0)
+        (void)draw_park(draw, m);
     for (int tries = 0; draw->queue_count == 0 && tries < 200; tries++)
         (void)action_run(draw, m, draw->actions[below(draw, draw->weights_sum)]);
     if (draw->queue_count == 0)

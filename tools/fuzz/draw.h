@@ -19,6 +19,7 @@
 /* What can be left out on the command line. */
 typedef struct fuzz_limits {
     int no_faults, no_graphs, no_sleep;
+    int parks;         /* blocks are parked too; without it nothing is drawn otherwise */
     int illegal;       /* plant one error */
     int gated;         /* for a device whose schedule is not known: see gate.h */
     int devices_max;   /* that the machine has; 0: as many as are drawn */
@@ -89,6 +90,7 @@ typedef struct fuzz_draw {
     int illegal_kind;       /* which error: index into fuzz_planted_names */
     int illegal_done;
     int is_gated;
+    int parks;                 /* 1: blocks are parked */
     fuzz_op queue[DRAW_QUEUE]; /* drawn, not given out yet */
     int queue_first, queue_count;
     uint64_t given; /* operations so far */
@@ -124,6 +126,8 @@ int draw_redirect(fuzz_draw *draw, model *m);
 int draw_brief(fuzz_draw *draw, model *m);
 void draw_capture_end(fuzz_draw *draw, const model *m);
 int draw_graph_action(fuzz_draw *draw, model *m, int action);
+/* A block is parked, or one that is comes back. */
+int draw_park(fuzz_draw *draw, model *m);
 int draw_control_action(fuzz_draw *draw, model *m, int action);
 
 /* A sequence that a walk at random seldom takes: see draw_chain.c. */

@@ -181,6 +181,55 @@ static int draw_fault(fuzz_draw *draw, model *m)
     return 1;
 }
 
+/* The stream goes on with the block; or nobody does, so that only the library knows of its copy. */
+static int draw_unpark(fuzz_draw *draw, model *m, fuzz_op op)
+{
+    static const uint8_t next[] = {FUZZ_READ, FUZZ_WRITE, FUZZ_FREE};
+    op.kind = FUZZ_UNPARK;
+    if (!push_allowed(draw, m, op))
+        return 0;
+    op.kind = next[below(draw, sizeof(next))];
+    draw_push(draw, op);
+    return 1;
+}
+
+/* Large ones more often: of small ones nothing serves others. */
+int draw_park(fuzz_draw *draw, model *m)
+{
+    fuzz_op op = {.kind = FUZZ_PARK};
+    int slot = -1;
+    for (int tries = 0; tries < 8; tries++) {
+        slot = draw_block(draw, m);
+        if (slot >= 0 && (m->blocks[slot].is_parked || m->blocks[slot].bytes >= 2 * MIB))
+            break;
+    }
+    if (slot < 0)
+        return 0;
+    int home = draw_stream_of(m, m->blocks[slot].home);
+    int stream =
+        home < 0 || below(draw, 3) == 0 ? draw_stream(draw, m, m->blocks[slot].device) : home;
+    if (stream < 0)
+        return 0;
+    op.block = (uint8_t)slot;
+    op.stream = (uint8_t)stream;
+    if (m->blocks[slot].is_parked)
+        return draw_unpark(draw, m, op);
+    op.n = below(draw, 3);
+    if (!push_allowed(draw, m, op))
+        return 0;
+    int other = draw_block_free(draw, m);
+    if (other < 0 || below(draw, 2) == 0)
+        return 1;
+    fuzz_op taker = {.kind = FUZZ_MALLOC, .block = (uint8_t)other, .n = m->blocks[slot].bytes};
+    int by = below(draw, 2) ? stream : draw_stream(draw, m, m->blocks[slot].device);
+    taker.pool = m->blocks[slot].pool;
+    taker.stream = (uint8_t)(by < 0 ? stream : by);
+    draw_push(draw, taker);
+    taker.kind = FUZZ_WRITE;
+    draw_push(draw, taker);
+    return 1;
+}
+
 /* Most blocks at once, as the end of an iteration does. */
 static int draw_storm(fuzz_draw *draw, model *m)
 {

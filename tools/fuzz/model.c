@@ -47,7 +47,7 @@ int model_is_ordered(model *self, const model_block *block, const model_stream *
                      int is_write)
 {
     order_clock now = order_now(&self->order, stream->component);
-    if (now.at[block->home] < block->ready && stream->component != block->home)
+    if (now.at[block->ready_on] < block->ready && stream->component != block->ready_on)
         return 0;
     if (now.at[block->writer] < block->written)
         return 0;
@@ -122,6 +122,7 @@ void model_did_malloc(model *self, const fuzz_op *op, uintptr_t base, size_t byt
     block->device = (uint8_t)self->order.device[component];
     block->pool = op->pool;
     block->home = (uint8_t)component;
+    block->ready_on = (uint8_t)component;
     block->writer = (uint8_t)component;
     if (stream->graph != 0 && reserved == 0)
         graph_did_malloc(self, op->block, op->stream);
@@ -171,12 +172,39 @@ void model_did_access(model *self, int slot, int stream_slot, int is_write)
         block->peers.at[component] = ticket;
 }
 
+/* Contents stay, unless they are to be dropped. What comes back is ordered after all that came
+ * before, in the stream that it comes back in and nowhere else. */
+void model_did_park(model *self, const fuzz_op *op)
+{
+    model_block *block = &self->blocks[op->block];
+    int component = self->streams[op->stream].component;
+    self->streams[op->stream].is_known = 1;
+    block->is_parked = op->kind == FUZZ_PARK;
+    if (op->kind == FUZZ_PARK) {
+        if (op->n == 2 || (op->n == 0 && block->content == 2))
+            block->is_tagged = 0;
+        return;
+    }
+    memset(&block->reads, 0, sizeof(block->reads));
+    memset(&block->open, 0, sizeof(block->open));
+    memset(&block->launches, 0, sizeof(block->launches));
+    block->written = 0;
+    block->ready_on = (uint8_t)component;
+    block->ready = order_point(&self->order, component); /* the library may queue nothing there */
+}
+
+static void clock_cover(order_clock *open, const order_clock *clock)
+{
+    for (int i = 0; i < ORDER_COMPONENTS; i++)
+        if (open->at[i] <= clock->at[i])
+            open->at[i] = 0;
+}
+
 /* Tenure keeps the block until everything that has this clock is over. */
 static void block_cover(model_block *block, const order_clock *clock)
 {
-    for (int i = 0; i < ORDER_COMPONENTS; i++)
-        if (block->open.at[i] <= clock->at[i])
-            block->open.at[i] = 0;
+    clock_cover(&block->open, clock);
+    clock_cover(&block->launches, clock);
 }
 
 /* The same, until everything that is queued on the component so far is over. */

@@ -40,13 +40,16 @@ typedef struct model_block {
     uint8_t is_captured; /* its memory is a graph pool's, whatever became of its graph */
     uint8_t is_tagged;   /* its first and last words are known */
     uint8_t content;     /* what was said with CONTENT: 0, 1 keep, 2 discard */
-    uint32_t ready;      /* ticket of home from which it may be used */
-    uint32_t written;    /* ticket of the last write */
-    uint32_t marked;     /* bits of components with record_stream */
+    uint8_t is_parked;
+    uint8_t ready_on; /* home, or the component that it was unparked for */
+    uint32_t ready;   /* ticket of that, from which it may be used */
+    uint32_t written; /* ticket of the last write */
+    uint32_t marked;  /* bits of components with record_stream */
     uint64_t tag;
-    order_clock reads; /* latest read by each component since the last write */
-    order_clock open;  /* latest use by each component that Tenure was not told of */
-    order_clock peers; /* latest access by each component of the other device */
+    order_clock reads;    /* latest read by each component since the last write */
+    order_clock open;     /* latest use by each component that Tenure was not told of */
+    order_clock launches; /* likewise of graphs that refer to it: a free needs not wait for them */
+    order_clock peers;    /* latest access by each component of the other device */
 } model_block;
 
 typedef struct model_stream {
@@ -170,6 +173,7 @@ void model_did_malloc(model *self, const fuzz_op *op, uintptr_t base, size_t byt
                       size_t reserved);
 void model_did_free(model *self, const fuzz_op *op);
 void model_did_access(model *self, int block, int stream, int is_write);
+void model_did_park(model *self, const fuzz_op *op); /* PARK, UNPARK */
 void model_did_mark(model *self, const fuzz_op *op); /* USE, USE_STREAM, KEEP */
 void model_did_record(model *self, const fuzz_op *op);
 void model_did_wait(model *self, const fuzz_op *op);

@@ -306,6 +306,8 @@ void graph_did_launch(model *self, const fuzz_op *op)
         } else if (graph->reads[self->live[i]]) {
             block->reads.at[component] = ticket;
         }
+        if (graph->reads[self->live[i]] || graph->writes[self->live[i]])
+            block->launches.at[component] = ticket;
         if (block->graph == op->graph + 1)
             block->ready = 0; /* from now on the launch is what uses must be after */
     }
@@ -333,8 +335,8 @@ void graph_forget(model *self, int slot)
         model_graph *graph = &self->graphs[i];
         int touches = graph->reads[slot] || graph->writes[slot];
         if (touches && graph->state != GRAPH_NONE && block->graph != i + 1) {
-            if (graph->debts.at[block->home] < block->ready)
-                graph->debts.at[block->home] = block->ready;
+            if (graph->debts.at[block->ready_on] < block->ready)
+                graph->debts.at[block->ready_on] = block->ready;
             if (graph->debts.at[block->writer] < block->written)
                 graph->debts.at[block->writer] = block->written;
             if (graph->writes[slot])

@@ -79,6 +79,9 @@ static const char *free_allows(model *self, const fuzz_op *op)
             return "the block belongs to a capture";
         return graph_is_covered(self, op) ? NULL : "a use in the capture is not recorded";
     }
+    if (block->is_parked)
+        return graph_references(self, op->block) > 0 ? "it is parked, and a graph refers to it"
+                                                     : NULL;
     if (graph_references(self, op->block) > 1)
         return "two graphs refer to it: nothing would order their launches";
     if (op->kind == FUZZ_FREE_SYNC && block->reserved > 0 && block->bytes == 0)
@@ -126,6 +129,8 @@ static const char *access_allows(model *self, const fuzz_op *op, int slot, int i
         return "no such block";
     if (!stream->is_there)
         return "no such stream";
+    if (block->is_parked)
+        return "it is parked";
     if (stream_device(self, op) != block->device) {
         const char *why = peer_allows(self, block, stream);
         if (why != NULL)
@@ -152,6 +157,8 @@ static const char *mark_allows(model *self, const fuzz_op *op)
     const model_event *event = &self->events[op->event];
     if (block->base == 0 || (block->reserved > 0 && block->bytes == 0))
         return "no such block";
+    if (block->is_parked)
+        return "it is parked";
     int in_capture = is_inside(self, block);
     if (op->kind == FUZZ_KEEP) {
         if (in_capture || self->capturing)
@@ -314,6 +321,44 @@ static const char *pool_allows(const model *self, const fuzz_op *op)
     return NULL;
 }
 
+/* Whose addresses nobody else knows, and whose uses are over for the stream, or recorded. A launch
+ * is a use that nobody records: a free leaves it to the graph, which keeps the block. */
+static const char *park_allows(model *self, const fuzz_op *op)
+{
+    const model_block *block = &self->blocks[op->block];
+    const model_pool *pool = &self->pools[block->pool];
+    const model_stream *stream = stream_of(self, op);
+    int component;
+    if (block->base == 0 || block->bytes == 0 || block->is_parked != (op->kind == FUZZ_UNPARK))
+        return "no such block";
+    if (self->capturing || !stream->is_there || stream_device(self, op) != block->device)
+        return "no such stream, or a capture is under way";
+    if (model_is_asleep(self, block->device, block->pool))
+        return "its pool is asleep";
+    if (op->kind == FUZZ_UNPARK)
+        return NULL;
+    if (block->is_captured || block->graph != 0 || block->reserved > 0 || pool->is_graph ||
+        pool->is_foreign || model_is_registered(self, block->device, block->pool))
+        return "of a kind that cannot be parked";
+    model_block after = *block;
+    order_clock now = order_now(&self->order, stream->component);
+    order_join(&after.open, &block->launches);
+    for (int i = 0; i < ORDER_COMPONENTS; i++)
+        if (after.open.at[i] <= now.at[i])
+            after.open.at[i] = 0;
+    return model_is_covered(self, &after, &component) ? NULL : "a use is not recorded";
+}
+
+static int has_parked(const model *self, int device, int pool)
+{
+    for (int i = 0; i < self->live_count; i++) {
+        const model_block *block = &self->blocks[self->live[i]];
+        if (block->is_parked && block->device == device && block->pool == pool)
+            return 1;
+    }
+    return 0;
+}
+
 static const char *block_allows(const model *self, const fuzz_op *op)
 {
     const model_block *block = &self->blocks[op->block];
@@ -328,6 +373,8 @@ static const char *block_allows(const model *self, const fuzz_op *op)
                                          : NULL;
     if (op->kind == FUZZ_REGISTER && (block->is_captured || block->pool == FUZZ_POOLS))
         return "a block of a graph";
+    if (op->kind == FUZZ_REGISTER && has_parked(self, block->device, block->pool))
+        return "others of its pool have no memory of their own";
     if (op->kind == FUZZ_FREE_WRONG)
         return op->n < block->bytes || op->n == 0 ? NULL : "beyond the block";
     return op->n < block->bytes || op->kind == FUZZ_CONTENT
@@ -405,6 +452,9 @@ static const char *rest_allows(model *self, const fuzz_op *op)
     case FUZZ_LOOK:
     case FUZZ_CONTENT:
         return block_allows(self, op);
+    case FUZZ_PARK:
+    case FUZZ_UNPARK:
+        return park_allows(self, op);
     case FUZZ_CAPTURE_BEGIN:
     case FUZZ_REDIRECT:
     case FUZZ_CAPTURE_END:

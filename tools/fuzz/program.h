@@ -76,6 +76,8 @@ enum {
     X(SLEEP, "sleep %p device %d content %n")                                                      \
     X(WAKE, "wake %p device %d")                                                                   \
     X(CONTENT, "content %b keep %n")                                                               \
+    X(PARK, "park %b on %s content %n")                                                            \
+    X(UNPARK, "unpark %b on %s")                                                                   \
     X(ACCESS, "access %p device %d open %n")                                                       \
     X(ACCESS_ALL, "access-all %d open %n")                                                         \
     X(CAPTURE_BEGIN, "capture-begin %g on %s from %p mode %n")                                     \

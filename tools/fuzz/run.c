@@ -175,6 +175,8 @@ static int op_run(fuzz_run *run, const fuzz_op *op)
     case FUZZ_FREE_WRONG:
     case FUZZ_REGISTER:
     case FUZZ_LOOK:
+    case FUZZ_PARK:
+    case FUZZ_UNPARK:
         return run_memory(run, op);
     case FUZZ_WRITE:
     case FUZZ_READ:

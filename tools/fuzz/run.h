@@ -11,6 +11,7 @@
 #define TENURE_FUZZ_RUN_H
 
 #include <tenure/history.h>
+#include <tenure/park.h>
 #include <tenure/tenure.h>
 
 #include "device.h"

@@ -83,10 +83,23 @@ static int run_finish(fuzz_run *run, const fuzz_op *op)
     return 1;
 }
 
-/* Refused exactly if a live block of another capture lies in the graph's memory. */
+/* 1 if the graph refers to a block that is parked. */
+static int refers_to_parked(const model *m, const model_graph *graph)
+{
+    for (int i = 0; i < m->live_count; i++) {
+        int slot = m->live[i];
+        if (m->blocks[slot].is_parked && (graph->reads[slot] || graph->writes[slot]))
+            return 1;
+    }
+    return 0;
+}
+
+/* Refused exactly if a live block of another capture lies in the graph's memory, or one that it
+ * refers to is parked. */
 static int run_launch(fuzz_run *run, const fuzz_op *op)
 {
     int threatened = graph_is_threatened(&run->model, op->graph);
+    int is_parked = refers_to_parked(&run->model, &run->model.graphs[op->graph]);
     run->device->owner_pause(1);
     tnr_status status =
         tnr_graph_launch(run->graphs[op->graph], run->execs[op->graph], run->streams[op->stream]);
@@ -95,8 +108,15 @@ static int run_launch(fuzz_run *run, const fuzz_op *op)
         run->result->launches_refused++;
         return 0;
     }
+    if (status == TNR_ERR_PARKED && is_parked) {
+        run->result->launches_refused++;
+        return 0;
+    }
     if (!run_succeeded(run, status, "tnr_graph_launch"))
         return 0;
+    if (is_parked)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "parked",
+                 "g%d was launched though a block that it refers to is parked", op->graph);
     if (threatened == 1)
         run_fail(run, FUZZ_VERDICT_SAFETY, "overwrite",
                  "g%d was launched though a live block lies in its memory", op->graph);

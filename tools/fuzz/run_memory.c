@@ -173,7 +173,7 @@ static int run_free(fuzz_run *run, const fuzz_op *op)
 {
     model_block *block = &run->model.blocks[op->block];
     void *ptr = (void *)run->last[op->block].base;
-    int is_owned = run->last[op->block].is_owned && block->bytes > 0;
+    int is_owned = run->last[op->block].is_owned && block->bytes > 0 && !block->is_parked;
     tnr_status status;
     /* The owner ends before the free: afterwards the memory may be somebody else's. A free that
      * fails gives it back. */
@@ -193,6 +193,9 @@ static int run_free(fuzz_run *run, const fuzz_op *op)
                  tnr_last_error());
         return 0;
     }
+    /* The end of a graph that is gone has not been noticed. */
+    if (status == TNR_ERR_PARKED && run->model.has_ghosts && block->is_parked)
+        return 0;
     if (!run_succeeded(run, status, fuzz_kind_verb((fuzz_kind)op->kind))) {
         if (is_owned && !run->is_over)
             (void)run->device->owner_begin(block->base, block->bytes, run->labels[op->block]);
@@ -284,6 +287,34 @@ static int run_look(fuzz_run *run, const fuzz_op *op)
     return 1;
 }
 
+/* While it is parked the memory is not its owner's. Copies of contents are the library's. */
+static int run_park(fuzz_run *run, const fuzz_op *op)
+{
+    const model *m = &run->model;
+    const model_block *block = &m->blocks[op->block];
+    void *ptr = (void *)block->base;
+    int is_parking = op->kind == FUZZ_PARK, is_owned = run->last[op->block].is_owned;
+    int has_ended = !m->order.is_open[block->home];
+    if (is_parking && is_owned)
+        (void)run->device->owner_end(block->base);
+    run->device->owner_pause(1);
+    tnr_status status =
+        is_parking ? tnr_park(NULL, ptr, run->streams[op->stream], (tnr_content)(op->n % 3))
+                   : tnr_unpark(ptr, run->streams[op->stream]);
+    run->device->owner_pause(0);
+    run_hash(run, (uint64_t)status);
+    int is_short = status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
+    int is_refused = (status == TNR_ERR_INVALID_STREAM && has_ended) ||
+                     (is_parking && status == TNR_ERR_HOST_MEMORY) || (!is_parking && is_short) ||
+                     (status == TNR_ERR_INVALID_ARGUMENT && run->has_traps);
+    int is_done = !is_refused && run_succeeded(run, status, fuzz_kind_verb((fuzz_kind)op->kind));
+    if (is_done)
+        model_did_park(&run->model, op);
+    if (is_owned && !block->is_parked && !run->is_over)
+        (void)run->device->owner_begin(block->base, block->bytes, run->labels[op->block]);
+    return is_done;
+}
+
 int run_memory(fuzz_run *run, const fuzz_op *op)
 {
     switch ((fuzz_kind)op->kind) {
@@ -300,6 +331,9 @@ int run_memory(fuzz_run *run, const fuzz_op *op)
         return run_register(run, op);
     case FUZZ_LOOK:
         return run_look(run, op);
+    case FUZZ_PARK:
+    case FUZZ_UNPARK:
+        return run_park(run, op);
     default:
         return run_free(run, op);
     }

@@ -66,7 +66,7 @@ static void statistics_check(fuzz_run *run, int device)
     coverage_note(run, &stats);
     uint64_t parts = stats.bytes_live + stats.bytes_binned + stats.bytes_free +
                      stats.bytes_retired + stats.bytes_slack;
-    uint64_t whole = stats.reserved_bytes.current + stats.bytes_asleep;
+    uint64_t whole = stats.reserved_bytes.current + stats.bytes_asleep + stats.bytes_parked_away;
     if (parts != whole)
         run_fail(
             run, FUZZ_VERDICT_SAFETY, "statistics",
@@ -149,7 +149,7 @@ void verdict_peers(fuzz_run *run)
     for (int i = 0; i < m->live_count && m->devices == 2 && !run->is_over; i++) {
         int slot = m->live[i];
         const model_block *block = &m->blocks[slot];
-        if (block->bytes == 0 || model_is_asleep(m, block->device, block->pool))
+        if (block->bytes == 0 || block->is_parked || model_is_asleep(m, block->device, block->pool))
             continue;
         uintptr_t end = block->base + block->bytes;
         for (uintptr_t at = block->base; at < end; at = (at | (MAPPING_LEAST - 1)) + 1)

@@ -21,8 +21,8 @@
 
 static const char *driver, *stall, *seeds, *seconds, *jobs, *ops, *replay, *out, *shrink_seconds;
 static const char *traps;
-static int illegal, no_shrink, no_faults, no_graphs, no_sleep, keep_going, is_json, is_verbose,
-    progress_wanted, print_program, is_strict, gates_wanted, spin;
+static int illegal, no_shrink, no_faults, no_graphs, no_sleep, parks, keep_going, is_json,
+    is_verbose, progress_wanted, print_program, is_strict, gates_wanted, spin;
 
 static const cli_option options[] = {
     {"seeds", "A..B",
@@ -51,6 +51,7 @@ static const cli_option options[] = {
      "anything: guard:on, poison:on, canary:on and what limits them",
      &traps, NULL},
     {"no-sleep", NULL, "put no pool to sleep", NULL, &no_sleep},
+    {"park", NULL, "park blocks too: other programs of the same seeds", NULL, &parks},
     {"driver", "WHAT",
      "sim (the default), cuda: a GPU, with --gates in any case, or the path of a\n"
      "driver's library",
@@ -136,6 +137,7 @@ static int options_parse(fuzz_campaign_options *result)
     result->limits.no_faults = no_faults;
     result->limits.no_graphs = no_graphs;
     result->limits.no_sleep = no_sleep;
+    result->limits.parks = parks;
     result->limits.traps = traps;
     result->keep_going = keep_going;
     if (seeds == NULL)
