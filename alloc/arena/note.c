@@ -115,10 +115,39 @@ void tnri_note_pool(const tnri_account *pool, const tnr_stream *stream, tnri_kin
 
 void tnri_note_graph(const tnri_account *pool, tnr_stream stream, tnri_kind kind, uint64_t number)
 {
-    if (pool != NULL)
-        tnri_note_pool(pool, &stream, kind, 0, number);
-    else if (tnri_is_noting())
-        tnri_note_record(0, 0, kind, TNRI_WHY_NONE, 0, 0, 0, number);
+    tnri_note_pool(pool, &stream, kind, 0, number);
+}
+
+tnri_noted_launch tnri_note_launch(const tnri_device *device, const tnri_account *pool,
+                                   tnr_stream stream, uint64_t number)
+{
+    if (!tnri_is_noting())
+        return (tnri_noted_launch){0, 0};
+    tnri_stream *known = tnri_stream_look(device, stream);
+    tnri_origin origin = {
+        .device = device->index,
+        .pool = pool == NULL ? 0 : pool->id,
+        .pool_name = pool == NULL ? 0 : pool_name(pool),
+        .is_graph = pool != NULL && pool->is_graph,
+        .has_no_pool = pool == NULL,
+        .is_launch = 1,
+        .stream = stream,
+        .thread = stream == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0,
+        .stream_number = known == NULL ? 0 : known->number,
+    };
+    tnri_noted_launch noted = {tnri_ticks(), tnri_origin_find(&origin, stream_name(known))};
+    tnri_note_write(tnri_note_here(), noted.ticks, noted.origin, 0, TNRI_NOTED_LAUNCH,
+                    TNRI_WHY_NONE, 0, 0, 0, number);
+    if (known != NULL)
+        tnri_stream_drop(known);
+    return noted;
+}
+
+void tnri_note_launch_over(tnri_noted_launch launch)
+{
+    if (tnri_is_noting())
+        tnri_note_record(launch.origin, 0, TNRI_NOTED_LAUNCH_OVER, TNRI_WHY_NONE, 0, 0, 0,
+                         launch.ticks);
 }
 
 void tnri_note_oom(const tnri_arena *arena, size_t bytes, uint64_t free_bytes)

@@ -36,9 +36,21 @@ void tnri_note_memory(tnri_arena *arena, tnri_kind kind, uintptr_t address, size
  * with a stream none that comes after the registry's of streams. */
 void tnri_note_pool(const tnri_account *pool, const tnr_stream *stream, tnri_kind kind,
                     size_t bytes, uint64_t value);
-/* Something that happened to a graph, or the capture that it comes of, on a stream; `pool` is what
- * it was captured into, null for a graph that was not captured through Tenure. */
+/* Something that happened to the capture of a graph, which goes into the pool. */
 void tnri_note_graph(const tnri_account *pool, tnr_stream stream, tnri_kind kind, uint64_t number);
+
+/* A launch that was noted. */
+typedef struct tnri_noted_launch {
+    uint64_t ticks; /* when; 0: it was not noted */
+    uint32_t origin;
+} tnri_noted_launch;
+
+/* A graph was launched on a stream; `pool` is what it was captured into, null for a graph that was
+ * not captured through Tenure. */
+tnri_noted_launch tnri_note_launch(const struct tnri_device *device, const tnri_account *pool,
+                                   tnr_stream stream, uint64_t number);
+/* Its end was seen now. The record's value is the moment of the launch, in ticks. */
+void tnri_note_launch_over(tnri_noted_launch launch);
 /* An allocation failed; so much could still have been had. */
 void tnri_note_oom(const tnri_arena *arena, size_t bytes, uint64_t free_bytes);
 

@@ -63,6 +63,7 @@ uint32_t tnri_origin_find(const tnri_origin *origin, const _Atomic uint32_t *nam
         if (known->arena == 0 && known->device == origin->device && known->pool == origin->pool &&
             known->pool_name == origin->pool_name && known->stream == origin->stream &&
             known->has_no_stream == origin->has_no_stream && known->thread == origin->thread &&
+            known->has_no_pool == origin->has_no_pool && known->is_launch == origin->is_launch &&
             known->stream_number == origin->stream_number)
             number = i;
     }

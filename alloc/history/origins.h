@@ -22,6 +22,8 @@ typedef struct tnri_origin {
     uint32_t arena;     /* number of the arena; 0: of none, the whole pool */
     tnr_stream stream;
     int has_no_stream;      /* 1: of a pool, and no stream */
+    int has_no_pool;        /* 1: of a stream, and no pool */
+    int is_launch;          /* 1: of a stream, though the pool may be a graph pool */
     uint64_t thread;        /* of the per-thread default stream: its thread's number; else 0 */
     uint64_t stream_number; /* which of the streams that had that handle; 0: not known */
     uint32_t stream_name;   /* a text: what the program called it last; 0: nothing */

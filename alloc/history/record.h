@@ -30,6 +30,7 @@
     X(CAPTURE_END, "capture_end")                                                                  \
     X(CAPTURE_ABORT, "capture_abort")                                                              \
     X(LAUNCH, "launch")                                                                            \
+    X(LAUNCH_OVER, "launch_over")                                                                  \
     X(SLEEP, "sleep")                                                                              \
     X(WAKE, "wake")                                                                                \
     X(MARK, "mark")                                                                                \

@@ -497,7 +497,11 @@ static void record_write(tnri_sink *sink, const tnri_picture *picture, size_t at
     const tnri_recorded *record = tnri_picture_record(picture, at);
     const tnri_shown_origin *origin = &picture->origins[record->origin];
     size_t stack = record->stack <= picture->symbols.stacks_count ? record->stack : 0;
-    int64_t row[] = {(int64_t)tnri_ticks_ns(&picture->scale, record->ticks),
+    int64_t time_ns = (int64_t)tnri_ticks_ns(&picture->scale, record->ticks);
+    int64_t value = (int64_t)record->value;
+    if (record->kind == TNRI_NOTED_LAUNCH_OVER)
+        value = time_ns - (int64_t)tnri_ticks_ns(&picture->scale, record->value);
+    int64_t row[] = {time_ns,
                      record->kind,
                      (int64_t)record->address,
                      (int64_t)record->bytes,
@@ -508,7 +512,7 @@ static void record_write(tnri_sink *sink, const tnri_picture *picture, size_t at
                      record->why,
                      record->mark,
                      (int64_t)stack,
-                     (int64_t)record->value};
+                     value};
     row_write(sink, at, row, 12);
 }
 

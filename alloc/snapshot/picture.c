@@ -468,6 +468,8 @@ static int kind_is_ordered(unsigned kind)
 /* Index of a pool, entered as one that has ended if it is not there. */
 static int32_t origin_pool(tnri_picture *picture, const tnri_origin *origin)
 {
+    if (origin->has_no_pool)
+        return -1;
     for (size_t p = 0; p < picture->pools_count; p++)
         if (picture->pools[p].device == origin->device && picture->pools[p].number == origin->pool)
             return (int32_t)p;
@@ -493,14 +495,15 @@ static int32_t origin_stream(tnri_picture *picture, const tnri_origin *origin)
 {
     if (origin->has_no_stream)
         return -1;
+    int is_graph = origin->is_graph && !origin->is_launch;
     tnri_shown_stream stream = {
         .device = origin->device,
-        .handle = origin->is_graph ? NULL : handle_shown(origin->stream),
-        .thread = origin->is_graph ? 0 : origin->thread,
-        .is_graph = origin->is_graph,
-        .is_ended = origin->is_graph ? 0 : origin->is_ended,
-        .number = origin->is_graph ? 0 : origin->stream_number,
-        .name = origin->is_graph ? 0 : origin->stream_name,
+        .handle = is_graph ? NULL : handle_shown(origin->stream),
+        .thread = is_graph ? 0 : origin->thread,
+        .is_graph = is_graph,
+        .is_ended = is_graph ? 0 : origin->is_ended,
+        .number = is_graph ? 0 : origin->stream_number,
+        .name = is_graph ? 0 : origin->stream_name,
     };
     return (int32_t)stream_show(picture, &stream);
 }

@@ -15,6 +15,7 @@
 #include "graph/describe.h"
 #include "graph/ending.h"
 #include "graph/graph_lock.h"
+#include "graph/launched.h"
 #include "graph/validate.h"
 #include "hold.h"
 #include "library/library.h"
@@ -239,12 +240,14 @@ static void hook_settle(tnri_device *device)
         tnri_captures_check();
         tnri_graph_unlock();
     }
+    tnri_launched_settle();
     tnri_graphs_settle();
 }
 
 static void hook_still_begin(void)
 {
     (void)tnri_graph_lock();
+    tnri_launched_look(SIZE_MAX); /* a snapshot has them */
 }
 
 static void hook_still_end(void)
@@ -309,6 +312,8 @@ static tnr_status hook_device_ending(tnri_device *device, int force)
         status = captures_end(device);
         if (status == TNR_OK)
             status = graphs_end(device);
+        if (status == TNR_OK)
+            tnri_launched_forget(device);
     } else if (tnri_capture_on(device) != NULL) {
         status = tnri_error(TNR_ERR_BUSY,
                             "a capture is under way on device %d. End it, or shut down with force.",

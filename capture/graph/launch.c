@@ -20,12 +20,14 @@
 #include "graph/capture.h"
 #include "graph/graph.h"
 #include "graph/graph_lock.h"
+#include "graph/launched.h"
 #include "graph/threat.h"
 #include "ladder/park.h"
 #include "library/library.h"
 #include "pool/asleep.h"
 
-enum { POOLS_FEW = 8 };
+/* Streams that one launch asks whether earlier ones are over. */
+enum { POOLS_FEW = 8, LOOKS_FEW = 4 };
 
 typedef struct launch {
     tnr_graph number;
@@ -265,12 +267,41 @@ static tnr_status launch_prepare(const launch *self)
     return status;
 }
 
-/* The launch has been made, or is about to be by the engine. */
-static void launch_note(const launch *self)
+/* What the thread's latest tnr_graph_launching noted. Its own. */
+static _Thread_local struct {
+    tnr_graph number; /* 0: none, or tnr_graph_launched has had it */
+    tnr_stream handle;
+    tnri_device *device;
+    uint64_t epoch; /* tnri_library_epoch */
+    tnri_noted_launch noted;
+} announced;
+
+/* Tells the history, which is on, or was when earlier launches were made. An engine has not made
+ * the launch yet: its end can be marked later. Under the graph lock. */
+static TNRI_SELDOM void launch_record(const launch *self, int is_made)
 {
-    tnri_note_graph(self->place == NULL ? NULL : &self->place->pool->account, self->handle,
-                    TNRI_NOTED_LAUNCH, self->number);
+    tnri_noted_launch noted =
+        tnri_note_launch(self->device, self->place == NULL ? NULL : &self->place->pool->account,
+                         self->handle, self->number);
+    tnri_launched_look(LOOKS_FEW);
+    if (is_made) {
+        tnri_launched_add(self->stream, noted);
+    } else if (noted.ticks != 0) {
+        announced.number = self->number;
+        announced.handle = self->handle;
+        announced.device = self->device;
+        announced.epoch = atomic_load(&tnri_library_epoch);
+        announced.noted = noted;
+    }
+}
+
+/* The launch has been made, or is about to be by the engine. */
+static void launch_note(const launch *self, int is_made)
+{
     (void)tnri_graph_lock();
+    if (tnri_unlikely(tnri_is_noting() ||
+                      atomic_load_explicit(&tnri_launched_count, memory_order_relaxed) != 0))
+        launch_record(self, is_made);
     tnri_graph *graph = tnri_graph_find(self->number);
     if (graph != NULL)
         graph->launches++;
@@ -368,7 +399,7 @@ tnr_status tnr_graph_launch(tnr_graph graph, tnr_cuda_graph_exec exec, tnr_strea
         if (result != CUDA_SUCCESS)
             status = tnri_driver_error(result, "cuGraphLaunch", "launching a graph");
         else
-            launch_note(&self);
+            launch_note(&self, 1);
     }
     launch_end(&self);
     return status;
@@ -382,7 +413,32 @@ tnr_status tnr_graph_launching(tnr_graph graph, tnr_stream stream)
         return status;
     status = launch_prepare(&self);
     if (status == TNR_OK)
-        launch_note(&self);
+        launch_note(&self, 0);
     launch_end(&self);
     return status;
+}
+
+void tnr_graph_launched(tnr_graph graph, tnr_stream stream)
+{
+    if (tnri_likely(announced.number == 0) || announced.number != graph ||
+        announced.handle != stream || tnri_library_is_forked() || tnri_graph_lock_depth() > 0)
+        return;
+    announced.number = 0;
+    tnri_device *device = announced.device;
+    if (announced.epoch != atomic_load(&tnri_library_epoch) || !atomic_load(&device->in_use) ||
+        !tnri_is_noting())
+        return;
+    tnri_error_aside aside;
+    tnri_visit visit;
+    tnri_stream *object;
+    tnri_error_take(&aside);
+    if (tnri_device_enter(device, &visit) == TNR_OK) {
+        if (tnri_stream_find(device, stream, &object) == TNR_OK) {
+            (void)tnri_graph_lock();
+            tnri_launched_add(object, announced.noted);
+            tnri_graph_unlock();
+        }
+        tnri_device_leave(&visit);
+    }
+    tnri_error_restore(&aside);
 }

@@ -669,6 +669,8 @@ static const path paths[] = {
      "tnr_graph_launch of the newest of 4,000 graphs", 0},
     {"launch_oldest", 1024, oldest_prepare, run_launch, 4096, 0, GRAPHS, "",
      "the same of the oldest", 0},
+    {"launch_history", 1024, newest_prepare, run_launch, 4096, 0, GRAPHS, "history:light",
+     "tnr_graph_launch with history:light", 0},
     {"run_record", 4096, preloaded_prepare, run_records, 1, 0, 4, "",
      "cuEventRecord under tenure run, on a stream without memory; two devices are served", 1},
     {"run_record_default", 4096, preloaded_prepare, run_records_default, 1, 0, 4, "",

@@ -386,6 +386,16 @@ MUTANTS = [
      "        tnri_stream_drop(self->stream);\n"
      "        self->place->launch_stream = NULL;",
      "the latest launch is not remembered"),
+    ("launch_over_unasked", "capture/graph/launched.c",
+     "    while (own->first != NULL && tnri_event_is_over(own->device, own->first->event)) {",
+     "    while (own->first != NULL) {",
+     "a launch is said to be over that nobody has asked about"),
+    ("launch_over_held_up", "capture/graph/launched.c",
+     "    own->next = NULL;\n"
+     "    *end = own;",
+     "    own->next = queues;\n"
+     "    queues = own;",
+     "a stream that hangs keeps the ends of others' launches from being seen"),
     ("reach_first_only", "capture/graph/captured.c",
      "    for (size_t i = 0; told && i < captured->open_count; i++)\n"
      "        told = captured_reach_since(captured, captured->open[i].stream, "
@@ -742,6 +752,9 @@ UNIT_TESTS = {
     "node_edges": "capture_edges",
     "edge_ports": "capture_edges",
     "held_homeless": "capture_frees",
+    # What the history says is no matter of safety.
+    "launch_over_unasked": "snapshot_launches",
+    "launch_over_held_up": "snapshot_launches",
     "stream_not_sealed": "lifetime_streams",
     "headroom_excess": "unit_oom",
     "relay_origin": "publish",

@@ -102,6 +102,20 @@ class Ways(PreloadTest):
                 self.assertEqual(counts["captures_passed_on"], 0)
                 self.assertEqual(counts["graph_launches_announced"], 15 * streams)
 
+    def test_ends_of_launches(self):
+        """Broken to see it fail: launch_made left out of replace_cuGraphLaunch."""
+        for way in ["lookup2", "dlsym-thread"]:
+            path = self.folder / f"{way}.json"
+            result = self.run_with(engine(way, "capture"),
+                                   ["--history", "light", "--snapshot", path])
+            self.assertEqual(result.code, 0, result.err)
+            document = json.loads(path.read_text())
+            kinds = [document["kinds"][row[1]] for row in document["history"]["rows"]]
+            launches = result.counts[0]["graph_launches_announced"]
+            self.assertGreaterEqual(launches, 15)
+            self.assertEqual(kinds.count("launch"), launches)
+            self.assertEqual(kinds.count("launch_over"), launches)
+
     def test_updated_executables(self):
         result = self.check_same(engine("lookup2", "update"))
         self.check_served(result.counts[0])

@@ -20,7 +20,7 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 STATES = ["live", "retired", "binned", "free", "releasing", "growing"]
 KINDS = ["alloc", "free", "retire", "reuse", "grow", "map", "unmap", "move_in", "move_out",
          "oom", "pool_made", "pool_ended", "capture_begin", "capture_end", "capture_abort",
-         "launch", "sleep", "wake", "mark", "snapshot"]
+         "launch", "launch_over", "sleep", "wake", "mark", "snapshot"]
 REASONS = ["", "bin", "index", "flush", "retired", "moved", "shared", "grown", "reclaimed",
            "same stream", "event done", "ordered by clock", "waited on device", "ordered by graph"]
 WAIT_KINDS = ["use", "free_sync", "graph", "capture"]

@@ -10,7 +10,7 @@ import { test } from 'node:test';
 import { exampleText, generated, loadModules } from './modules.mjs';
 
 const report = await loadModules('data/read', 'data/bands', 'data/groups', 'data/owners',
-    'data/lanes', 'data/model', 'text/names', 'view/bands');
+    'data/lanes', 'data/launches', 'data/model', 'text/names', 'view/bands');
 const { Bands, ClassSums, Frame, Grouping, KIND, Names, Peaks } = report;
 
 /** A history with blocks that grow, from before it and in it, and a picture that agrees. */
@@ -221,3 +221,46 @@ for (const name of ['example', 'growing', 'whole', 'cut']) {
         }
     });
 }
+
+/** The example with launches: [time of the launch or null, time of its end or null, value, pool,
+ * stream]. */
+function launched(launches) {
+    const document = JSON.parse(exampleText);
+    const { kinds, history } = document;
+    const row = (time, kind, pool, stream, value) =>
+        [time, kinds.indexOf(kind), 0, 0, 0, pool, stream, 1, 0, 0, 0, value];
+    history.rows = history.rows.filter((one) => kinds[one[1]] !== 'launch');
+    for (const [began, ended, value, pool, stream] of launches) {
+        const begin = began === null ? [] : [row(began, 'launch', pool, stream, 7)];
+        const end = ended === null ? [] : [row(ended, 'launch_over', pool, stream, value)];
+        history.rows.push(...begin, ...end);
+    }
+    history.rows.sort((a, b) => a[0] - b[0]);
+    return { document, text: JSON.stringify(document) };
+}
+
+async function deviceOf(json) {
+    return (await report.readSnapshot({ name: 'a.json', json }, () => {})).devices[0];
+}
+
+test('launches go from their record to that of their end', async () => {
+    const { text } = launched([[6e6, 6.5e6, 5e5, 1, 0], [6.1e6, null, 0, 1, 0],
+                               [6e6, 7e6, 1e6, 1, 1], [null, 7.5e6, 2e6, 1, 0],
+                               [null, 7.6e6, 1.6e6, -1, 0], [6.2e6, 7.7e6, 1.5e6, -1, 1]]);
+    const device = await deviceOf(text);
+    assert.deepEqual(report.launchesOf(device.history).map((one) =>
+        [one.stream, one.graph, one.from, one.to, one.ended, one.ns]), [
+        [0, 7, 6e6, 6.5e6, true, 5e5], [1, 7, 6e6, 7e6, true, 1e6],
+        [0, 7, 6.1e6, 6.1e6, false, 0], [1, 7, 6.2e6, 7.7e6, true, 1.5e6],
+        [0, -1, 5.5e6, 7.5e6, true, 2e6], [0, -1, 6e6, 7.6e6, true, 1.6e6]]);
+});
+
+test('a stream on which graphs are only launched has a lane', async () => {
+    const { document } = launched([[6e6, 6.5e6, 5e5, 1, 3]]);
+    document.streams.push({ ...document.streams[0], handle: '0x77' });
+    assert.equal(document.streams.length, 4);
+    const device = await deviceOf(JSON.stringify(document));
+    const bands = new Bands(device);
+    assert.ok(report.lanesOf(bands, () => 0).some(({ stream, allocations }) =>
+        stream === 3 && allocations === 0));
+});

@@ -301,6 +301,60 @@ test('names of streams are in lanes, bands, tables and the search', async () => 
     assert.equal(await page.locator('main b b').count(), 0);
 });
 
+test('launches are in the lanes, from the launch to its end', async () => {
+    const launched = structuredClone(document_);
+    launched.history.rows = launched.history.rows.filter((row) =>
+        launched.kinds[row[1]] !== 'launch');
+    const without = join(folder, 'unlaunched.json');
+    writeFileSync(without, JSON.stringify(launched));
+    await open(without);
+    await page.keyboard.press('2');
+    await settled();
+    const colour = await styleColour('--launch');
+    assert.equal((await lanesColours())[colour] ?? 0, 0);
+    assert.doesNotMatch(await textOf('#panel-lanes .legend'), /launch/);
+    await page.close();
+    // One that lasts for half of the history, and one whose end was not seen.
+    const { rows } = launched.history;
+    const [first, last] = [rows[0][0], rows.at(-1)[0]];
+    const row = (time, kind, value) => [time, launched.kinds.indexOf(kind), 0, 0, 0, 1, 1, 1, 0, 0,
+                                        0, value];
+    const half = Math.floor((last - first) / 2), quarter = Math.floor((last - first) / 4);
+    rows.push(row(first + quarter, 'launch', 1), row(first + quarter + half, 'launch_over', half),
+              row(first, 'launch', 1));
+    rows.sort((a, b) => a[0] - b[0]);
+    const path = join(folder, 'launched.json');
+    writeFileSync(path, JSON.stringify(launched));
+    await open(path);
+    await page.keyboard.press('2');
+    await settled();
+    const columns = await page.$eval('#panel-lanes canvas', ({ width }) => width);
+    const pixels = (await lanesColours())[colour] ?? 0;
+    assert.ok(pixels > columns / 2 * 4 && pixels < columns / 2 * 8, `${pixels} of ${columns}`);
+    const inColumn = async (part) =>
+        (await coloursOf('#panel-lanes canvas', Math.floor(columns * part)))[colour] ?? 0;
+    assert.ok(await inColumn(0.5) > 0 && await inColumn(0.3) > 0);
+    assert.equal(await inColumn(0.2) + await inColumn(0.8), 0);
+    assert.match(await textOf('#panel-lanes .legend'), /launch of a graph, until it was seen/);
+    // What it is is said where the pointer is.
+    const box = await page.locator('#panel-lanes canvas').boundingBox();
+    const middle = await page.$eval('#panel-lanes canvas', (canvas, wanted) => {
+        const ctx = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d');
+        ctx.drawImage(canvas, 0, 0);
+        const x = Math.floor(canvas.width / 2);
+        const { data } = ctx.getImageData(x, 0, 1, canvas.height);
+        for (let y = 0; y < canvas.height; y++) {
+            if (`rgb(${data[4 * y]}, ${data[4 * y + 1]}, ${data[4 * y + 2]})` === wanted) {
+                return (y + 2) * canvas.clientHeight / canvas.height;
+            }
+        }
+        return -1;
+    }, colour);
+    await page.locator('#panel-lanes canvas').hover({
+        position: { x: box.width / 2, y: middle }, force: true });
+    assert.match(await textOf('#tip'), /\(graph 1\): seen to be over .* after the launch/);
+});
+
 test('in the lanes keys go from block to block, and arrows to the next owner', async () => {
     await open(program);
     await page.keyboard.press('2');

@@ -255,6 +255,20 @@ def check_history(doc, complete):
              "are", len(past.blocks), "blocks and", len(past.mapped), "stretches of memory")
 
 
+def check_launches(doc, complete):
+    """Each end of a launch says when that was; in a history without gaps it was recorded."""
+    launches = set()
+    for number, record in enumerate(rows(doc["history"])):
+        kind = doc["kinds"][record["kind"]]
+        if kind == "launch":
+            launches.add((record["time_ns"], record["pool"], record["stream"]))
+        elif kind == "launch_over":
+            began = record["time_ns"] - record["value"]
+            want(record["value"] >= 0 and began >= 0, "record", number, "is of a launch at", began)
+            want(not complete or (began, record["pool"], record["stream"]) in launches, "record",
+                 number, "is of a launch that is not there")
+
+
 def check(doc, settled, complete):
     want(doc["format"] == "tenure-snapshot" and doc["version"] == 1, "not a snapshot")
     check_references(doc)
@@ -262,6 +276,7 @@ def check(doc, settled, complete):
     check_sums(doc, settled)
     check_waits(doc)
     check_history(doc, complete)
+    check_launches(doc, complete)
 
 
 def main():

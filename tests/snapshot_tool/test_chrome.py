@@ -5,7 +5,8 @@ of the snapshot.
 
 Seen to fail: with a waiting block that still counts as live; with reserved memory that begins at
 0; with lanes that take what does not nest; with texts written without escapes, or cut inside a
-letter; with the smallest slices kept instead of the largest; with contradicting records taken.
+letter; with the smallest slices kept instead of the largest; with contradicting records taken; with
+launches as instants though they have ends, in the lanes of blocks, or found by their time alone.
 """
 import decimal
 import gzip
@@ -163,6 +164,93 @@ class Chrome(CommandTest):
             if one["name"].startswith("capture"):
                 self.assertEqual(one["args"]["graph"], 1)
         self.assertIn("mark: step 1", [one["name"] for one in events])
+
+    @staticmethod
+    def with_launches(document, ends):
+        """Launches for a history: (time of its record or None, time of its end or None, value of
+        that, pool, stream)."""
+        table = document["history"]["rows"]
+        over = document["kinds"].index("launch_over")
+        for began, time, value, pool, stream in ends:
+            if began is not None:
+                table.append([began, 15, 0, 0, 0, pool, stream, 1, 0, 0, 2, 1])
+            if time is not None:
+                table.append([time, over, 0, 0, 0, pool, stream, 1, 0, 0, 0, value])
+        table.sort(key=lambda row: row[0])
+
+    def launches(self, ends, says="", options=()):
+        document, path = self.example(lambda one: self.with_launches(one, ends))
+        events = self.converted(path, "--no-symbols", *options, says=says)
+        events.check_end(self, picture(document))
+        if not options:
+            events.check_sums(self)
+        return events, [one for one in events.slices if one["cat"] == "launch"]
+
+    def test_launches_have_slices(self):
+        # The second begins before the first is over; the third was in the other stream at the same
+        # moment as the first.
+        events, slices = self.launches([(6000000, 6500000, 500000, 1, 0),
+                                        (6100000, 6900000, 800000, 1, 0),
+                                        (6000000, 7200000, 1200000, 1, 1)])
+        self.assertEqual([(one["ts"], one["dur"], one["name"], one["args"]["graph"],
+                           one["args"]["pool"], one["args"]["end"]) for one in slices],
+                         [(6000, 1200, "decode graph", 1, "decode graph", "seen over"),
+                          (6000, 500, "decode graph", 1, "decode graph", "seen over"),
+                          (6100, 800, "decode graph", 1, "decode graph", "seen over")])
+        self.assertEqual(slices[0]["args"]["stack"][0], "backward model.c:40")
+        # Those of one stream that overlap are on two tracks, and on none of its blocks.
+        self.assertEqual(len({one["tid"] for one in slices}), 3)
+        blocks = {one["tid"] for one in events.slices if one["cat"] != "launch"}
+        self.assertFalse(blocks & {one["tid"] for one in slices})
+        # The example's own launch has no end, and is a moment as before.
+        launches = [one for one in events.instants if one["name"] == "launch"]
+        self.assertEqual([one["ts"] for one in launches], [5000])
+        self.assertFalse([one for one in events.instants if one["name"] == "launch_over"])
+
+    def test_names_of_launch_tracks(self):
+        self.launches([(6000000, 6500000, 500000, 1, 0), (6100000, 6900000, 800000, 1, 0)])
+        text = (self.folder / "events.json").read_text("utf-8")
+        self.assertIn('"stream 0x5581a0 launches"', text)
+        self.assertIn('"stream 0x5581a0 launches +1"', text)
+
+    def test_ends_without_their_launch(self):
+        # Overwritten; of another stream; of another pool. What is no time is left out.
+        events, slices = self.launches([(None, 6500000, 500000, 1, 0),
+                                        (None, 6600000, 1600000, 1, 1),
+                                        (None, 6700000, 1700000, 0, 0),
+                                        (None, 6800000, 6800001, 1, 0),
+                                        (None, 6900000, -1, 1, 0)])
+        self.assertEqual([(one["ts"], one["name"], "graph" in one["args"]) for one in slices],
+                         [(5000, "a graph", False), (5000, "a graph", False),
+                          (6000, "a graph", False)])
+        self.assertEqual(len([one for one in events.instants if one["name"] == "launch"]), 1)
+
+    def test_launches_without_a_pool(self):
+        # Of a graph that was adopted: on the device of its stream.
+        events, slices = self.launches([(6000000, 6500000, 500000, -1, 1),
+                                        (6100000, None, 0, -1, 1)])
+        self.assertEqual([(one["pid"], "pool" in one["args"]) for one in slices], [(1, False)])
+        self.assertEqual([(one["ts"], one["pid"], one["s"]) for one in events.instants
+                          if one["name"] == "launch"], [(5000, 1, "t"), (6100, 1, "t")])
+
+    def test_more_launches_than_slices(self):
+        ends = [(6000000 + 1000 * i, 6000500 + 1000 * i, 500, 1, 0) for i in range(40)]
+        _, slices = self.launches(ends, says="40 launches: the 9 latest are written",
+                                  options=("--slices", "9"))
+        self.assertEqual([one["ts"] for one in slices], [6031 + i for i in range(9)])
+
+    def test_a_file_of_before_ends(self):
+        _, path = self.example()
+        now = self.converted(path, "--no-symbols")
+        def older(document):
+            at = document["kinds"].index("launch_over")
+            del document["kinds"][at]
+            for row in document["history"]["rows"]:
+                row[1] -= row[1] > at
+        _, path = self.example(older)
+        before = self.converted(path, "--no-symbols")
+        self.assertEqual((before.slices, before.instants, before.counters),
+                         (now.slices, now.instants, now.counters))
 
     def test_a_history_that_begins_late(self):
         # At last nothing but the oom is left, and blocks that wait already.

@@ -347,33 +347,50 @@ CUresult CUDAAPI replace_cuGraphExecDestroy(CUgraphExec exec)
     return result;
 }
 
-/* 1 if the launch must not be: it would write over someone's memory. */
-static int launch_refused(CUgraphExec exec, CUstream stream)
+/* 1 if the launch must not be: it would write over someone's memory. *known is the graph's number
+ * if Tenure was told of the launch, and 0 if not. */
+static int launch_refused(uint64_t *known, CUgraphExec exec, CUstream stream)
 {
     uint64_t number;
+    *known = 0;
     tnr_status status = TNR_OK;
     if (!service_enter())
         return 0;
     if (handles_get(&executables, exec, &number)) {
         status = tnr_graph_launching(number, stream);
-        if (status == TNR_OK)
+        if (status == TNR_OK) {
             service_count_one(COUNT_LAUNCHES);
-        else if (status == TNR_ERR_OVERWRITE || status == TNR_ERR_ASLEEP)
+            *known = number;
+        } else if (status == TNR_ERR_OVERWRITE || status == TNR_ERR_ASLEEP) {
             service_say("a graph is not launched. %s", tnr_last_error());
+        }
     }
     service_leave();
     return status == TNR_ERR_OVERWRITE || status == TNR_ERR_ASLEEP;
 }
 
+/* The launch has been made: the history is to have its end. */
+static void launch_made(uint64_t number, CUstream stream)
+{
+    if (!service_enter())
+        return;
+    tnr_graph_launched(number, stream);
+    service_leave();
+}
+
 CUresult CUDAAPI replace_cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
-    if (launch_refused(exec, stream))
+    uint64_t number;
+    if (launch_refused(&number, exec, stream))
         return CUDA_ERROR_ILLEGAL_STATE;
     CUresult result;
     ACCOUNTED_FIRST(ACCOUNT_GRAPHS, exec, ACCOUNT_LAUNCHED,
                     result = REAL(cuGraphLaunch, (exec, stream)));
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
+        if (number != 0)
+            launch_made(number, stream);
         CHECK_TELL(check_graph_launched(exec, stream));
+    }
     return result;
 }
 

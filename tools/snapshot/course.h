@@ -19,7 +19,8 @@ typedef struct life {
     uint32_t stack; /* of the allocation; 0 if not known */
     unsigned char is_waiting;
     unsigned char goes_on;
-    unsigned char is_early; /* it began before the history; begin_ns is that of the history */
+    unsigned char is_early;  /* it began before the history; begin_ns is that of the history */
+    unsigned char is_launch; /* no block: `address` is an index of launches (encode_chrome.c) */
 } life;
 
 /* Of one device. Sums of a hostile history may wrap around; they are never negative otherwise. */

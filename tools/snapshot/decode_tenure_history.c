@@ -152,9 +152,13 @@ static int record_finish(decoder *from, const rows *table, size_t i, const unsig
         return -1;
     one->kind = kinds[one->kind];
     size_t device_at = DEVICE_NONE;
-    if (one->pool >= 0 &&
-        rows_device(from, (place){"history", i}, MODEL_AT(out->pools, pool, one->pool)->device,
-                    &device_at) != 0)
+    uint64_t device_number = 0;
+    if (one->pool >= 0)
+        device_number = MODEL_AT(out->pools, pool, one->pool)->device;
+    else if (one->stream >= 0)
+        device_number = MODEL_AT(out->streams, stream, one->stream)->device;
+    if ((one->pool >= 0 || one->stream >= 0) &&
+        rows_device(from, (place){"history", i}, device_number, &device_at) != 0)
         return -1;
     one->device = (unsigned char)device_at;
     return 0;

@@ -6,6 +6,7 @@
  * the one that lasts longer around it, and cannot draw two that overlap otherwise. So a stream has
  * as many threads, lanes here, as it takes: a slice goes into the lane where it fits most tightly,
  * else into a new one. What is freed in the reverse order of its allocation takes one lane.
+ * Launches have lanes of their own: one goes on while the next is made.
  *
  * Counters and instants are written while the history is gone through, slices at its end. Nothing
  * of a file makes what is written longer than a bound for each record: texts and stacks are cut.
@@ -19,6 +20,7 @@
 
 #include "course.h"
 #include "holders.h"
+#include "launches.h"
 
 enum {
     LANES_MAX = 1000, /* of one stream; also what tells its threads' numbers from others' */
@@ -39,13 +41,14 @@ typedef struct writer {
     output *out;
     course way;
     store place;
+    launches graphs;
     course_sums *said;   /* by device: the latest that was written */
     const char **labels; /* by frame: its label, once it was needed */
     int needs_memory;    /* a label did not get any */
     uint64_t events_count;
     uint64_t left_out; /* slices for which there was no lane */
     array lanes;       /* lane */
-    uint32_t *firsts;  /* by stream + 1: its first lane, or NOTHING */
+    uint32_t *firsts;  /* by track: its first lane, or NOTHING */
     uint32_t *outers;  /* by life: the slice around it, or NOTHING */
     uint8_t *depths;   /* by life */
 } writer;
@@ -252,12 +255,15 @@ static void instant_arguments(writer *to, const record *event)
     output_text(out, "}}");
 }
 
-/* Records that are no block's. What belongs to no device is drawn across all of them. */
-static void instant_write(writer *to, const record *event)
+/* Records that are no block's, nor of a launch whose end is known. What belongs to no device is
+ * drawn across all of them. */
+static void instant_write(writer *to, size_t at)
 {
     output *out = to->out;
+    const record *event = MODEL_AT(to->in->records, record, at);
     size_t process = process_of(course_record_device(to->in, event));
-    if (event->kind < RECORD_OOM)
+    if (event->kind < RECORD_OOM || event->kind == RECORD_LAUNCH_OVER ||
+        (event->kind == RECORD_LAUNCH && launch_has_ended(&to->graphs, at)))
         return;
     event_begin(to, "i", process, process, to->way.now_ns);
     output_text(out, event->device == DEVICE_NONE ? ",\"s\":\"g\"" : ",\"s\":\"t\"");
@@ -282,7 +288,7 @@ static int course_write(writer *to)
             all_counters_write(to, 0);
         if (course_step(&to->way, i) != 0)
             return -1;
-        instant_write(to, event);
+        instant_write(to, i);
     }
     all_counters_write(to, 0);
     return 0;
@@ -326,8 +332,9 @@ static int lane_takes(writer *to, lane *one, const life *wanted, int64_t *until_
            (*until_ns >= wanted->end_ns && to->depths[one->top] + 1 < DEPTH_MAX);
 }
 
-static void lane_name(writer *to, int32_t stream_index, size_t process, uint64_t thread, int number)
+static void lane_name(writer *to, const life *first, size_t process, uint64_t thread, int number)
 {
+    int32_t stream_index = first->stream;
     char name[TEXT_BYTES] = "no stream";
     if (stream_index >= 0) {
         const stream *one = MODEL_AT(to->in->streams, stream, stream_index);
@@ -341,16 +348,25 @@ static void lane_name(writer *to, int32_t stream_index, size_t process, uint64_t
             snprintf(name, sizeof(name), "%s 0x%" PRIx64 "%s", kind, one->handle,
                      one->ended ? " (ended)" : "");
     }
+    if (first->is_launch)
+        snprintf(name + strlen(name), sizeof(name) - strlen(name), " launches");
     if (number > 0)
         snprintf(name + strlen(name), sizeof(name) - strlen(name), " +%d", number);
     name_event(to, "thread_name", process, thread, name);
+}
+
+/* Which lanes a slice may go into: those of its stream's blocks, or of its launches. */
+static size_t track_of(const writer *to, const life *one)
+{
+    size_t track = (size_t)(one->stream + 1);
+    return one->is_launch ? track + to->in->streams.count + 1 : track;
 }
 
 /* The lane that the life goes into, with its number among those of the stream. Returns 0; 1 if the
  * stream has no more lanes; -1 without memory. */
 static int lane_find(writer *to, const life *wanted, uint32_t *chosen, int *number)
 {
-    uint32_t *link = &to->firsts[wanted->stream + 1];
+    uint32_t *link = &to->firsts[track_of(to, wanted)];
     uint32_t last = NOTHING;
     int64_t best_ns = 0, until_ns;
     int count = 0;
@@ -383,10 +399,33 @@ static int lane_find(writer *to, const life *wanted, uint32_t *chosen, int *numb
     return 0;
 }
 
+static void launch_write(writer *to, const life *one, size_t process, uint64_t thread)
+{
+    output *out = to->out;
+    const ended_launch *launch = MODEL_AT(to->graphs.ended, ended_launch, one->address);
+    const record *over = MODEL_AT(to->in->records, record, launch->over);
+    char name[64];
+    event_begin(to, "X", process, thread, one->begin_ns);
+    time_write(out, ",\"dur\":", one->end_ns - one->begin_ns);
+    text_write(out, ",\"cat\":\"launch\",\"name\":",
+               launch_name(&to->graphs, to->in, launch->graph, name, sizeof(name)));
+    output_text(out, ",\"args\":{\"end\":\"seen over\"");
+    if (launch->graph >= 0)
+        count_write(out, ",\"graph\":", (uint64_t)launch->graph);
+    if (over->pool >= 0)
+        text_write(out, ",\"pool\":", MODEL_AT(to->in->pools, pool, over->pool)->name);
+    stack_write(to, one->stack);
+    output_text(out, "}}");
+}
+
 static void slice_write(writer *to, const life *one, size_t process, uint64_t thread)
 {
     output *out = to->out;
     char address[24];
+    if (one->is_launch) {
+        launch_write(to, one, process, thread);
+        return;
+    }
     event_begin(to, "X", process, thread, one->begin_ns);
     time_write(out, ",\"dur\":", one->end_ns - one->begin_ns);
     output_text(out, one->is_waiting ? ",\"cat\":\"waiting\"" : ",\"cat\":\"live\"");
@@ -420,14 +459,43 @@ static int slices_write(writer *to)
             continue;
         lane *into = MODEL_AT(to->lanes, lane, at);
         size_t process = process_of(course_stream_device(to->in, one->stream));
-        uint64_t thread = ((uint64_t)one->stream + 2) * LANES_MAX + (uint64_t)number;
+        uint64_t thread = (track_of(to, one) + 1) * LANES_MAX + (uint64_t)number;
         if (!into->is_named)
-            lane_name(to, one->stream, process, thread, number);
+            lane_name(to, one, process, thread, number);
         into->is_named = 1;
         to->outers[i] = into->top;
         to->depths[i] = (uint8_t)(into->top == NOTHING ? 0 : to->depths[into->top] + 1);
         into->top = i;
         slice_write(to, one, process, thread);
+    }
+    return 0;
+}
+
+/* Adds the launches whose ends were seen, as many as there may be slices of blocks: the latest. */
+static int launches_add(writer *to, size_t slices_max, losses *lost)
+{
+    array *all = &to->way.lives;
+    size_t count = to->graphs.ended.count;
+    size_t first = count > slices_max ? count - slices_max : 0;
+    if (first > 0)
+        losses_add(lost, "%zu of %zu launches: the %zu latest are written; --slices allows more",
+                   first, count, slices_max);
+    if (array_reserve(all, to->in->limits, sizeof(life), all->count + count - first) != 0)
+        return -1;
+    for (size_t i = first; i < count; i++) {
+        const ended_launch *launch = MODEL_AT(to->graphs.ended, ended_launch, i);
+        const record *over = MODEL_AT(to->in->records, record, launch->over);
+        all->count++;
+        *MODEL_AT(*all, life, all->count - 1) = (life){
+            .address = i,
+            .begin_ns = launch->begin_ns,
+            .end_ns = launch->end_ns,
+            .pool = over->pool,
+            .stream = over->stream,
+            .stack =
+                launch->record < 0 ? 0 : MODEL_AT(to->in->records, record, launch->record)->stack,
+            .is_launch = 1,
+        };
     }
     return 0;
 }
@@ -445,8 +513,6 @@ static void lives_cut(writer *to, size_t slices_max, losses *lost)
         qsort(all->items, all->count, sizeof(life), larger_first);
         all->count = slices_max;
     }
-    if (all->count > 0)
-        qsort(all->items, all->count, sizeof(life), earlier_first);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
@@ -466,13 +532,18 @@ static int all_write(writer *to, size_t slices_max, losses *lost)
         to->way.now_ns = in->taken_ns;
     picture_write(to, lost);
     lives_cut(to, slices_max, lost);
+    if (launches_add(to, slices_max, lost) != 0)
+        return -1;
     size_t count = to->way.lives.count;
-    to->firsts = store_take(&to->place, (in->streams.count + 1) * sizeof(uint32_t));
+    size_t tracks = 2 * (in->streams.count + 1);
+    if (count > 0)
+        qsort(to->way.lives.items, count, sizeof(life), earlier_first);
+    to->firsts = store_take(&to->place, tracks * sizeof(uint32_t));
     to->outers = store_take(&to->place, (count + 1) * sizeof(uint32_t));
     to->depths = store_take(&to->place, count + 1);
     if (to->firsts == NULL || to->outers == NULL || to->depths == NULL)
         return -1;
-    for (size_t i = 0; i <= in->streams.count; i++)
+    for (size_t i = 0; i < tracks; i++)
         to->firsts[i] = NOTHING;
     if (slices_write(to) != 0)
         return -1;
@@ -484,7 +555,9 @@ int encode_chrome(const model *snapshot, size_t slices_max, output *out, losses 
 {
     writer to = {.in = snapshot, .out = out};
     store_start(&to.place, snapshot->limits);
-    int code = course_start(&to.way, snapshot);
+    int code = launches_find(&to.graphs, snapshot);
+    if (course_start(&to.way, snapshot) != 0)
+        code = -1;
     to.said = store_take(&to.place, (snapshot->devices.count + 1) * sizeof(course_sums));
     to.labels = store_take(&to.place, (snapshot->frames.count + 1) * sizeof(*to.labels));
     code = code == 0 && to.said && to.labels ? all_write(&to, slices_max, lost) : -1;
@@ -494,6 +567,7 @@ int encode_chrome(const model *snapshot, size_t slices_max, output *out, losses 
     if (to.left_out > 0)
         losses_add(lost, "%" PRIu64 " slices that overlap too many others", to.left_out);
     course_release(&to.way);
+    launches_release(&to.graphs);
     array_release(&to.lanes, snapshot->limits, sizeof(lane));
     store_release(&to.place);
     return code;

@@ -13,10 +13,10 @@ const char *const state_names[STATES_COUNT] = {"live", "retired",   "binned",
 const char *const wait_kind_names[WAIT_KINDS_COUNT] = {"use", "free_sync", "export", "graph",
                                                        "capture"};
 const char *const record_kind_names[RECORD_KINDS_COUNT] = {
-    "alloc",     "free",       "retire",        "reuse",       "grow",
-    "map",       "unmap",      "move_in",       "move_out",    "oom",
-    "pool_made", "pool_ended", "capture_begin", "capture_end", "capture_abort",
-    "launch",    "sleep",      "wake",          "mark",        "snapshot"};
+    "alloc",         "free",        "retire",        "reuse",  "grow",        "map",
+    "unmap",         "move_in",     "move_out",      "oom",    "pool_made",   "pool_ended",
+    "capture_begin", "capture_end", "capture_abort", "launch", "launch_over", "sleep",
+    "wake",          "mark",        "snapshot"};
 const char *const audit_names[AUDIT_COUNTS] = {"found", "own",   "kept",     "shared",
                                                "loose", "freed", "unmapped", "unread"};
 

@@ -205,6 +205,13 @@ TNR_NODISCARD TNR_API tnr_status tnr_graph_launch(tnr_graph graph, tnr_cuda_grap
  * ordered after. Errors: those of tnr_graph_launch. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_graph_launching(tnr_graph graph, tnr_stream stream);
 
+/* For the same engine, right after its cuGraphLaunch, on the same thread: while the history is on,
+ * the launch's end is recorded, too, which tnr_graph_launch sees to by itself. Without it the
+ * launch has no end in the history, and nothing else is missing. Does nothing if the thread's
+ * latest tnr_graph_launching was of another graph or stream, if the history was off then, or if the
+ * end of the stream's work cannot be marked. Since 1.1.0. */
+TNR_API void tnr_graph_launched(tnr_graph graph, tnr_stream stream);
+
 /* What is known of a graph. */
 typedef struct tnr_graph_info {
     size_t struct_bytes; /* set it to sizeof(tnr_graph_info) before the call */
@@ -285,8 +292,9 @@ typedef void (*tnr_audit_visit)(const tnr_audit_finding *finding, void *user);
  * LOOSE. `visit` may be null. Changes nothing. The graph must not change meanwhile. Calls the
  * driver.
  *
- * The guarantee holds for what is OWN or KEPT, and for nothing else. Whether a pool sleeps makes no
- * difference: its addresses stay the graph's, and launches are refused until it wakes.
+ * The guarantee holds for what is OWN or KEPT, and for nothing else. Whether a pool sleeps, or a
+ * block is parked, makes no difference: the addresses stay the graph's, and launches are refused
+ * until it wakes, or the block is unparked.
  *
  * What it cannot see: addresses that kernels read from memory (arrays of pointers), or that their
  * parameters hold in another form; what host functions do; parameters that were changed in an

@@ -15,13 +15,16 @@ export interface Bar { band: number; lane: number; row: number; from: number; to
 
 export interface Lane { stream: number; allocations: number }
 
-/** Streams that anything happened to, those with most allocations first, at most 250. */
+/** Streams that anything happened to, or that graphs were launched on, those with most allocations
+ * first, at most 250. */
 export function lanesOf(bands: Bands, streamOf: (band: number) => number): Lane[] {
     const counts = new Map<number, number>();
     const { kind, stream, length } = bands.history;
     for (let i = 0; i < length; i++) {
         if (kind[i] === KIND.alloc) {
             counts.set(stream[i]!, (counts.get(stream[i]!) ?? 0) + 1);
+        } else if ((kind[i] === KIND.launch || kind[i] === KIND.launch_over) && stream[i]! >= 0) {
+            counts.set(stream[i]!, counts.get(stream[i]!) ?? 0);
         }
     }
     for (let band = bands.records; band < bands.length; band++) {

@@ -12,7 +12,7 @@ export const LIVE = 0, RETIRED = 1;
 export const KINDS = [
     'alloc', 'free', 'retire', 'reuse', 'grow', 'map', 'unmap', 'move_in', 'move_out', 'oom',
     'pool_made', 'pool_ended', 'capture_begin', 'capture_end', 'capture_abort', 'launch',
-    'sleep', 'wake', 'mark', 'snapshot', 'left_out', 'other',
+    'launch_over', 'sleep', 'wake', 'mark', 'snapshot', 'left_out', 'other',
 ] as const;
 export type Kind = typeof KINDS[number];
 export const KIND = Object.fromEntries(KINDS.map((kind, code) => [kind, code])) as

@@ -14,6 +14,7 @@ export const KIND_WORDS: Record<typeof KINDS[number], string> = {
     pool_made: 'pool made', pool_ended: 'pool ended',
     capture_begin: 'capture began', capture_end: 'capture ended',
     capture_abort: 'capture aborted', launch: 'graph launched',
+    launch_over: 'launch seen to be over',
     sleep: 'pool fell asleep', wake: 'pool woke', mark: 'mark', snapshot: 'snapshot taken',
     left_out: 'left out of this report', other: 'other',
 };

@@ -2,29 +2,32 @@
 /*
  * Streams as lanes over time. A block is a bar from its allocation to its free; what it then
  * waited for other work is a bar of another colour, up to where its memory could be had again.
- * Below the bars of a lane is how much is live in it. From the block that is chosen arrows go to
- * who had its memory before and after, in whichever lane, and to the streams that it waits for.
- * Blocks that the checker found something about are marked.
+ * Below the bars of a lane is how much is live in it, and below that the launches of graphs, from
+ * the launch to when it was seen to be over; a tick is one whose end was not seen. From the block
+ * that is chosen arrows go to who had its memory before and after, in whichever lane, and to the
+ * streams that it waits for. Blocks that the checker found something about are marked.
  */
 import { App, Target, View } from '../app.js';
 import { Bands, bandsOf, ClassSums } from '../data/bands.js';
 import { Finding } from '../data/findings.js';
+import { Launch, launchesOf } from '../data/launches.js';
 import { Bar, bandsAt, barsOf, Lane, LaneClasses, lanesOf } from '../data/lanes.js';
 import { memoryOf, nextOwner, previousOwner } from '../data/owners.js';
 import { resolveCss } from '../ui/colours.js';
 import { append, el, fill, oncePerFrame } from '../ui/dom.js';
 import { hideTip, showTip } from '../ui/tip.js';
-import { bytes, count, moment, plural } from '../text/units.js';
+import { bytes, count, duration, moment, plural } from '../text/units.js';
 import { bandDetail, bandText, placeOf } from './band_words.js';
 import { KIND_WORDS as FINDING_WORDS } from './findings.js';
 
-const NAME_ROWS = 22, BAR_ROWS = 11, BARS = 6, AREA_ROWS = 26, GAP = 10, AXIS_ROWS = 22;
+const NAME_ROWS = 22, BAR_ROWS = 11, BARS = 6, AREA_ROWS = 26, GAP = 12, AXIS_ROWS = 22;
 const LANE_ROWS = NAME_ROWS + BARS * BAR_ROWS + AREA_ROWS + GAP;
+const LAUNCH_TOP = LANE_ROWS - GAP + 2, LAUNCH_ROWS = 6;
 const LANES_SHOWN = 16;
 const ZOOM_STEP = 2;
 
 interface Colours { live: string; retired: string; text: string; muted: string; line: string;
-    problem: string; peak: string; sunken: string }
+    problem: string; peak: string; sunken: string; launch: string }
 
 export class LanesView implements View {
     readonly root = el('div', {});
@@ -40,6 +43,7 @@ export class LanesView implements View {
     private readonly labels: HTMLElement[];
     private readonly detail = el('div', { 'aria-live': 'polite' });
     private readonly axis: Float64Array | null;
+    private readonly launches: { launch: Launch; lane: number }[];
     /** The last band of each finding's address, where the history has one. */
     private readonly found: { finding: Finding; band: number | null }[];
     private begin = 0;
@@ -57,6 +61,11 @@ export class LanesView implements View {
         const all = history.length > 0 ? lanesOf(this.bands, streamOf) : [];
         this.lanes = all.slice(0, LANES_SHOWN);
         this.sums = new ClassSums(this.bands, new LaneClasses(this.lanes, streamOf));
+        const laneOf = new Map(this.lanes.map(({ stream }, lane) => [stream, lane]));
+        this.launches = launchesOf(history).flatMap((launch) => {
+            const lane = laneOf.get(launch.stream);
+            return lane === undefined ? [] : [{ launch, lane }];
+        });
         const findings = (app.findings?.list ?? [])
             .filter(({ device }) => device === app.device.index);
         const places = bandsAt(this.bands, findings.map(({ block }) => Number(block) || -1));
@@ -99,6 +108,8 @@ export class LanesView implements View {
                       'are left out.' : '')),
             el('ul', { class: 'legend', 'aria-label': 'Legend' }, key('--live', 'Allocated'),
                 key('--retired', 'Freed, waits for other work'),
+                this.launches.length > 0 && key('--launch',
+                    'A launch of a graph, until it was seen to be over'),
                 this.found.length > 0 && key('--problem', 'The checker found something')),
             this.box, this.detail);
     }
@@ -202,7 +213,8 @@ export class LanesView implements View {
         if (width === 0 || this.lanes.length === 0) {
             return;
         }
-        const names = ['live', 'retired', 'text', 'muted', 'line', 'problem', 'peak', 'sunken'];
+        const names = ['live', 'retired', 'text', 'muted', 'line', 'problem', 'peak', 'sunken',
+            'launch'];
         this.colours ??= Object.fromEntries(names.map((name) =>
             [name, resolveCss(`--${name}`)])) as unknown as Colours;
         const ratio = devicePixelRatio;
@@ -225,6 +237,7 @@ export class LanesView implements View {
         this.bars = barsOf(this.bands, this.sums, this.axis, this.begin, this.end,
             Math.max(100, width), BARS, always).filter(({ lane }) => lane < this.lanes.length);
         this.bars.forEach((bar) => this.drawBar(ctx, bar, marked.has(bar.band)));
+        this.drawLaunches(ctx, width);
         this.drawArrows(ctx);
         this.drawAxis(ctx, width, rows);
     }
@@ -278,6 +291,24 @@ export class LanesView implements View {
             ctx.strokeStyle = text;
             ctx.lineWidth = 2;
             ctx.strokeRect(from - 1, top - 1, Math.max(4, free - from + 2), height + 2);
+        }
+    }
+
+    /** What would lie on what is drawn already is left out: there may be a million. */
+    private drawLaunches(ctx: CanvasRenderingContext2D, width: number): void {
+        const drawn = this.lanes.map(() => -1);
+        ctx.fillStyle = this.colours!.launch;
+        for (const { launch, lane } of this.launches) {
+            if (launch.to < this.begin || launch.from > this.end) {
+                continue;
+            }
+            const from = Math.max(-1, this.x(launch.from));
+            const to = Math.min(width + 1, Math.max(from + 1.5, this.x(launch.to)));
+            if (to > drawn[lane]! + 0.5) {
+                const rows = launch.ended ? LAUNCH_ROWS - 1 : LAUNCH_ROWS;
+                ctx.fillRect(from, lane * LANE_ROWS + LAUNCH_TOP, to - from, rows);
+                drawn[lane] = to;
+            }
         }
     }
 
@@ -357,6 +388,26 @@ export class LanesView implements View {
         }) ?? null;
     }
 
+    /** The latest that is drawn there. */
+    private launchAt(event: MouseEvent): Launch | null {
+        const box = this.canvas.getBoundingClientRect();
+        const x = event.clientX - box.left, y = event.clientY - box.top;
+        const lane = Math.floor(y / LANE_ROWS);
+        if (y - lane * LANE_ROWS < LAUNCH_TOP - 2) {
+            return null;
+        }
+        return this.launches.findLast((one) => one.lane === lane &&
+            x >= this.x(one.launch.from) - 2 && x <= this.x(one.launch.to) + 3)?.launch ?? null;
+    }
+
+    private launchText({ graph, ended, ns }: Launch): string {
+        const known = this.app.device.graphs.find(({ number }) => number === graph);
+        const name = known ? `${known.name} (graph ${graph})`
+            : graph < 0 ? 'A graph whose launch was overwritten' : `Graph ${graph}`;
+        return `${name}: ${!ended ? 'launched; its end was not seen'
+            : this.axis ? `seen to be over ${duration(ns)} after the launch` : 'seen to be over'}`;
+    }
+
     private listen(): void {
         let dragged: { x: number; begin: number; far: boolean } | null = null;
         this.canvas.addEventListener('pointerdown', (event) => {
@@ -374,9 +425,12 @@ export class LanesView implements View {
                 return;
             }
             const bar = this.barAt(event);
+            const launch = bar ? null : this.launchAt(event);
             if (bar) {
                 showTip(event.clientX, event.clientY,
                     el('div', {}, bandText(this.app, this.bands, bar.band)));
+            } else if (launch) {
+                showTip(event.clientX, event.clientY, el('div', {}, this.launchText(launch)));
             } else {
                 hideTip();
             }

@@ -18,7 +18,8 @@ const KIND_GROUPS: readonly (readonly [string, string, readonly Kind[]])[] = [
     ['alloc', 'Allocations', ['alloc']],
     ['memory', 'Physical memory', ['map', 'unmap', 'move_in', 'move_out', 'sleep',
         'wake']],
-    ['graphs', 'Graphs', ['capture_begin', 'capture_end', 'capture_abort', 'launch']],
+    ['graphs', 'Graphs', ['capture_begin', 'capture_end', 'capture_abort', 'launch',
+        'launch_over']],
     ['marks', 'Marks', ['mark', 'snapshot']],
     ['oom', 'Out of memory', ['oom']],
 ];
@@ -168,7 +169,8 @@ export class RecordsView implements View {
         const mark = this.app.snapshot.strings[history.mark[record]!];
         const extra = kind === 'mark' ? `\u201c${mark}\u201d`
             : kind === 'oom' ? `${bytes(value)} were free`
-                : /^(capture|launch)/.test(kind) ? `graph ${value}` : reason;
+                : kind === 'launch_over' ? `${duration(value)} after it`
+                    : /^(capture|launch)/.test(kind) ? `graph ${value}` : reason;
         return el('span', {}, el('span', { class: kind === 'oom' ? 'verdict bad' : null },
             KIND_WORDS[kind]), extra ? el('span', { class: 'name-sub' }, ` ${extra}`) : null);
     }

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Launches whose ends the history is to have. While it is on, a launch is followed by a mark on its
+ * stream; when that is seen to be over, the end is noted. Nobody waits for it and no thread looks
+ * out for it: it is seen when the next graph is launched, when memory is looked for or counted, and
+ * when a snapshot is taken. So the moment that is noted is at or after the end.
+ *
+ * Nothing here fails for the caller: a launch whose end cannot be marked has none in the history.
+ * An entry refers to neither graph, pool nor stream, all of which may be gone before it.
+ *
+ * Under the graph lock, except where it says otherwise.
+ */
+#ifndef TNRI_GRAPH_LAUNCHED_H
+#define TNRI_GRAPH_LAUNCHED_H
+
+#include <stdatomic.h>
+
+#include "arena/note.h"
+#include "stream/stream.h"
+
+/* Launches whose ends have not been seen, of all streams. No lock to read. */
+extern _Atomic uint32_t tnri_launched_count;
+
+/* How many there may be: each has an event. The ends of more are not recorded. */
+enum { TNRI_LAUNCHED_MAX = 4096 };
+
+/* Marks the end of the stream's work, which is the launch's. In the device's context; the stream is
+ * not captured. */
+void tnri_launched_add(tnri_stream *stream, tnri_noted_launch launch);
+
+/* Looks which are over, of at most so many streams. If the history is off, forgets all. */
+void tnri_launched_look(size_t streams);
+/* The same of all streams, where that costs one load if there is nothing. The lock is not held, or
+ * it is. */
+void tnri_launched_settle(void);
+
+/* Forgets those of a device that is put out of use, after a last look. */
+void tnri_launched_forget(tnri_device *device);
+
+#endif
