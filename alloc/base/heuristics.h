@@ -57,6 +57,7 @@ enum {
 enum {
     TNRI_MOVE_NS = 34000,  /* [f6950b7] least charge of a chunk: map, access, unmap on an H200 */
     TNRI_LOAN_NS = 3000,   /* [f6950b7] least charge of a loan: an event, and a wait for it */
+    TNRI_LOAN_TIMES = 8,   /* [f6950b7] the share of time of moves and loans, for loans alone */
     TNRI_SHORT_GRANT = 64, /* [267c528] requests that move after one that could not grow */
 };
 

@@ -5,20 +5,35 @@
 #include "base/heuristics.h"
 #include "conf/conf.h"
 
-/* Time that moves and loans may have taken until now, counted from the device's start. */
-static uint64_t move_allowed_ns(const tnri_device *device, uint64_t *burst_ns)
+/* What may have been spent until now, counted from the device's start: a burst, and a share of the
+ * running time. */
+typedef struct allowance {
+    uint64_t burst_ns, allowed_ns;
+} allowance;
+
+static allowance budget_allowance(const tnri_device *device, uint64_t percent)
 {
-    const tnri_conf *conf = tnri_conf_get();
+    uint64_t burst_ns = tnri_conf_get()->move_burst_ms * 1000000;
     uint64_t elapsed_ns = tnri_decision_ns() - device->started_ns;
-    *burst_ns = conf->move_burst_ms * 1000000;
-    return *burst_ns + elapsed_ns / 100 * conf->move_percent;
+    return (allowance){burst_ns, burst_ns + elapsed_ns / 100 * percent};
+}
+
+/* Of moves and loans. */
+static allowance move_allowance(const tnri_device *device)
+{
+    return budget_allowance(device, tnri_conf_get()->move_percent);
+}
+
+/* Of loans alone. */
+static allowance loan_allowance(const tnri_device *device)
+{
+    return budget_allowance(device, tnri_conf_get()->move_percent * TNRI_LOAN_TIMES);
 }
 
 int tnri_device_may_move(tnri_device *device)
 {
-    uint64_t burst_ns;
     if (atomic_load_explicit(&device->move_spent_ns, memory_order_relaxed) <
-        move_allowed_ns(device, &burst_ns))
+        move_allowance(device).allowed_ns)
         return 1;
     uint32_t granted = atomic_load_explicit(&device->moves_granted, memory_order_relaxed);
     while (granted > 0 &&
@@ -28,22 +43,26 @@ int tnri_device_may_move(tnri_device *device)
     return granted > 0;
 }
 
+int tnri_device_may_lend(tnri_device *device)
+{
+    return atomic_load_explicit(&device->loan_spent_ns, memory_order_relaxed) <
+           loan_allowance(device).allowed_ns;
+}
+
 void tnri_device_short(tnri_device *device)
 {
     atomic_store_explicit(&device->moves_granted, TNRI_SHORT_GRANT, memory_order_relaxed);
 }
 
-static void move_charge(tnri_device *device, uint64_t ns)
+static void budget_charge(_Atomic uint64_t *budget, uint64_t ns, allowance may)
 {
-    uint64_t burst_ns;
-    uint64_t allowed_ns = move_allowed_ns(device, &burst_ns);
-    uint64_t spent_ns = atomic_load_explicit(&device->move_spent_ns, memory_order_relaxed);
+    uint64_t spent_ns = atomic_load_explicit(budget, memory_order_relaxed);
     uint64_t raised_ns;
     do {
         /* What was not used in a long quiet time is not saved up beyond one burst. */
-        raised_ns = spent_ns < allowed_ns - burst_ns ? allowed_ns - burst_ns : spent_ns;
-        raised_ns += ns;
-    } while (!atomic_compare_exchange_weak_explicit(&device->move_spent_ns, &spent_ns, raised_ns,
+        uint64_t least_ns = may.allowed_ns - may.burst_ns;
+        raised_ns = (spent_ns < least_ns ? least_ns : spent_ns) + ns;
+    } while (!atomic_compare_exchange_weak_explicit(budget, &spent_ns, raised_ns,
                                                     memory_order_relaxed, memory_order_relaxed));
 }
 
@@ -51,11 +70,14 @@ void tnri_device_moved(tnri_device *device, size_t chunks, size_t chunks_all, ui
 {
     uint64_t least_ns = (uint64_t)chunks * TNRI_MOVE_NS;
     uint64_t took_ns = (tnri_decision_ns() - began_ns) / chunks_all * chunks / 2 * 3;
-    move_charge(device, took_ns > least_ns ? took_ns : least_ns);
+    budget_charge(&device->move_spent_ns, took_ns > least_ns ? took_ns : least_ns,
+                  move_allowance(device));
 }
 
 void tnri_device_lent(tnri_device *device, uint64_t began_ns)
 {
     uint64_t took_ns = tnri_decision_ns() - began_ns;
-    move_charge(device, took_ns > TNRI_LOAN_NS ? took_ns : TNRI_LOAN_NS);
+    uint64_t ns = took_ns > TNRI_LOAN_NS ? took_ns : TNRI_LOAN_NS;
+    budget_charge(&device->move_spent_ns, ns, move_allowance(device));
+    budget_charge(&device->loan_spent_ns, ns, loan_allowance(device));
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The moving budget. Moves and loans cost time that a larger pool would not need, so they may take
- * a burst of it, and in the long run a share of the running time; beyond that the pool grows. What
+ * a burst of it, and in the long run a share of the running time; beyond that the pool grows by a
+ * little, then lends on until loans alone have taken a burst and TNRI_LOAN_TIMES that share. What
  * is charged is the time that they took: threads that call the driver at once wait for each other,
  * so that a move may cost twenty times what it costs alone. On the simulated device time
  * passes only where a program plays it, and each costs a constant, so that the decision is a
@@ -14,6 +15,9 @@
 
 /* 1 if the budget is not used up; to be asked once for a request. */
 int tnri_device_may_move(tnri_device *device);
+
+/* 1 if loans have not taken all that they alone may take. */
+int tnri_device_may_lend(tnri_device *device);
 
 /* The pool could not grow. The next requests without a budget move first, because the driver would
  * most likely refuse again, and to ask it costs more than a move. */

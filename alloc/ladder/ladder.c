@@ -347,15 +347,16 @@ static int ladder_retired(tnri_arena *arena, const tnri_request *request, int re
 
 /* 1 if a run of another arena is worth a wait of this arena's stream for that one's. This arena's
  * own chunks need no wait, so a few are moved rather. Where nothing is to be moved, only what would
- * be much to grow by is, or what the pool has grown by already so: streams that all want a little
- * more now and then would lend to each other for ever. */
+ * be much to grow by is, or what the pool has grown by already so, as long as loans have not cost
+ * much: streams that all want a little more now and then would lend to each other for ever. */
 static int plan_would_borrow(const tnri_plan *plan)
 {
     if (plan->is_growth || ladder_moves_max(plan->arena) == TNRI_MOVES_NONE)
         return 0;
     if (plan->moves == TNRI_MOVES_NONE)
         return stream_retired_bytes(plan->arena) < plan->request->bytes &&
-               (!request_is_little(plan->arena, plan->request) || !plan_may_rather_grow(plan));
+               (!request_is_little(plan->arena, plan->request) ||
+                (tnri_device_may_lend(plan->arena->device) && !plan_may_rather_grow(plan)));
     return plan->moves == TNRI_MOVES_ALL &&
            (plan->pages_missing > 0 || plan->own_count >= TNRI_OWN_MOVES_MANY);
 }

@@ -180,7 +180,6 @@ static tnri_block *lender_offer(tnri_arena *lender, const tnri_request *request,
 static tnr_status lend_from(tnri_arena *arena, tnri_arena *lender, const tnri_request *request,
                             int policy, int must_keep_half, int *is_over, void **ptr)
 {
-    uint64_t began_ns = tnri_decision_ns();
     if (atomic_load(&arena->pool->account.access.is_changing)) /* see device/access.h */
         return TNR_OK;
     tnri_block *pending = lender_offer(lender, request, must_keep_half);
@@ -208,8 +207,6 @@ static tnr_status lend_from(tnri_arena *arena, tnri_arena *lender, const tnri_re
         *ptr = (void *)block->base;
     tnri_lock_release(&arena->lock);
     *is_over = 1;
-    if (!is_lane)
-        tnri_device_lent(arena->device, began_ns);
     if (block == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
     return TNR_OK;
@@ -279,11 +276,13 @@ static tnri_arena *lender_choose(tnri_arena *arena, const tnri_request *request)
 }
 
 /* Tries the arenas of other streams. With `chooses`, first the one whose run fits best: where no
- * chunk moves, nothing puts together again what loans have cut up. */
+ * chunk moves, nothing puts together again what loans have cut up. A loan is charged with the
+ * search for it, which takes the locks of others. */
 static tnr_status others_lend(tnri_arena *arena, const tnri_request *request, int chooses,
                               int *is_over, void **ptr)
 {
     int policy = tnri_cross_policy();
+    uint64_t began_ns = tnri_decision_ns();
     tnr_status status = TNR_OK;
     tnri_arena *lender = NULL;
     if (policy == TNRI_CROSS_OFF || *is_over)
@@ -295,6 +294,8 @@ static tnr_status others_lend(tnri_arena *arena, const tnri_request *request, in
            (lender = tnri_givers_walk(arena->pool, lender)) != NULL)
         if (arena_is_lender(arena, lender))
             status = lend_from(arena, lender, request, policy, 0, is_over, ptr);
+    if (*is_over)
+        tnri_device_lent(arena->device, began_ns);
     return status;
 }
 

@@ -188,6 +188,10 @@ MUTANTS = [
      "        if (first->base != end || is_span_border(world, end))\n",
      "        if (first->base != end)\n",
      "borrowed ranges of two spans become one"),
+    ("lend_for_ever", "alloc/ladder/ladder.c",
+     "(tnri_device_may_lend(plan->arena->device) && !plan_may_rather_grow(plan))",
+     "!plan_may_rather_grow(plan)",
+     "little runs are lent for ever, whatever that costs"),
     ("lend_all", "alloc/ladder/lend.c",
      "    return *end - page <= most;",
      "    return most > 0;",
@@ -747,6 +751,7 @@ PARKED = [
 UNIT_TESTS = {
     "lend_over_spans": "unit_lend",
     "lend_all": "unit_lend",
+    "lend_for_ever": "unit_lend",
     # Programs of the fuzzer have no edge data, and no block without a home that a graph keeps.
     "frontier_edges": "capture_edges",
     "node_edges": "capture_edges",

@@ -6,8 +6,9 @@
  * In tnri_lend's lend_from, the order left out: the_borrower_waits failed (races), and so did
  * test_order.c, stolen_twice. In tnri_world_lend, the map not cleared: old_pointers_lead_nowhere
  * failed. In run_offer, the rest never taken along: a_small_rest_goes_along failed. In
- * is_span_border, always 0: random_loans failed. In lend_from, loans not charged:
- * streams_do_not_lend_for_ever failed. In arena_takes_often, always 0:
+ * is_span_border, always 0: random_loans failed. In others_lend, loans not charged:
+ * streams_do_not_lend_for_ever failed. In plan_would_borrow, tnri_device_may_lend not asked:
+ * more_streams_do_not_either failed. In arena_takes_often, always 0:
  * who_takes_often_gets_its_own failed. In plan_would_borrow, always 0 without a budget:
  * much_is_lent_at_any_time failed. In ladder_plan, no addresses had back:
  * loans_without_end_use_few_addresses failed.
@@ -273,6 +274,27 @@ static void streams_do_not_lend_for_ever(void **state)
     assert_in_range(stats.served[TNR_SERVED_LENT], LOANS_LEAST, LOANS_MOST);
     assert_in_range(stats.served[TNR_SERVED_GROWN], grown + 1, grown + STREAMS - 1);
     assert_int_equal(stats.chunks_moved, 0);
+    assert_int_equal(simcuda_calls_total(), calls);
+}
+
+/* Nor do more streams than the pool may rather grow for: it lends on, until loans alone have cost
+ * as much as they may. */
+static void more_streams_do_not_either(void **state)
+{
+    enum { STREAMS = 24, TURNS = 2000, LOANS_LEAST = 300, LOANS_MOST = 800 };
+    (void)state;
+    start("move_burst_ms:1,address_space_gb:64");
+    tnr_stream streams[STREAMS];
+    for (int i = 0; i < STREAMS; i++)
+        streams[i] = unit_stream(0);
+    (void)unit_malloc((size_t)4608 * MIB, c); /* a 32nd part is nine blocks of 16 MiB */
+    uint64_t calls = 0;
+    for (int turn = 0; turn < TURNS; turn++) {
+        if (turn == TURNS - STREAMS)
+            calls = simcuda_calls_total();
+        assert_ok(tnr_free(unit_malloc(16 * MIB, streams[turn % STREAMS])));
+    }
+    assert_in_range(unit_stats().served[TNR_SERVED_LENT], LOANS_LEAST, LOANS_MOST);
     assert_int_equal(simcuda_calls_total(), calls);
 }
 
@@ -574,6 +596,7 @@ int main(void)
         LEND_TEST(settings_decide),
         LEND_TEST(who_takes_often_gets_its_own),
         LEND_TEST(streams_do_not_lend_for_ever),
+        LEND_TEST(more_streams_do_not_either),
         LEND_TEST(much_is_lent_at_any_time),
         LEND_TEST(loans_without_end_use_few_addresses),
         LEND_TEST(pools_and_growable_blocks_do_not_lend),
