@@ -111,19 +111,18 @@ static int page_kind(const tnri_space *space, size_t page)
     return chunk == &tnri_mapping_refused ? 2 : 1;
 }
 
-/* Ends one stretch of a claim, which is in no list, as what its pages are. */
-static void stretch_unclaim(tnri_world *world, tnri_block *stretch, int kind, tnri_stuck stuck,
-                            void *with)
+/* Ends one stretch of a claim, which is in no list, as what its pages are. Returns the record that
+ * it is part of. */
+static tnri_block *stretch_unclaim(tnri_world *world, tnri_block *stretch, int kind,
+                                   tnri_stuck stuck, void *with)
 {
     if (kind == 3) {
         tnri_record_enter(world, stretch, TNRI_ALIAS);
         stretch->slack = 0;
-        return;
+        return stretch;
     }
-    if (kind != 2) {
-        tnri_record_merge(world, stretch, kind == 1 ? TNRI_FREE : TNRI_HOLE);
-        return;
-    }
+    if (kind != 2)
+        return tnri_record_merge(world, stretch, kind == 1 ? TNRI_FREE : TNRI_HOLE);
     tnri_space *space = world->space;
     size_t end = tnri_page_of(space, tnri_block_end(stretch));
     for (size_t page = tnri_page_of(space, stretch->base); page < end; page++)
@@ -132,11 +131,14 @@ static void stretch_unclaim(tnri_world *world, tnri_block *stretch, int kind, tn
     stretch->slack = 1;
     stretch->holds = 0;
     stuck(world->arena, stretch, with);
+    return stretch;
 }
 
-/* A record, stretch by stretch, as what its pages are. */
-static void record_unclaim(tnri_world *world, tnri_block *rest, tnri_stuck stuck, void *with)
+/* A record, stretch by stretch, as what its pages are. Returns the record that its first page is
+ * part of: two stretches side by side are of two kinds, so no later one takes that in. */
+static tnri_block *record_unclaim(tnri_world *world, tnri_block *rest, tnri_stuck stuck, void *with)
 {
+    tnri_block *first = NULL;
     const tnri_space *space = world->space;
     tnri_record_leave(world, rest);
     while (rest != NULL) {
@@ -149,21 +151,24 @@ static void record_unclaim(tnri_world *world, tnri_block *rest, tnri_stuck stuck
         tnri_block *upper = NULL;
         if (stretch_end < end)
             upper = tnri_record_split(world, rest, stretch_end - rest->base);
-        stretch_unclaim(world, rest, kind, stuck, with);
+        tnri_block *record = stretch_unclaim(world, rest, kind, stuck, with);
+        if (first == NULL)
+            first = record;
         rest = upper;
     }
+    return first;
 }
 
-void tnri_world_unclaim(tnri_world *world, tnri_block *pending, tnri_stuck stuck, void *with)
+tnri_block *tnri_world_unclaim(tnri_world *world, tnri_block *pending, tnri_stuck stuck, void *with)
 {
     tnri_assert(pending->state == TNRI_PENDING);
-    record_unclaim(world, pending, stuck, with);
+    return record_unclaim(world, pending, stuck, with);
 }
 
 void tnri_world_empty(tnri_world *world, tnri_block *block, tnri_stuck stuck, void *with)
 {
     tnri_assert(block->state == TNRI_LIVE);
-    record_unclaim(world, block, stuck, with);
+    (void)record_unclaim(world, block, stuck, with);
 }
 
 void tnri_world_park(tnri_world *world, tnri_block *block)

@@ -29,9 +29,10 @@ tnri_block *tnri_world_claim(tnri_world *world, tnri_block *first, uintptr_t bas
 
 /* PENDING -> FREE and HOLE again, by what the page table says is mapped. Pages marked with
  * tnri_mapping_refused become STALE records, which are passed to `stuck`. Needs a spare for each
- * change between the three. */
+ * change between the three. Returns the record that the first page is part of now. */
 typedef void (*tnri_stuck)(struct tnri_arena *arena, tnri_block *stale, void *with);
-void tnri_world_unclaim(tnri_world *world, tnri_block *pending, tnri_stuck stuck, void *with);
+tnri_block *tnri_world_unclaim(tnri_world *world, tnri_block *pending, tnri_stuck stuck,
+                               void *with);
 
 /* LIVE -> PARKED, and back. Neither changes what is mapped. */
 void tnri_world_park(tnri_world *world, tnri_block *block);

@@ -30,6 +30,11 @@ tnri_block *tnri_world_find(const tnri_world *world, tnri_block *hint, uintptr_t
         if (found != NULL)
             return found;
     }
+    /* Whoever asks at each growth may not pay for all blocks that there are. */
+    tnri_block *below = tnri_block_map_below(&world->space->map, world, address);
+    tnri_block *near = below == NULL ? NULL : find_above(below, address);
+    if (near != NULL)
+        return near;
     for (size_t i = 0; i < world->spans_count; i++) {
         if (world->span_first[i] == NULL || world->span_first[i]->base > address)
             continue;

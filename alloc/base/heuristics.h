@@ -29,7 +29,9 @@ enum {
 enum {
     TNRI_WINDOW_STRETCHES = 512, /* [bound] stretches looked at for one request */
     TNRI_WINDOW_RECORDS = 64,    /* [bound] records of one; what lies above is not considered */
-    TNRI_CHUNK_MOST_OF = 4,      /* [fe2697f] this part (1/n) of what is mapped is most of it, */
+    TNRI_CHUNK_MOST_OF = 2,      /* [18696c6] this part (1/n) of what is mapped is most of it, */
+    TNRI_CHUNK_MUCH_OF = 8,      /* [18696c6] and this part much of it, which has */
+    TNRI_CHUNK_MUCH_SHARE = 64,  /* [18696c6] chunks of this part, or of chunk_exact_mb; both */
     TNRI_CHUNK_MOST_SHARE = 64,  /* [fe2697f] from this part (1/n) of chunk_whole_mb on */
 };
 
@@ -40,8 +42,8 @@ enum {
     TNRI_RECIPE_LOOKS = 1024,      /* [8eb4045] of them that are tried for a request */
     TNRI_LOW_WATER_SHARE = 32,     /* [8eb4045] this part (1/n) of the peak is near the least */
     TNRI_LOW_WATER_BLOCKS = 65536, /* [8eb4045] allocations in which the least is looked for */
-    TNRI_KEEP_TRIAL = 3300,        /* [8eb4045] chunks that move, more than come back, until
-                                    * no aliases are kept: half of what the budget grants at once */
+    TNRI_KEEP_TRIAL = 5900,        /* [18696c6] chunks that move, more than come back, until
+                                    * no aliases are kept: what the budget grants at once */
 };
 
 /* ---- lending --------------------------------------------------------------------------------- */

@@ -257,7 +257,9 @@ static uint64_t chunk_bytes_share(const tnri_plan *plan)
  *     nothing of what comes after it;
  *   - all of a request that is most of what there is, or that is very large: growth, of which a
  *     program has little, and which should cost what the driver's own allocation costs. Likewise of
- *     one whose chunks other processes attach, each at a price. */
+ *     one whose chunks other processes attach, each at a price;
+ *   - of one that is much of what there is, a larger share, or chunk_exact_mb: it goes again before
+ *     the peak, and what comes to lie in a corner of one chunk would keep all of it. */
 static uint64_t chunk_bytes_most(const tnri_plan *plan)
 {
     const tnri_conf *conf = tnri_conf_get();
@@ -265,14 +267,23 @@ static uint64_t chunk_bytes_most(const tnri_plan *plan)
     uint64_t whole = conf->chunk_whole_mb << 20;
     uint64_t limit = conf->chunk_max_mb << 20;
     uint64_t most = chunk_bytes_share(plan);
+    uint64_t mapped = mapped_bytes(plan);
+    uint64_t exact_most = conf->chunk_exact_mb << 20;
     uint64_t exact = request & (0 - request); /* the largest power of two that divides it */
-    if (exact > conf->chunk_exact_mb << 20)
-        exact = conf->chunk_exact_mb << 20;
+    int is_large = request >= whole / TNRI_CHUNK_MOST_SHARE;
+    if (exact > exact_most)
+        exact = exact_most;
     if (!plan->is_growth && most < exact)
         most = exact;
+    if (is_large && request >= mapped / TNRI_CHUNK_MUCH_OF) {
+        uint64_t much = mapped / TNRI_CHUNK_MUCH_SHARE;
+        if (much < exact_most)
+            much = exact_most;
+        if (most < much)
+            most = much;
+    }
     if (plan->arena->account->is_shared || request >= whole ||
-        (request >= whole / TNRI_CHUNK_MOST_SHARE &&
-         request >= mapped_bytes(plan) / TNRI_CHUNK_MOST_OF))
+        (is_large && request >= mapped / TNRI_CHUNK_MOST_OF))
         most = request;
     return most < limit ? most : limit;
 }

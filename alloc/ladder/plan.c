@@ -545,8 +545,8 @@ tnri_block *tnri_plan_commit(tnri_plan *plan)
     if (plan->pages_over == 0) {
         run = tnri_world_free(world, plan->pending);
     } else {
-        tnri_world_unclaim(world, plan->pending, tnri_stale_add_done, NULL);
-        run = tnri_world_find(world, NULL, plan->window);
+        run = tnri_world_unclaim(world, plan->pending, tnri_stale_add_done, NULL);
+        tnri_assert(run->base <= plan->window && plan->window < tnri_block_end(run));
     }
     plan->pending = NULL;
     if (plan->at != 0)
@@ -619,6 +619,6 @@ void tnri_plan_undo(tnri_plan *plan)
         return;
     }
     tnri_world_unpromise(plan->world, TNRI_PLAN_RECORDS);
-    tnri_world_unclaim(plan->world, plan->pending, tnri_stale_add_done, NULL);
+    (void)tnri_world_unclaim(plan->world, plan->pending, tnri_stale_add_done, NULL);
     plan->pending = NULL;
 }

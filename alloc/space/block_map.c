@@ -287,15 +287,31 @@ static tnri_block *granule_search(const tnri_granule *granule, const search *wha
     return block;
 }
 
+/* The highest of them that begins in the granules from number `first` up to the address's. */
+static tnri_block *granules_search(const tnri_block_map *map, const search *what, size_t first)
+{
+    size_t granule = (what->address - map->base) >> TNRI_GRANULE_SHIFT;
+    tnri_block *block = NULL;
+    for (size_t i = granule + 1; i-- > first && block == NULL;)
+        block = granule_search(&map->granules[i], what, map->base + (i << TNRI_GRANULE_SHIFT));
+    return block;
+}
+
+tnri_block *tnri_block_map_below(const tnri_block_map *map, const struct tnri_world *world,
+                                 uintptr_t address)
+{
+    const search what = {world, world, address};
+    size_t granule = (address - map->base) >> TNRI_GRANULE_SHIFT;
+    return granules_search(map, &what,
+                           granule < TNRI_BELOW_GRANULES ? 0 : granule - TNRI_BELOW_GRANULES + 1);
+}
+
 tnri_block *tnri_block_map_containing(const tnri_block_map *map, const struct tnri_world *small,
                                       const struct tnri_world *large, uintptr_t address)
 {
     const search what = {small, large, address};
     size_t reach = tnri_reach_of(map, address);
-    size_t granule = (address - map->base) >> TNRI_GRANULE_SHIFT;
-    tnri_block *block = NULL;
-    for (size_t i = granule + 1; i-- > reach * TNRI_REACH_GRANULES && block == NULL;)
-        block = granule_search(&map->granules[i], &what, map->base + (i << TNRI_GRANULE_SHIFT));
+    tnri_block *block = granules_search(map, &what, reach * TNRI_REACH_GRANULES);
     if (block == NULL)
         block = block_if_live(
             (uintptr_t)atomic_load_explicit(&map->covers[reach], memory_order_acquire), &what, 0);

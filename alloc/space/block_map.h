@@ -42,7 +42,8 @@ enum {
     TNRI_REACH_SHIFT = 26,
     TNRI_REACH_GRANULES = 1 << (TNRI_REACH_SHIFT - TNRI_GRANULE_SHIFT),
     TNRI_PARTS_COUNT = 1 << (TNRI_GRANULE_SHIFT - TNRI_PART_SHIFT),
-    TNRI_SLOTS_COUNT = 1 << (TNRI_PART_SHIFT - TNRI_SLOT_SHIFT)
+    TNRI_SLOTS_COUNT = 1 << (TNRI_PART_SHIFT - TNRI_SLOT_SHIFT),
+    TNRI_BELOW_GRANULES = 4096
 };
 
 #define TNRI_GRANULE_BYTES ((size_t)1 << TNRI_GRANULE_SHIFT)
@@ -175,5 +176,10 @@ tnri_block *tnri_block_map_near(const tnri_block_map *map, uintptr_t address);
  * arena, which tnri_block_map_near led to: the addresses may have gone to another meanwhile. */
 tnri_block *tnri_block_map_containing(const tnri_block_map *map, const struct tnri_world *small,
                                       const struct tnri_world *large, uintptr_t address);
+
+/* The live block of a world that begins highest at or below `address`, if one begins in one of the
+ * TNRI_BELOW_GRANULES granules up to there; else null. Under the lock of the world's arena. */
+tnri_block *tnri_block_map_below(const tnri_block_map *map, const struct tnri_world *world,
+                                 uintptr_t address);
 
 #endif

@@ -179,6 +179,31 @@ static void run_mix(path_run *run)
     path_measured(run, mix);
 }
 
+/* ---- growth --------------------------------------------------------------------------------- */
+
+/* So many blocks of the size. */
+static void grow_prepare(path_run *run)
+{
+    void *ptr;
+    for (size_t i = 0; i < run->what->live; i++)
+        tenure_check(tnr_malloc(&ptr, run->what->bytes_min, 0, run->streams[0]));
+}
+
+static void grow(path_run *run)
+{
+    void *ptr;
+    for (uint64_t i = 0; i < run->operations; i++) {
+        tenure_check(tnr_malloc(&ptr, run->what->bytes_min, 0, run->streams[0]));
+        run->checksum = mixed(run->checksum, i);
+    }
+}
+
+static void run_grow(path_run *run)
+{
+    run->operations = run->what->operations;
+    path_measured(run, grow);
+}
+
 /* ---- streams that come ---------------------------------------------------------------------- */
 
 static CUstream stream_make(void)
@@ -661,6 +686,10 @@ static const path paths[] = {
      "tnr_record_use in a capture of one of 64 blocks outside", 0},
     {"hold_many", 4096, holds_prepare, run_holds, 512, 0, HELD_MAX, "", "the same, one of 16,384",
      0},
+    {"grow", 256, grow_prepare, run_grow, (1 << 20) + 512, 0, 100, "",
+     "a block of 1 MiB and 512 B for which the pool grows, beside 100", 0},
+    {"grow_many", 256, grow_prepare, run_grow, (1 << 20) + 512, 0, 10000, "",
+     "the same beside 10,000", 0},
     {"first_block", STREAMS, crowd_prepare, run_first_blocks, 64 << 10, 0, 64, "",
      "first block of a stream, beside 64 streams with a block each", 0},
     {"first_block_many", STREAMS, crowd_prepare, run_first_blocks, 64 << 10, 0, CROWD, "",

@@ -153,6 +153,10 @@ MUTANTS = [
      "    (void)event;",
      "keep_until marks without waiting for the event"),
     # ---- alloc: other streams' memory
+    ("much_is_one_chunk", "alloc/ladder/execute.c",
+     "        (is_large && request >= mapped / TNRI_CHUNK_MOST_OF))\n",
+     "        (is_large && request >= mapped / TNRI_CHUNK_MUCH_OF))\n",
+     "what lies in a corner of a chunk as large as a quarter of all keeps all of it"),
     ("donor_no_wait", "alloc/ladder/execute.c",
      "    if (status == TNR_OK && !*refused && !is_lane)\n"
      "        status = tnri_stream_follow(own, *event, giver, number);\n",

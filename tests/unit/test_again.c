@@ -165,7 +165,7 @@ static void nothing_recurs(void **state)
     unit_start("move_burst_ms:100000,chunk_exact_mb:2,chunk_max_mb:2", "SCHEDULE=eager", NULL);
     tnr_stream stream = unit_stream(0);
     uint64_t kept = 0;
-    for (int turn = 0; unit_stats().chunks_moved < 3600; turn++) {
+    for (int turn = 0; unit_stats().chunks_moved < 6200; turn++) {
         assert_true(turn < 1000);
         turn_of_its_own(stream, turn);
         if (old_mappings() > kept)

@@ -3,8 +3,8 @@
  * What growing costs in driver time, by the simulated device's table of an H200 (modelled), beside
  * cuMemAlloc of the same bytes by the same table; and that a steady state costs no driver call.
  *
- * Seen to fail with the last two rules of chunk_bytes_most (ladder/execute.c) taken out: 256 MiB
- * then cost 91 times as much as cuMemAlloc, and 12 MiB became chunks of 2.
+ * Seen to fail with the rules of chunk_bytes_most (ladder/execute.c) taken out, each by itself: 256
+ * MiB then cost 91 times as much as cuMemAlloc, 12 MiB became chunks of 2, and 130 MiB too.
  */
 #include "unit.h"
 
@@ -76,6 +76,26 @@ static void test_growth_of_a_large_program(void **state)
         assert_ok(tnr_free(blocks[i]));
 }
 
+/* A block that is much of what is mapped, but not most of it, is made of chunks of 16 MiB, or of
+ * 1/64 of what is mapped: a block that later lies in a corner of one keeps no more than that. */
+static void test_chunks_of_much(void **state)
+{
+    (void)state;
+    tnr_stream stream = unit_stream(0);
+    void *most = unit_malloc(258 * MIB, stream);
+    assert_int_equal(unit_stats().chunks_created, 2);
+    void *much = unit_malloc(66 * MIB, stream);
+    assert_int_equal(unit_stats().chunks_created, 2 + 4 + 1);
+    void *whole = unit_malloc(4 * GIB, stream);
+    assert_int_equal(unit_stats().chunks_created, 2 + 5 + 1);
+    void *larger = unit_malloc(1538 * MIB, stream);
+    assert_int_equal(unit_stats().chunks_created, 2 + 5 + 1 + 24 + 1);
+    assert_ok(tnr_free(most));
+    assert_ok(tnr_free(much));
+    assert_ok(tnr_free(whole));
+    assert_ok(tnr_free(larger));
+}
+
 /* Blocks of a size that is a multiple of 4 MiB are made of chunks of 4 MiB, which fill the next
  * such block; others of the share's. */
 static void test_chunks_that_fill_the_request(void **state)
@@ -137,8 +157,11 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, unit_stop)
     const struct CMUnitTest tests[] = {
-        CASE(test_one_block_costs_what_the_driver_costs), CASE(test_growth_of_a_large_program),
-        CASE(test_chunks_that_fill_the_request),          CASE(test_first_allocations),
+        CASE(test_one_block_costs_what_the_driver_costs),
+        CASE(test_growth_of_a_large_program),
+        CASE(test_chunks_of_much),
+        CASE(test_chunks_that_fill_the_request),
+        CASE(test_first_allocations),
         CASE(test_steady_state_makes_no_driver_call),
     };
     return cmocka_run_group_tests_name("growth", tests, NULL, NULL);
