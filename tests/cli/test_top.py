@@ -5,7 +5,8 @@ against the rules of the OpenMetrics text format, by a reader that is itself tri
 
 Broken on purpose, each seen to fail: lines cut nowhere, rows in the order of the answer, the
 terminal left as it was drawn on, streams not joined, no "# EOF", labels not escaped, `control:try`
-left out of `tenure run`, and put after the user's own."""
+left out of `tenure run`, and put after the user's own; of metrics' streams: rows not added up, the
+name of the last pool kept, --streams not sent."""
 import fcntl
 import json
 import os
@@ -438,6 +439,44 @@ class Metrics(test_ctl.Ctl):
                              8 * MIB)
         self.ctl("metrics", code=SEVERAL)
         self.ctl("metrics", "--json", code=BAD_INPUT)
+
+    def test_streams(self):
+        """By name; who does not ask for them does not have them."""
+        with unittest.mock.patch.dict(os.environ, {"HOLDER_STREAM": "copies"}):
+            self.hold()
+        self.assertNotIn("tenure_stream_live_bytes{", self.ctl("metrics").stdout)
+        samples = Reader(self.ctl("metrics", "--streams").stdout).samples
+        device = json.loads(self.run_tenure("top", "--once", "--by", "stream", "--json", "--dir",
+                                            self.sockets).stdout)["answer"]["devices"][0]
+        pools = {pool["number"]: pool["name"] for pool in device["pools"]}
+        self.assertEqual(len(device["streams"]), 2)
+        for stream in device["streams"]:
+            for key in ("held_bytes", "live_bytes", "live_blocks", "waiting_bytes"):
+                self.assertEqual(
+                    self.of(samples, f"tenure_stream_{key}", stream="copies", device="0",
+                            pool=pools[stream["pool"]], number=str(stream["pool"])), stream[key])
+        self.assertEqual(self.of(samples, "tenure_device_streams_left_out"), 0)
+        refused = self.ctl("status", "--streams", code=BAD_INPUT)
+        self.assertIn("tenure top --by stream", refused.stderr)
+
+    def test_streams_of_one_name(self):
+        """Their rows are added up, in each pool; so are those without a name."""
+        rows = [(1, "0x10", "io", 1), (2, "0x10", "io", 2), (1, "0x20", "io", 4),
+                (1, "0x30", None, 8), (1, "0x40", None, 16), (1, "0", None, 32),
+                (7, None, None, 64), (2, None, None, 128)]
+        streams = [{"pool": pool, "stream": handle, "name": name, "live_bytes": live}
+                   for pool, handle, name, live in rows]
+        answer = {"ok": True, "devices": [{"device": 3, "streams": [*streams, 5],
+                                           "pools": [{"number": 1, "name": "one"},
+                                                     {"number": 2, "name": "two"}]}]}
+        test_ctl.OtherSides.serve(self, GREETING, json.dumps(answer).encode() + b"\n")
+        samples = Reader(self.ctl("metrics", "--streams").stdout).samples
+        found = {tuple(dict(labels)[name] for name in ("pool", "number", "stream")): value
+                 for (name, labels), value in samples.items() if name == "tenure_stream_live_bytes"}
+        self.assertEqual(found, {
+            ("one", "1", "io"): 5, ("two", "2", "io"): 2, ("one", "1", "(unnamed)"): 24,
+            ("one", "1", "default"): 32, ("two", "2", "(graphs)"): 128, ("", "7", "(graphs)"): 64,
+            ("", "0", "(graphs)"): 0})
 
     def test_names_that_need_escapes(self):
         """And everything that a hostile process may say instead of numbers."""

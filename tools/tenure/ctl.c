@@ -16,7 +16,7 @@
 
 static const char *dir_option, *pid_option, *name_option, *timeout_option, *tag_option,
     *device_option, *content_option, *pinned_option;
-static int is_all, is_json, keeps_backing;
+static int is_all, is_json, keeps_backing, has_streams;
 
 static const cli_option options[] = {
     {"dir", "FOLDER", "where the processes' sockets are (default /tmp/tenure-UID)", &dir_option,
@@ -35,6 +35,8 @@ static const cli_option options[] = {
      &content_option, NULL},
     {"pinned", "SIZE", "of sleep: the most pinned host memory for contents", &pinned_option, NULL},
     {"keep-backing", NULL, "of sleep: that memory stays for the next sleep", NULL, &keeps_backing},
+    {"streams", NULL, "of metrics: what each stream has of each pool, by its name", NULL,
+     &has_streams},
     {"timeout", "S", "give up after S seconds (default: wait for ever)", &timeout_option, NULL},
     {"json", NULL, "the answers as they come, a line for each process", NULL, &is_json},
     {NULL, NULL, NULL, NULL, NULL},
@@ -205,6 +207,9 @@ static int options_check(const char *command)
         return cli_usage_error(&syntax, "%s knows neither --tag nor --device", command);
     if ((content_option || pinned_option || keeps_backing) && !known[i].is_sleep)
         return cli_usage_error(&syntax, "--content, --pinned and --keep-backing are for sleep");
+    if (has_streams && strcmp(command, "metrics") != 0)
+        return cli_usage_error(&syntax, "--streams is for metrics; tenure top --by stream shows "
+                                        "them, and with --json prints them");
     if (strcmp(command, "metrics") == 0 && is_json)
         return cli_usage_error(&syntax, "metrics has a form of its own: leave --json out");
     if (strcmp(command, "snapshot") == 0 && is_all)
@@ -231,6 +236,8 @@ static int request_make(asking *self)
     json_object_begin(&json, NULL);
     json_unsigned(&json, "protocol", CTL_PROTOCOL);
     json_text(&json, "command", is_metrics(self) ? "status" : self->command);
+    if (has_streams)
+        json_boolean(&json, "streams", 1);
     int status = argument_write(&json, self);
     if (status == 0)
         status = options_write(&json);

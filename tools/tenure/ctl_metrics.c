@@ -10,7 +10,7 @@
 #include "ctl.h"
 
 /* What a sample is of. */
-typedef enum subject { OF_DEVICE, OF_POOL, OF_TAG, OF_HELD, OF_IMPORTED } subject;
+typedef enum subject { OF_DEVICE, OF_POOL, OF_TAG, OF_HELD, OF_IMPORTED, OF_STREAM } subject;
 
 typedef struct metric {
     subject of;
@@ -40,6 +40,7 @@ static const metric metrics[] = {
     {OF_DEVICE, "group_given_bytes", "counter", "bytes", "Given back since others asked."},
     {OF_DEVICE, "group_taken_bytes", "counter", "bytes", "Given by others when it asked."},
     {OF_DEVICE, "group_asks", "counter", NULL, "Times that it was short, and asked."},
+    {OF_DEVICE, "streams_left_out", "gauge", NULL, "Streams that are in no row."},
     {OF_POOL, "reserved_bytes", "gauge", "bytes", "Memory mapped for the pool."},
     {OF_POOL, "reserved_peak_bytes", "gauge", "bytes", "The most that was mapped for it."},
     {OF_POOL, "live_bytes", "gauge", "bytes", "Bytes of its live blocks, as asked for."},
@@ -56,6 +57,10 @@ static const metric metrics[] = {
     {OF_HELD, "bytes", "gauge", "bytes", "Published blocks that it holds."},
     {OF_HELD, "importers", "gauge", NULL, "Processes that have them open through it."},
     {OF_IMPORTED, "bytes", "gauge", "bytes", "Blocks of other processes that it has open."},
+    {OF_STREAM, "held_bytes", "gauge", "bytes", "Memory that the stream has of the pool."},
+    {OF_STREAM, "live_bytes", "gauge", "bytes", "Bytes of its live blocks, as asked for."},
+    {OF_STREAM, "live_blocks", "gauge", NULL, "Its live blocks."},
+    {OF_STREAM, "waiting_bytes", "gauge", "bytes", "Freed, and waiting for the last use."},
 };
 
 /* A process that has answered. It stays where it is: lines have pointers into themselves. */
@@ -151,13 +156,86 @@ static void sample_print(FILE *file, const metric *which, const char *kind, cons
     fprintf(file, "} %llu\n", (unsigned long long)number);
 }
 
+/* ---- streams -------------------------------------------------------------------------------- */
+
+/* What one stream has of one pool. */
+typedef struct stream_row {
+    uint64_t pool;    /* its number */
+    const char *name; /* what the rows are told apart by */
+    value item;
+} stream_row;
+
+/* Handles come and go, names stay: a series is of a name. */
+static const char *stream_called(const ctl_line *answer, value item)
+{
+    const char *handle = ctl_text(answer, item, "stream"), *name = ctl_text(answer, item, "name");
+    if (name)
+        return name;
+    if (!handle)
+        return "(graphs)";
+    return strcmp(handle, "0") == 0 ? "default" : "(unnamed)";
+}
+
+static int stream_row_order(const void *one, const void *other)
+{
+    const stream_row *a = one, *b = other;
+    if (a->pool != b->pool)
+        return a->pool < b->pool ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+static const char *pool_called(const ctl_line *answer, value device, uint64_t number)
+{
+    const value_list *pools = ctl_list(answer, device, "pools");
+    for (uint32_t i = 0; pools && i < pools->count; i++)
+        if (ctl_number(answer, pools->items[i], "number") == number)
+            return ctl_text(answer, pools->items[i], "name");
+    return NULL;
+}
+
+/* The rows of a device that have the same labels are one sample, with their sum. */
+static void streams_print(FILE *file, const metric *which, const told *one, value device)
+{
+    const ctl_line *answer = &one->answer;
+    const value_list *list = ctl_list(answer, device, "streams");
+    uint32_t count = list ? list->count : 0;
+    stream_row *rows = count ? calloc(count, sizeof(*rows)) : NULL;
+    for (uint32_t i = 0; rows && i < count; i++)
+        rows[i] = (stream_row){ctl_number(answer, list->items[i], "pool"),
+                               stream_called(answer, list->items[i]), list->items[i]};
+    if (rows)
+        qsort(rows, count, sizeof(*rows), stream_row_order);
+    const char *pool = NULL;
+    for (uint32_t i = 0, next; rows && i < count; i = next) {
+        uint64_t sum = 0;
+        for (next = i; next < count && stream_row_order(&rows[i], &rows[next]) == 0; next++)
+            sum += ctl_number(answer, rows[next].item, which->key);
+        if (i == 0 || rows[i].pool != rows[i - 1].pool)
+            pool = pool_called(answer, device, rows[i].pool);
+        fprintf(file, "tenure_stream_%s{", which->key);
+        process_print(file, one);
+        label_print_number(file, ",", "device", ctl_number(answer, device, "device"));
+        label_print(file, ",", "pool", pool);
+        label_print_number(file, ",", "number", rows[i].pool);
+        label_print(file, ",", "stream", rows[i].name);
+        fprintf(file, "} %llu\n", (unsigned long long)sum);
+    }
+    free(rows);
+}
+
+/* ---- all of them ---------------------------------------------------------------------------- */
+
 static void samples_print(FILE *file, const metric *which, const char *kind, const told *one)
 {
     const ctl_line *answer = &one->answer;
-    static const char *const keys[] = {"devices", "devices", "tags", "held", "imports"};
+    static const char *const keys[] = {"devices", "devices", "tags", "held", "imports", "devices"};
     const value_list *list = ctl_list(answer, answer->parsed, keys[which->of]);
     for (uint32_t i = 0; list && i < list->count; i++) {
         uint64_t device = ctl_number(answer, list->items[i], "device");
+        if (which->of == OF_STREAM) {
+            streams_print(file, which, one, list->items[i]);
+            continue;
+        }
         if (which->of != OF_POOL) {
             sample_print(file, which, kind, one, list->items[i], device, i);
             continue;
@@ -182,7 +260,7 @@ static void processes_print(FILE *file)
 
 void ctl_metrics_print(FILE *file)
 {
-    static const char *const kinds[] = {"device", "pool", "tag", "held", "imported"};
+    static const char *const kinds[] = {"device", "pool", "tag", "held", "imported", "stream"};
     processes_print(file);
     for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++) {
         const metric *each = &metrics[i];
