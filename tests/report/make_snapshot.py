@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """make_snapshot.py OUT.json [--records N] [--blocks N] [--steps N] [--seed N] [--hostile]
+                  [--named]
 
 Writes a snapshot (docs/snapshots.md) of a program that never ran: an engine that serves a language
 model on a few streams, with weights, a KV cache, activations, graphs, and blocks that wait for
@@ -9,7 +10,7 @@ arguments, same file. OUT may end in .gz.
 
 --records is how many records the history keeps; older ones count as overwritten. --blocks is how
 many small live blocks there are at least. --hostile gives names that would run as HTML if a page
-let them.
+let them; --named gives streams names, and a graph to every request, with the ends of its launches.
 """
 import argparse
 import gzip
@@ -80,6 +81,7 @@ class Writer:
     def __init__(self, arguments):
         self.random = random.Random(arguments.seed)
         self.kept, self.hostile = arguments.records, arguments.hostile
+        self.named = arguments.named
         self.records, self.now, self.mark = [], 1_000_000, 0
         self.strings, self.string_numbers = [""], {"": 0}
         self.frames, self.stacks, self.arenas = [], [[]], {}
@@ -193,12 +195,21 @@ class Writer:
             self.free(address)
         self.free(shared, waits_for=3)
         self.free(logits, waits_for=2 if stream != 2 else 1)
-        if number % 7 == 3:
+        if self.named:
+            self.launch(1 + number % 2, stream)
+        elif number % 7 == 3:
             self.record("launch", 0, 0, 0, 1, stream, 0, 0, 1)
         self.reuse(4 + 3 * (number % 5))
         if number % 50 == 49:
             self.alloc(120 * MIB, 1, 11)  # what grows and is never freed
         self.now += 1_500_000
+
+    def launch(self, graph, stream):
+        """A launch, and the moment at which it was seen to be over."""
+        self.record("launch", 0, 0, 0, graph, stream, 0, 0, graph)
+        ns = self.random.randrange(400_000, 1_100_000)
+        self.now += ns
+        self.record("launch_over", 0, 0, 0, graph, stream, 0, 0, ns)
 
     # ---- the picture ----
 
@@ -277,6 +288,9 @@ class Writer:
         if self.hostile:
             for number, stream in enumerate(streams):
                 stream["name"] = HOSTILE[number]
+        elif self.named:
+            for name, stream in zip(("prefill", "decode", "sampling", "copies"), streams):
+                stream["name"] = name
         streams.append({"device": 0, "handle": "0x0", "kind": "graph", "thread": 0,
                         "ended": False})
         return {
@@ -320,6 +334,7 @@ def main():
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hostile", action="store_true")
+    parser.add_argument("--named", action="store_true")
     arguments = parser.parse_args()
     writer = Writer(arguments)
     writer.start(arguments.blocks)

@@ -12,8 +12,8 @@ import { generate, launch, makeReport, needBrowser, openPage } from './browser.m
 
 needBrowser();
 const out = process.argv[2];
-const program = generate('program.json', '--steps', '400', '--records', '30000');
-const later = generate('later.json', '--steps', '560', '--records', '30000');
+const program = generate('program.json', '--steps', '400', '--records', '30000', '--named');
+const later = generate('later.json', '--steps', '560', '--records', '30000', '--named');
 const browser = await launch({ viewport: { width: 1280, height: 860 } });
 const page = await openPage(browser.context, makeReport('report.html', program,
     { gzip: true, other: later }));
@@ -34,7 +34,7 @@ async function takePart(name, selector) {
 await page.setViewportSize({ width: 1100, height: 1240 });
 await page.keyboard.press('1');
 await page.locator('#panel-timeline input[value=fit]').click();
-for (let i = 0; i < 9; i++) {
+for (let i = 0; i < 13; i++) {
     await page.keyboard.press('+');
 }
 await page.locator('.chart').focus();

@@ -114,6 +114,49 @@ test('it opens at the peak, with a band for every block that can be told apart',
     assert.ok(drawn.length > 8, `${drawn.length} colours`);
 });
 
+test('texts of the axis stand apart, and are exact, however close the look', async () => {
+    await open(program);
+    await page.evaluate(() => {
+        const { prototype } = CanvasRenderingContext2D;
+        const { fillText } = prototype;
+        window.texts = [];
+        prototype.fillText = function (text, x, y) {
+            // Along the bottom; sizes of bytes stand on top of each other, at the side.
+            if (this.textAlign === 'center') {
+                const half = this.measureText(text).width / 2;
+                window.texts.push([text, x - half, x + half, y]);
+            }
+            fillText.call(this, text, x, y);
+        };
+    });
+    let most = 0;
+    for (const axis of ['time', 'records']) {
+        await page.locator(`input[value=${axis}]`).click();
+        await page.keyboard.press('0');
+        for (let i = 0; i < 14; i++) {
+            await settled();
+            await page.evaluate(() => { window.texts = []; });
+            await page.keyboard.press('+');
+            await settled();
+            const drawn = await page.evaluate(() => window.texts);
+            // The last frame: there each text is right of the one before.
+            const last = drawn.findLastIndex(([, begin], k) => k === 0 || begin < drawn[k - 1][1]);
+            const texts = drawn.slice(Math.max(0, last));
+            most = Math.max(most, texts.length);
+            const numbers = texts.map(([text]) => parseFloat(text.replaceAll(',', '')));
+            for (let k = 1; k < texts.length; k++) {
+                const [before, , end] = texts[k - 1], [text, begin] = texts[k];
+                assert.ok(begin > end,
+                    `"${before}" and "${text}" overlap after ${i + 1} steps, by ${axis}`);
+                const step = numbers[1] - numbers[0];
+                assert.ok(Math.abs(numbers[k] - numbers[k - 1] - step) < step / 1000,
+                    `"${before}" and "${text}" are not ${step} apart`);
+            }
+        }
+    }
+    assert.ok(most >= 4, `${most} texts`);
+});
+
 test('at the peak each group is as high as its bytes', async () => {
     await open(program);
     await page.locator('input[value=records]').click();

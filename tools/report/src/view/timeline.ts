@@ -286,7 +286,8 @@ export class TimelineView implements View {
                 y: { range: (plot, _low, high) => this.amounts(plot, high) },
             },
             axes: [
-                { ...axis, values: (_plot, splits) => this.axisTexts(splits) },
+                { ...axis, space: (_plot, _axis, low, high) => this.axisSpace(low, high),
+                  values: (_plot, splits) => this.axisTexts(splits) },
                 { ...axis, size: 76, splits: (_p, _i, low, high) => byteSplits(low, high),
                   values: (_plot, splits) => splits.map(roundBytes) },
             ],
@@ -313,9 +314,18 @@ export class TimelineView implements View {
         return [Math.max(0, least - room), most + room];
     }
 
+    /** Pixels from one text to the next: the closer the look, the longer they are. A digit of the
+     * font is 7 wide, and they stand apart. */
+    private axisSpace(low: number, high: number): number {
+        const longest = this.axisTexts([high, high + (high - low) / 20])[0]!;
+        return Math.max(50, longest.length * 7 + 16);
+    }
+
     private axisTexts(splits: number[]): string[] {
         const step = splits.length > 1 ? splits[1]! - splits[0]! : 1;
-        return splits.map((value) => this.axis === 'time' ? moment(value, step, this.end)
+        const leading = step / 10 ** Math.floor(Math.log10(step));
+        const exact = Math.abs(leading - Math.round(leading)) < 1e-6 ? step : step / 10; // 2.5
+        return splits.map((value) => this.axis === 'time' ? moment(value, exact, this.end)
             : count(value));
     }
 
