@@ -8,7 +8,6 @@
 #include "arena/run.h"
 #include "arena/serve.h"
 #include "arena/world_move.h"
-#include "arena/world_retired.h"
 #include "arena/world_spent.h"
 #include "base/error.h"
 #include "base/host_memory.h"

@@ -56,6 +56,17 @@ uint64_t mixed(uint64_t sum, uint64_t value);
 /* Runs a path's body to warm up, and then counted. */
 void path_counted(path_run *run, path_body body);
 
+/* ---- the driver's functions under tenure run: under_run.c ----------------------------------- */
+
+void preloaded_prepare(path_run *run);
+void run_records(path_run *run);
+void run_records_default(path_run *run);
+void run_waits(path_run *run);
+void run_waits_asked(path_run *run);
+void run_records_asked(path_run *run);
+void run_ring(path_run *run);
+void run_kernels(path_run *run);
+
 /* ---- launches that are looked at: checked.c ------------------------------------------------- */
 
 void checked_prepare(path_run *run);

@@ -11,6 +11,7 @@
  *   tnri_picture_still in tnri_snapshot_take after the lock of the history: two_at_once never ends
  */
 #include "capture/steps.h"
+#include "picture_take.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -37,16 +38,6 @@ static void picture_write(const char *name)
         snprintf(path, sizeof(path), "%s/%s-complete.%s", folder, name, ends[i]);
         assert_ok(tnr_snapshot_write(path, TNR_SNAPSHOT_AUTO));
     }
-}
-
-static tnri_picture picture_take(void)
-{
-    tnri_picture picture;
-    const struct tnri_captures *still = tnri_picture_still();
-    tnri_history_lock_take();
-    assert_ok(tnri_picture_take(&picture, TNRI_SNAPSHOT_CALL, still));
-    tnri_history_lock_release();
-    return picture;
 }
 
 /* The block of a picture that starts at an address. */

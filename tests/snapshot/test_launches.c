@@ -15,6 +15,7 @@
  *   tnri_launched_look without its question whether the process was forked
  */
 #include "capture/steps.h"
+#include "picture_take.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -28,16 +29,6 @@
 #include "graph/launched.h"
 #include "history/history.h"
 #include "snapshot/picture.h"
-
-static tnri_picture picture_take(void)
-{
-    tnri_picture picture;
-    const struct tnri_captures *still = tnri_picture_still();
-    tnri_history_lock_take();
-    assert_ok(tnri_picture_take(&picture, TNRI_SNAPSHOT_CALL, still));
-    tnri_history_lock_release();
-    return picture;
-}
 
 /* The number `nth` of the records of a kind; null: there are not so many. */
 static const tnri_recorded *record_of(const tnri_picture *picture, tnri_kind kind, size_t nth)

@@ -17,6 +17,7 @@
  */
 #include "unit/unit.h"
 #include "few.h"
+#include "picture_take.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -68,21 +69,11 @@ static void stream_end(tnr_stream stream)
     assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
 }
 
-static tnri_picture take(void)
-{
-    tnri_picture picture;
-    const struct tnri_captures *still = tnri_picture_still();
-    tnri_history_lock_take();
-    assert_ok(tnri_picture_take(&picture, TNRI_SNAPSHOT_CALL, still));
-    tnri_history_lock_release();
-    return picture;
-}
-
 /* How many streams of that handle and state a picture has under a name; "" is none. */
 static int shown(tnr_stream handle, int is_ended, const char *name)
 {
     int found = 0;
-    tnri_picture picture = take();
+    tnri_picture picture = picture_take();
     for (size_t i = 0; i < picture.streams_count; i++) {
         const tnri_shown_stream *one = &picture.streams[i];
         found += one->handle == handle && one->is_ended == is_ended && !one->is_graph &&
@@ -96,7 +87,7 @@ static int shown(tnr_stream handle, int is_ended, const char *name)
 static int shown_in_all(tnr_stream handle)
 {
     int found = 0;
-    tnri_picture picture = take();
+    tnri_picture picture = picture_take();
     for (size_t i = 0; i < picture.streams_count; i++)
         found += picture.streams[i].handle == handle && !picture.streams[i].is_graph;
     tnri_picture_free(&picture);
@@ -107,7 +98,7 @@ static int shown_in_all(tnr_stream handle)
 static const char *record_name(tnri_kind kind)
 {
     const char *name = NULL;
-    tnri_picture picture = take();
+    tnri_picture picture = picture_take();
     for (size_t i = 0; i < picture.order_count; i++) {
         const tnri_recorded *record = tnri_picture_record(&picture, i);
         int32_t stream = picture.origins[record->origin].stream;

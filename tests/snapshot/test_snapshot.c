@@ -13,6 +13,7 @@
  */
 #include "unit/unit.h"
 #include "few.h"
+#include "picture_take.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -118,11 +119,7 @@ static void of_retired_blocks(void **state)
     for (size_t i = 0; i < 4; i++)
         assert_ok(tnr_free(blocks[i]));
     assert_ok(tnr_free_sync(blocks[4]));
-    tnri_picture picture;
-    const struct tnri_captures *still = tnri_picture_still();
-    tnri_history_lock_take();
-    assert_ok(tnri_picture_take(&picture, TNRI_SNAPSHOT_CALL, still));
-    tnri_history_lock_release();
+    tnri_picture picture = picture_take();
     size_t retired = 0;
     for (size_t i = 0; i < picture.blocks_count; i++)
         retired += picture.blocks[i].shown == TNRI_SHOWN_RETIRED;
