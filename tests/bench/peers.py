@@ -1,31 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of docs/benchmarks.md about several GPUs, from nccl.json and peers.json beside it."""
 import json
+import pathlib
 import statistics
+import sys
+import textwrap
 
 from page import NOT_MEASURED, table, text_block
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "gpu" / "peers"))
+import nccl  # noqa: E402  pylint: disable=wrong-import-position
+
 
 def facts_text(facts):
-    return (f"{facts['gpu']}, driver {facts['driver']}, commit {facts['commit']}: "
-            f"`{facts['command']}`.\n")
+    commands = " and ".join(f"`{one}`" for one in facts["command"].split("; "))
+    return (f"{facts['gpu']}, driver {facts['driver']}, commit {facts['commit']}:\n"
+            f"{commands}.\n")
 
 
 def nccl_table(docs):
-    """nccl-tests with and without `tenure run`, medians of the runs."""
+    """nccl-tests with and without `tenure run`: what is right, and medians of the timed runs."""
     path = docs / "benchmarks" / "nccl.json"
     if not path.exists():
         return NOT_MEASURED
     results = json.loads(path.read_text("utf-8"))
-    rows = []
+    rows, held = [], 0
     for one in results["speed"]:
         native, tenure = one["native_us"], one["tenure_us"]
-        rows.append([f"`{one['program'].removesuffix('_perf')}`", text_block(one["bytes"]),
+        is_held = nccl.holds(one["bytes"], native, tenure, one["ratio"])
+        held += is_held
+        ratio = f"{one['ratio']:.3f}"
+        rows.append([f"`{one['program'].removesuffix('_perf')}`", one["mode"],
+                     text_block(one["bytes"]),
                      f"{statistics.median(native):.2f}", f"{min(native):.2f} to {max(native):.2f}",
                      f"{statistics.median(tenure):.2f}", f"{min(tenure):.2f} to {max(tenure):.2f}",
-                     f"{one['ratio']:.3f}"])
-    return (table(["program", "bytes", "us", "from, to", "us with Tenure", "from, to",
-                   "bandwidth ratio"], rows) + f"\n{facts_text(results['facts'])}")
+                     ratio if is_held else f"**{ratio}**"])
+    right = [(one["mode"], len(one["right"])) for one in results["check"]]
+    said = (f"{sum(count for _, count in right)} runs in {len(right)} modes found no wrong value: "
+            f"{'; '.join(mode for mode, _ in right)}. " if right else "")
+    said += (f"{held} of {len(rows)} rows are as fast: from 1 MiB the bandwidth is at least 0.98 "
+             "of that without Tenure, below it the median lies within the runs without. The others "
+             "are in bold.")
+    return (textwrap.fill(said, 100) + "\n\n"
+            + table(["program", "mode", "bytes", "us", "from, to", "us with Tenure", "from, to",
+                     "bandwidth ratio"], rows) + f"\n{facts_text(results['facts'])}")
 
 
 def peers_text(docs):

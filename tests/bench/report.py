@@ -507,8 +507,8 @@ How fast a kernel reads another GPU's memory (`tests/gpu/peers.sh bandwidth`), a
 takes to open memory to a peer and to close it.
 
 {peers}
-nccl-tests on two GPUs, without Tenure and under `tenure run`, in turns (`tests/gpu/nccl.sh speed`).
-Below 1 MiB it is the time of the host that counts: NCCL records events and waits for them for each
+nccl-tests on two GPUs, without Tenure and under `tenure run`, in turns (`tests/gpu/nccl.sh`). Below
+1 MiB it is the time of the host that counts: NCCL records events and waits for them for each
 collective, and Tenure follows each.
 
 {nccl}

@@ -4,10 +4,11 @@
 # nccl-tests, which the user has built, without Tenure and under `tenure run`: no wrong value in any
 # mode, and as fast (peers/nccl.py). Two GPUs. NCCL_TESTS names the folder with all_reduce_perf.
 #
-#   tests/gpu/nccl.sh [check] [speed] [--mode NAME]... [--rounds N] [--json FILE]
+#   tests/gpu/nccl.sh [check] [speed] [--mode NAME]... [--rounds N] [--jobs N] [--json FILE]
 #
-# Without check or speed, both; --mode checks one mode only. TENURE=/path/to/tenure chooses the
-# command.
+# Without check or speed, both; --mode runs one mode only; --jobs checks so many programs at once.
+# Modes of two processes want nccl-tests built with MPI=1, and MPIRUN, such as `mpirun`.
+# TENURE=/path/to/tenure chooses the command.
 # Exit codes: 0 all as it must be; 1 not; 2 bad options; 77 no two GPUs, or no nccl-tests.
 set -euo pipefail
 # shellcheck source=tests/gpu/common.sh

@@ -21,6 +21,7 @@ find_tenure
 require_gpu
 find_python
 unset TENURE_DRIVER
+export NCCL_NVLS_ENABLE=0 # for cases of two processes
 if [ "${1:-}" = shown ]; then
     shift
     commit=$("$tenure" --version | sed -n 's/.*(\([^)]*\)).*/\1/p')

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """cases.py CASE ALLOCATOR [--steps N] [--serve]: one workload, in a process of its own.
 
+A case whose name ends with _ddp or _fsdp2 is two processes, with a GPU for each: the one that was
+started starts the other, and tells it of each epoch. What is printed has the losses of both, and
+the peaks of the one that reserved more.
+
 Prints one line of JSON: losses bit by bit, time, peaks. The allocator is `native`, `expandable`,
 `tenure`, or `tenure_plain` (Tenure without the part that is compiled against PyTorch).
 
@@ -11,10 +15,15 @@ counts for the peak of memory, not for time.
 seconds; at the end of its input it prints the line of JSON.
 """
 import argparse
+import contextlib
+import fcntl
 import json
 import os
 import random
+import socket
+import subprocess
 import sys
+import tempfile
 import time
 
 ALLOCATORS = ("native", "expandable", "tenure", "tenure_plain")
@@ -30,8 +39,8 @@ def environment(allocator):
             os.environ[name] = "expandable_segments:True"
 
 
-def start(allocator):
-    """PyTorch, deterministic, with that allocator."""
+def start(allocator, rank=0):
+    """PyTorch, deterministic, with that allocator, on the GPU of that number."""
     import torch
     if allocator.startswith("tenure"):
         import tenure.torch
@@ -44,9 +53,9 @@ def start(allocator):
     torch.backends.cudnn.benchmark = False
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
-    torch.manual_seed(7)
-    random.seed(7)
-    torch.cuda.set_device(0)
+    torch.manual_seed(7 + rank)
+    random.seed(7)  # the same shapes for all
+    torch.cuda.set_device(rank)
     return torch
 
 
@@ -245,16 +254,34 @@ def graph_parts(torch, models, steps, kinds):
 # What a row adds to the model's name: how torch.compile is asked, and how many shapes there are (a
 # shape is compiled anew); less of a model's layers is as much of what compiling does.
 MODES = {"eager": (None, 0), "compile": (dict(dynamic=False), 3),
-         "reduce": (dict(mode="reduce-overhead", dynamic=False), 3)}
+         "reduce": (dict(mode="reduce-overhead", dynamic=False), 3),
+         "ddp": (None, 0), "fsdp2": (None, 0)}
+# Those of two processes.
+SHARED = ("ddp", "fsdp2")
+
+
+def shared(torch, model, mode):
+    """The model as one of two processes trains it."""
+    if mode == "ddp":
+        return torch.nn.parallel.DistributedDataParallel(
+            model, device_ids=[torch.cuda.current_device()])
+    from torch.distributed.fsdp import fully_shard
+    lists = (torch.nn.ModuleList, torch.nn.Sequential)
+    for layers in (child for child in model.children() if isinstance(child, lists)):
+        for layer in layers:
+            fully_shard(layer)
+    return fully_shard(model)
 
 
 def trained(parts, mode):
-    """Training steps of a model, its loss eager or compiled."""
+    """Training steps of a model, its loss eager or compiled, alone or as one of two processes."""
     asked, kinds = MODES[mode]
 
     def case(torch, models, steps):
         model, loss_of, data = parts(torch, models, steps, kinds)
         model.cuda().train()
+        if mode in SHARED:
+            model = shared(torch, model, mode)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
         compute = loss_of
         if asked is not None:
@@ -286,18 +313,54 @@ CASES.update({f"{name}_{mode}": trained(parts, mode) for name, parts in PARTS.it
               for mode in MODES})
 
 
-class Running:
-    """A workload under way."""
+class Partner:
+    """The second process of a workload of two, as the first sees it."""
 
     def __init__(self, case, allocator, steps):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+        # pylint: disable=consider-using-with
+        self.process = subprocess.Popen(
+            [sys.executable, "-B", os.path.abspath(__file__), case, allocator, "--steps",
+             str(steps), "--partner"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def epoch(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def result(self):
+        self.process.stdin.close()
+        return json.loads(self.process.stdout.readline())
+
+
+def joined(own, other):
+    """Results of two processes as one."""
+    more = own if own["peak_reserved_bytes"] >= other["peak_reserved_bytes"] else other
+    peaks = {key: more[key] for key in ("peak_reserved_bytes", "peak_allocated_bytes")}
+    if "failures" in own:
+        peaks["failures"] = own["failures"] + other["failures"]
+    losses = [loss for pair in zip(own["losses"], other["losses"]) for loss in pair]
+    return {**own, **peaks, "losses": losses}
+
+
+class Running:
+    """A workload under way. `rank`: of two processes, or None where there is one."""
+
+    def __init__(self, case, allocator, steps, rank=None):
         environment(allocator)
         self.case, self.allocator, self.steps = case, allocator, steps
-        self.torch = start(allocator)
+        self.partner = Partner(case, allocator, steps) if rank == 0 else None
+        self.torch = start(allocator, rank or 0)
+        self.is_shared = rank is not None
+        if self.is_shared:
+            self.torch.distributed.init_process_group("nccl", rank=rank, world_size=2)
         import models
         self.model = models.source_of(MODEL.get(case) or case.split("_")[0])
         if case.startswith("gpt2_") and case not in MODEL:
             self.model = models.PLAIN
-        self.run_epoch = CASES[case](self.torch, models, steps)
+        self.models, self.run_epoch = models, None
         self.losses, self.seconds = [], []
         self.asked = []  # by epoch: what was asked of the driver, in ms and in calls
 
@@ -311,7 +374,11 @@ class Running:
                      for what in ("ns", "calls"))
 
     def epoch(self):
-        """Runs one. Returns its seconds."""
+        """Runs one, and makes what it needs before the first. Returns its seconds."""
+        if self.partner:
+            self.partner.epoch()
+        if self.run_epoch is None:
+            self.run_epoch = CASES[self.case](self.torch, self.models, self.steps)
         before = self.driver()
         self.torch.cuda.synchronize()
         began = time.perf_counter()
@@ -324,6 +391,14 @@ class Running:
         return self.seconds[-1]
 
     def result(self):
+        own = self.own_result()
+        return joined(own, self.partner.result()) if self.partner else own
+
+    def end(self):
+        if self.is_shared:
+            self.torch.distributed.destroy_process_group()
+
+    def own_result(self):
         torch = self.torch
         result = dict(case=self.case, allocator=self.allocator, steps=self.steps,
                       losses=self.losses, epoch_seconds=self.seconds,
@@ -331,7 +406,7 @@ class Running:
                       peak_reserved_bytes=torch.cuda.max_memory_reserved(),
                       peak_allocated_bytes=torch.cuda.max_memory_allocated(),
                       model=self.model, torch=torch.__version__, cuda=torch.version.cuda,
-                      gpu=torch.cuda.get_device_name(0))
+                      gpu=torch.cuda.get_device_name())
         if self.allocator.startswith("tenure"):
             import tenure
             stats = tenure.stats()
@@ -345,21 +420,43 @@ class Running:
         return result
 
 
+@contextlib.contextmanager
+def turn(is_shared):
+    """One workload of two processes at a time. A collective's kernels wait for each other, each on
+    its GPU; where several pairs of processes share the GPUs, they are seldom there at once."""
+    if not is_shared:
+        yield
+        return
+    path = os.path.join(tempfile.gettempdir(), f"tenure-cases-{os.getuid()}")
+    with open(path, "w", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("case", choices=CASES)
     parser.add_argument("allocator", choices=ALLOCATORS)
     parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--serve", action="store_true", help="an epoch for each line of input")
+    parser.add_argument("--partner", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    running = Running(options.case, options.allocator, options.steps)
-    for _ in range(EPOCHS):
-        running.epoch()
-    if options.serve:
-        print("ready", flush=True)
+    is_shared = options.case.endswith(SHARED)
+    rank = int(options.partner) if is_shared else None
+    running = Running(options.case, options.allocator, options.steps, rank)
+    if options.partner:
         for _ in sys.stdin:
-            print(running.epoch(), flush=True)
-    print(json.dumps(running.result()))
+            running.epoch()
+    else:
+        with turn(is_shared):
+            for _ in range(EPOCHS):
+                running.epoch()
+        if options.serve:
+            print("ready", flush=True)
+            for _ in sys.stdin:
+                print(running.epoch(), flush=True)
+    print(json.dumps(running.result()), flush=True)
+    running.end()
     return 0
 
 

@@ -5,7 +5,8 @@ shown.py --self
 
 What Tenure must show as PyTorch's allocator, in one call. Each round runs every allocator once, in
 an order that turns from round to round, each in a process of its own: PyTorch's own, its expandable
-segments, Tenure's class.
+segments, Tenure's class. Cases of two GPUs, gpt2_ddp and gpt2_fsdp2 and the like, are run where
+--cases names them.
 
   steps   the workloads of ../engines/cases.py: the losses are the same bit by bit; Tenure reserves
           at most what expandable segments do and 8 MiB, and where the workload is eager and on one
@@ -51,7 +52,9 @@ SHAPES = 20
 # Eager, and on one stream: what is reserved is compared with what is live.
 ONE_STREAM = ("gpt2_train", "resnet50_train", "gpt2_eager", "llama_eager", "resnet50_eager",
               "moe_eager", "graph_eager")
-DEFAULT_CASES = ",".join(f"{model}_{mode}" for mode in cases.MODES for model in cases.PARTS)
+# Those of two processes are asked for by name, since they want two GPUs.
+DEFAULT_CASES = ",".join(f"{model}_{mode}" for mode in cases.MODES if mode not in cases.SHARED
+                         for model in cases.PARTS)
 # The two-sided 95 % points of Student's distribution, by degrees of freedom.
 STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306,
            9: 2.262, 10: 2.228, 12: 2.179, 15: 2.131, 20: 2.086, 30: 2.042}
