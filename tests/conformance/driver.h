@@ -75,6 +75,8 @@
     X(MemcpyDtoHAsync, PFN_cuMemcpyDtoHAsync_v3020, 3020)                                          \
     X(MemcpyDtoDAsync, PFN_cuMemcpyDtoDAsync_v3020, 3020)                                          \
     X(MemcpyPeerAsync, PFN_cuMemcpyPeerAsync_v4000, 4000)                                          \
+    X(Memcpy3DPeer, PFN_cuMemcpy3DPeer_v4000, 4000)                                                \
+    X(Memcpy3DPeerAsync, PFN_cuMemcpy3DPeerAsync_v4000, 4000)                                      \
     X(MemsetD8, PFN_cuMemsetD8_v3020, 3020)                                                        \
     X(MemsetD8Async, PFN_cuMemsetD8Async_v3020, 3020)                                              \
     X(MemsetD32Async, PFN_cuMemsetD32Async_v3020, 3020)

@@ -331,6 +331,66 @@ static void peer_copy_without_access(void)
     expect_number("closed", both_at(at), 30);
 }
 
+/* A row between the host's memory and the owner's, in the words that tell whose it is. */
+static CUDA_MEMCPY3D_PEER row(CUdeviceptr device, void *host, size_t bytes, int is_to_host)
+{
+    CUDA_MEMCPY3D_PEER copy;
+    memset(&copy, 0, sizeof(copy));
+    copy.WidthInBytes = bytes;
+    copy.Height = copy.Depth = 1;
+    copy.srcPitch = copy.dstPitch = bytes;
+    copy.srcHeight = copy.dstHeight = 1;
+    copy.srcMemoryType = is_to_host ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+    copy.dstMemoryType = is_to_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = is_to_host ? device : 0;
+    copy.dstDevice = is_to_host ? 0 : device;
+    copy.srcHost = is_to_host ? NULL : host;
+    copy.dstHost = is_to_host ? host : NULL;
+    copy.srcContext = contexts[is_to_host ? OWNER : PEER];
+    copy.dstContext = contexts[is_to_host ? PEER : OWNER];
+    return copy;
+}
+
+/* Copies between the host and memory of another device: what was mapped by hand wants access,
+ * unless the call tells the contexts; what cuMemAlloc gave wants none. */
+static void peer_host_copies(void)
+{
+    static unsigned char host[256];
+    peers_need();
+    CUdeviceptr mapped = chunks_mapped(1), block = 0;
+    need("alloc", cu.MemAlloc(&block, CHUNK));
+    need("set", cu.MemsetD8(mapped, 0x5a, CHUNK));
+    need("set", cu.MemsetD8(block, 0x5a, CHUNK));
+    need("sync", cu.CtxSynchronize());
+    in(PEER);
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    memset(host, 0x22, sizeof(host));
+    expect("to_mapped", cu.MemcpyHtoD(mapped, host, sizeof(host)), CUDA_ERROR_INVALID_VALUE);
+    expect("to_mapped_async", cu.MemcpyHtoDAsync(mapped, host, sizeof(host), stream),
+           CUDA_ERROR_INVALID_VALUE);
+    expect("from_mapped", cu.MemcpyDtoH(host, mapped, sizeof(host)), CUDA_ERROR_INVALID_VALUE);
+    expect("to_block", cu.MemcpyHtoD(block, host, sizeof(host)), CUDA_SUCCESS);
+    expect("sync", cu.CtxSynchronize(), CUDA_SUCCESS);
+    CUDA_MEMCPY3D_PEER to = row(mapped, host, sizeof(host), 0);
+    expect("told", cu.Memcpy3DPeer(&to), CUDA_SUCCESS);
+    expect("sync", cu.CtxSynchronize(), CUDA_SUCCESS);
+    memset(host, 0x33, sizeof(host));
+    CUDA_MEMCPY3D_PEER half = row(mapped, host, sizeof(host) / 2, 0);
+    expect("told_async", cu.Memcpy3DPeerAsync(&half, stream), CUDA_SUCCESS);
+    expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
+    CUDA_MEMCPY3D_PEER from = row(mapped, host, sizeof(host), 1);
+    expect("back", cu.Memcpy3DPeerAsync(&from, stream), CUDA_SUCCESS);
+    expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
+    expect_number("first", host[0], 0x33);
+    expect_number("last", host[sizeof(host) - 1], 0x22);
+    memset(host, 0, sizeof(host));
+    expect("from_block", cu.MemcpyDtoH(host, block, sizeof(host)), CUDA_SUCCESS);
+    expect_number("of_block", host[0], 0x22);
+    in(OWNER);
+    expect_number("there", byte_at(mapped + sizeof(host) - 1), 0x22);
+    expect_number("not_beyond", byte_at(mapped + sizeof(host)), 0x5a);
+}
+
 /* A stream of the one device waits for an event of the other: how a peer's use is ordered before
  * what the owner does next. */
 static void peer_event(void)
@@ -391,6 +451,7 @@ const struct scenario peer_scenarios[] = {
     {"peer_work_with_access", peer_work_with_access, 0},
     {"peer_work_without_access", peer_work_without_access, 0},
     {"peer_copy_without_access", peer_copy_without_access, 0},
+    {"peer_host_copies", peer_host_copies, 0},
     {"peer_event", peer_event, 0},
     {"peer_opening_under_work", peer_opening_under_work, 0},
     {NULL, NULL, 0},

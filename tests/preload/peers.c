@@ -13,11 +13,15 @@
  *   access_follow without own_open or service_async_peers_follow, own_make without own_open,
  *     pools_shared_peers without the program's pools: peers_pools
  *   graph_open not called: peers_graph
- *   copy_ends_find 0: peers_copies
+ *   copy_ends_find 0: peers_copies, peers_host_copies; end_of_driver without is_host:
+ *     peers_host_copies
  *   access_of always READWRITE: peers
  */
 #include "engine.h"
 #include "scenarios.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 enum { BYTES = 200000 };
 
@@ -323,7 +327,7 @@ static CUresult copy_in_way(int way, CUdeviceptr to, CUdeviceptr from, CUstream 
 }
 
 /* From the second device to the first, with the context of either; access or not. The driver's own
- * memory needs none; the simulation says otherwise, so this is not run in it alone. */
+ * memory needs none. */
 void scenario_peers_copies(void)
 {
     start();
@@ -348,6 +352,71 @@ void scenario_peers_copies(void)
     MUST(cu.cuStreamDestroy(streams[0]));
     use(1);
     MUST(cu.cuStreamDestroy(streams[1]));
+}
+
+enum { HOST_COPIES = 4 };
+
+static CUresult host_copy_to(int way, CUdeviceptr to, const void *from, CUstream stream)
+{
+    switch (way) {
+    case 0:
+        return cu.cuMemcpyHtoDAsync(to, from, BYTES, stream);
+    case 1:
+        return cu.cuMemcpyAsync(to, (CUdeviceptr)(uintptr_t)from, BYTES, stream);
+    case 2:
+        return cu.cuMemcpyHtoD(to, from, BYTES);
+    default:
+        return cu.cuMemcpy(to, (CUdeviceptr)(uintptr_t)from, BYTES);
+    }
+}
+
+static CUresult host_copy_from(int way, void *to, CUdeviceptr from, CUstream stream)
+{
+    switch (way) {
+    case 0:
+        return cu.cuMemcpyDtoHAsync(to, from, BYTES, stream);
+    case 1:
+        return cu.cuMemcpyAsync((CUdeviceptr)(uintptr_t)to, from, BYTES, stream);
+    case 2:
+        return cu.cuMemcpyDtoH(to, from, BYTES);
+    default:
+        return cu.cuMemcpy((CUdeviceptr)(uintptr_t)to, from, BYTES);
+    }
+}
+
+/* From and to the host, by the first device what the second has: pinned memory and not, on a stream
+ * and on the default one, without access and with it. Nor does the driver's own memory need any. */
+void scenario_peers_host_copies(void)
+{
+    start();
+    unsigned char *pageable = malloc(BYTES), *pinned;
+    CHECK(pageable != NULL);
+    CUdeviceptr there = malloc_on(1);
+    MUST(cu.cuMemHostAlloc((void **)&pinned, BYTES, 1 /* portable */));
+    CUstream streams[2] = {NULL, stream_on(0)};
+    for (int i = 0; i < HOST_COPIES * 8; i++) {
+        unsigned char *host = i / HOST_COPIES % 2 ? pinned : pageable;
+        CUstream stream = streams[i / HOST_COPIES / 2 % 2];
+        int value = 2 * i + 1;
+        if (i == HOST_COPIES * 4)
+            MUST(cu.cuCtxEnablePeerAccess(contexts[1], 0));
+        memset(host, value, BYTES);
+        MUST(host_copy_to(i % HOST_COPIES, there, host, stream));
+        MUST(cu.cuCtxSynchronize());
+        use(1);
+        verify(there, value, BYTES, NULL);
+        fill(there, value + 1, BYTES, NULL);
+        MUST(cu.cuCtxSynchronize());
+        use(0);
+        MUST(host_copy_from(i % HOST_COPIES, host, there, stream));
+        MUST(cu.cuCtxSynchronize());
+        for (int at = 0; at < BYTES; at += BYTES - 1)
+            CHECK(host[at] == (unsigned char)(value + 1));
+    }
+    MUST(cu.cuStreamDestroy(streams[1]));
+    MUST(cu.cuMemFree(there));
+    MUST(cu.cuMemFreeHost(pinned));
+    free(pageable);
 }
 
 /* ---- failing -------------------------------------------------------------------------------- */

@@ -1,47 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies between devices. The driver copies what cuMemAlloc gave from one device to another without
- * asking whether they reach each other. Memory that was mapped by hand, as ours was, it copies so
- * only where it is told the contexts, in cuMemcpyPeer; cuMemcpy and its like want the stream's
- * device to reach both ends. So where it does not, they become the former.
+ * Copies where one end is memory of another device than the stream's. Whatever cuMemAlloc gave, the
+ * driver copies without asking whether the devices reach each other. Memory that was mapped by
+ * hand, as ours was, it copies so only where it is told the contexts: in cuMemcpyPeer between
+ * devices, in cuMemcpy3DPeer also from and to the host. All other copies want the stream's device
+ * to reach both ends. So where it does not, they become one of those two.
  *
- * With one device in use nothing is looked at.
+ * With one device in use nothing is looked at. Copies of rows are not changed.
  */
 #include "check/check.h"
 #include "order.h"
 #include "peers.h"
 
-/* One end of a copy: memory of a device. */
+/* One end of a copy. */
 typedef struct end {
-    int device;  /* -1: memory of the host, or managed, or nothing that is known */
-    int is_near; /* 1: the stream's own device has it, or is known to reach it */
+    int device;  /* whose memory it is; -1: of the host, managed, or nothing that is known */
+    int is_host; /* 1: memory of the host */
+    int is_near; /* 1: of the host, of the stream's own device, or known to be reached by that */
     CUcontext context;
 } end;
+
+/* Ends that a call says are memory of the host. */
+enum { HOST_NONE = 0, HOST_TO = 1, HOST_FROM = 2 };
 
 static int attribute_of(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     return REAL(cuPointerGetAttribute, (data, attribute, address)) == CUDA_SUCCESS;
 }
 
-/* An end that is not ours. */
+/* An end that is not ours. The driver knows nothing of the host's memory but of what is pinned. */
 static end end_of_driver(CUdeviceptr address)
 {
     end found = {.device = -1};
     unsigned type = 0, managed = 0;
     int device = -1;
-    if (attribute_of(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) &&
-        type == CU_MEMORYTYPE_DEVICE &&
-        attribute_of(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) && managed == 0 &&
+    if (!attribute_of(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address))
+        found.is_host = 1;
+    else if (attribute_of(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) && managed == 0)
+        found.is_host = type == CU_MEMORYTYPE_HOST;
+    else
+        return found;
+    if (!found.is_host && type == CU_MEMORYTYPE_DEVICE &&
         attribute_of(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) &&
         attribute_of(&found.context, CU_POINTER_ATTRIBUTE_CONTEXT, address))
         found.device = device;
     return found;
 }
 
-static end end_of(CUdeviceptr address, const service_device *ours, int here)
+static end end_of(CUdeviceptr address, const service_device *ours, int is_host, int here)
 {
-    end found = ours == NULL ? end_of_driver(address) : (end){.device = ours->index};
-    found.is_near = found.device == here || (ours != NULL && peers_may(here, address));
+    end found = {.device = -1, .is_host = is_host};
+    if (ours != NULL)
+        found = (end){.device = ours->index};
+    else if (!is_host)
+        found = end_of_driver(address);
+    found.is_near =
+        found.is_host || found.device == here || (ours != NULL && peers_may(here, address));
     return found;
 }
 
@@ -55,30 +69,48 @@ static int device_of_stream(CUstream stream)
     return REAL(cuCtxGetDevice, (&here)) == CUDA_SUCCESS ? here : -1;
 }
 
-/* 1 if the copy is to be made as one between contexts, which it tells. Inside. */
-static int copy_ends_find(CUdeviceptr to, CUdeviceptr from, CUstream stream, end ends[2])
+static int end_is_known(const end *one)
+{
+    return one->is_host || one->device >= 0;
+}
+
+/* 1 if the copy is to be made as one between contexts, which it tells. What the host has is copied
+ * in the context of the stream's device. Inside. */
+static int copy_ends_find(CUdeviceptr to, CUdeviceptr from, unsigned host, CUstream stream,
+                          end ends[2])
 {
     const service_device *ours[2] = {service_of_address(to), service_of_address(from)};
     if (ours[0] == NULL && ours[1] == NULL)
         return 0;
     int here = device_of_stream(stream);
-    ends[0] = end_of(to, ours[0], here);
-    ends[1] = end_of(from, ours[1], here);
-    if (here < 0 || ends[0].device < 0 || ends[1].device < 0 ||
+    ends[0] = end_of(to, ours[0], (host & HOST_TO) != 0, here);
+    ends[1] = end_of(from, ours[1], (host & HOST_FROM) != 0, here);
+    if (here < 0 || !end_is_known(&ends[0]) || !end_is_known(&ends[1]) ||
         (ends[0].is_near && ends[1].is_near))
         return 0;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
+        int device = ends[i].is_host ? here : ends[i].device;
         if (ends[i].context == NULL &&
-            service_primary_context(ends[i].device, &ends[i].context) != CUDA_SUCCESS)
+            service_primary_context(device, &ends[i].context) != CUDA_SUCCESS)
             return 0;
+    }
     return 1;
 }
 
-static int copy_crosses(CUdeviceptr to, CUdeviceptr from, CUstream stream, end ends[2])
+/* 0: it is surely no memory of ours. */
+static int is_among_ours(CUdeviceptr address)
 {
-    if (!service_has_several() || !service_enter())
+    uintptr_t low = atomic_load_explicit(&service_low, memory_order_relaxed);
+    return (uintptr_t)address - low <
+           atomic_load_explicit(&service_high, memory_order_relaxed) - low;
+}
+
+static int copy_crosses(CUdeviceptr to, CUdeviceptr from, unsigned host, CUstream stream,
+                        end ends[2])
+{
+    if (!service_has_several() || (!is_among_ours(to) && !is_among_ours(from)) || !service_enter())
         return 0;
-    int crosses = copy_ends_find(to, from, stream, ends);
+    int crosses = copy_ends_find(to, from, host, stream, ends);
     service_leave();
     return crosses;
 }
@@ -102,86 +134,101 @@ static CUresult copy_told_at_once(CUresult result, const char *call, CUdeviceptr
     return result;
 }
 
-/* A copy that the host calls for, which the driver orders with all work of both devices. */
-static CUresult copy_at_once(CUdeviceptr to, CUdeviceptr from, size_t bytes, const end ends[2])
+static int is_with_host(const end ends[2])
 {
+    return ends[0].is_host || ends[1].is_host;
+}
+
+/* The same copy in the words of cuMemcpy3DPeer: one row. */
+static CUDA_MEMCPY3D_PEER row_of(CUdeviceptr to, CUdeviceptr from, size_t bytes, const end ends[2])
+{
+    return (CUDA_MEMCPY3D_PEER){
+        .dstMemoryType = ends[0].is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+        .dstHost = ends[0].is_host ? (void *)(uintptr_t)to : NULL,
+        .dstDevice = ends[0].is_host ? 0 : to,
+        .dstContext = ends[0].context,
+        .dstPitch = bytes,
+        .dstHeight = 1,
+        .srcMemoryType = ends[1].is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+        .srcHost = ends[1].is_host ? (const void *)(uintptr_t)from : NULL,
+        .srcDevice = ends[1].is_host ? 0 : from,
+        .srcContext = ends[1].context,
+        .srcPitch = bytes,
+        .srcHeight = 1,
+        .WidthInBytes = bytes,
+        .Height = 1,
+        .Depth = 1,
+    };
+}
+
+/* A copy that the host calls for, on a default stream. Between devices the driver orders it with
+ * all work of both. */
+static CUresult copy_at_once(const char *call, CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                             CUstream stream, const end ends[2])
+{
+    if (is_with_host(ends)) {
+        CUDA_MEMCPY3D_PEER row = row_of(to, from, bytes, ends);
+        CUresult made = stream == NULL ? REAL(cuMemcpy3DPeer, (&row))
+                                       : REAL(cuMemcpy3DPeerAsync, (&row, stream));
+        if (made == CUDA_SUCCESS && stream != NULL)
+            made = REAL(cuStreamSynchronize, (stream));
+        return copy_told_at_once(made, call, to, from, stream);
+    }
     CUresult result = REAL(cuMemcpyPeer, (to, ends[0].context, from, ends[1].context, bytes));
     if (result == CUDA_SUCCESS)
-        CHECK_TELL(check_copied_between("cuMemcpy", to, from));
+        CHECK_TELL(check_copied_between(call, to, from));
     return result;
 }
 
-CUresult CUDAAPI replace_cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+static CUresult copy_across(const char *call, CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                            CUstream stream, const end ends[2])
 {
-    end ends[2];
-    if (copy_crosses(to, from, NULL, ends))
-        return copy_at_once(to, from, bytes, ends);
-    return copy_told_at_once(REAL(cuMemcpy, (to, from, bytes)), "cuMemcpy", to, from, NULL);
+    CUDA_MEMCPY3D_PEER row = row_of(to, from, bytes, ends);
+    CUresult result =
+        is_with_host(ends)
+            ? REAL(cuMemcpy3DPeerAsync, (&row, stream))
+            : REAL(cuMemcpyPeerAsync, (to, ends[0].context, from, ends[1].context, bytes, stream));
+    return copy_told(result, call, to, from, stream);
 }
 
-CUresult CUDAAPI replace_cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes)
-{
-    end ends[2];
-    if (copy_crosses(to, from, NULL, ends))
-        return copy_at_once(to, from, bytes, ends);
-    return copy_told_at_once(REAL(cuMemcpy_ptds, (to, from, bytes)), "cuMemcpy", to, from,
-                             CU_STREAM_PER_THREAD);
-}
+/* ADDRESS: of a parameter that is a pointer or an address already. */
+#define ADDRESS(parameter) ((CUdeviceptr)(uintptr_t)(parameter))
 
-CUresult CUDAAPI replace_cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes)
-{
-    end ends[2];
-    if (copy_crosses(to, from, NULL, ends))
-        return copy_at_once(to, from, bytes, ends);
-    return copy_told_at_once(REAL(cuMemcpyDtoD_v2, (to, from, bytes)), "cuMemcpyDtoD", to, from,
-                             NULL);
-}
+/* A copy that the host waits for, in the form for the legacy stream or for the thread's. `host`:
+ * which of its ends are the host's by what it is called. */
+#define COPY_AT_ONCE(symbol, form, call, to_type, from_type, host, default_stream)                 \
+    CUresult CUDAAPI replace_##symbol##form(to_type to, from_type from, size_t bytes)              \
+    {                                                                                              \
+        end ends[2];                                                                               \
+        if (copy_crosses(ADDRESS(to), ADDRESS(from), host, default_stream, ends))                  \
+            return copy_at_once(call, ADDRESS(to), ADDRESS(from), bytes, default_stream, ends);    \
+        return copy_told_at_once(REAL(symbol##form, (to, from, bytes)), call, ADDRESS(to),         \
+                                 ADDRESS(from), default_stream);                                   \
+    }
+#define COPY_ON_STREAM(symbol, call, to_type, from_type, host)                                     \
+    CUresult CUDAAPI replace_##symbol(to_type to, from_type from, size_t bytes, CUstream stream)   \
+    {                                                                                              \
+        end ends[2];                                                                               \
+        if (copy_crosses(ADDRESS(to), ADDRESS(from), host, stream, ends))                          \
+            return copy_across(call, ADDRESS(to), ADDRESS(from), bytes, stream, ends);             \
+        return copy_told(REAL(symbol, (to, from, bytes, stream)), call, ADDRESS(to),               \
+                         ADDRESS(from), stream);                                                   \
+    }                                                                                              \
+    CUresult CUDAAPI replace_##symbol##_ptsz(to_type to, from_type from, size_t bytes,             \
+                                             CUstream stream)                                      \
+    {                                                                                              \
+        return replace_##symbol(to, from, bytes, stream_of_thread(stream));                        \
+    }
+#define COPY(name, version, to_type, from_type, host)                                              \
+    COPY_AT_ONCE(name##version, , #name, to_type, from_type, host, NULL)                           \
+    COPY_AT_ONCE(name##version, _ptds, #name, to_type, from_type, host, CU_STREAM_PER_THREAD)      \
+    COPY_ON_STREAM(name##Async##version, #name "Async", to_type, from_type, host)
 
-CUresult CUDAAPI replace_cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes)
-{
-    end ends[2];
-    if (copy_crosses(to, from, NULL, ends))
-        return copy_at_once(to, from, bytes, ends);
-    return copy_told_at_once(REAL(cuMemcpyDtoD_v2_ptds, (to, from, bytes)), "cuMemcpyDtoD", to,
-                             from, CU_STREAM_PER_THREAD);
-}
-
-static CUresult copy_across(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream,
-                            const end ends[2])
-{
-    return REAL(cuMemcpyPeerAsync, (to, ends[0].context, from, ends[1].context, bytes, stream));
-}
-
-CUresult CUDAAPI replace_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
-                                       CUstream stream)
-{
-    end ends[2];
-    if (copy_crosses(to, from, stream, ends))
-        return copy_told(copy_across(to, from, bytes, stream, ends), "cuMemcpyAsync", to, from,
-                         stream);
-    return copy_told(REAL(cuMemcpyAsync, (to, from, bytes, stream)), "cuMemcpyAsync", to, from,
-                     stream);
-}
-
-CUresult CUDAAPI replace_cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes,
-                                            CUstream stream)
-{
-    return replace_cuMemcpyAsync(to, from, bytes, stream_of_thread(stream));
-}
-
-CUresult CUDAAPI replace_cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
-                                              CUstream stream)
-{
-    end ends[2];
-    if (copy_crosses(to, from, stream, ends))
-        return copy_told(copy_across(to, from, bytes, stream, ends), "cuMemcpyDtoDAsync", to, from,
-                         stream);
-    return copy_told(REAL(cuMemcpyDtoDAsync_v2, (to, from, bytes, stream)), "cuMemcpyDtoDAsync", to,
-                     from, stream);
-}
-
-CUresult CUDAAPI replace_cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes,
-                                                   CUstream stream)
-{
-    return replace_cuMemcpyDtoDAsync_v2(to, from, bytes, stream_of_thread(stream));
-}
+/* The headers give the newest versions' names to these. */
+#undef cuMemcpyDtoD
+#undef cuMemcpyHtoD
+#undef cuMemcpyDtoH
+COPY(cuMemcpy, , CUdeviceptr, CUdeviceptr, HOST_NONE)
+COPY(cuMemcpyDtoD, _v2, CUdeviceptr, CUdeviceptr, HOST_NONE)
+COPY(cuMemcpyHtoD, _v2, CUdeviceptr, const void *, HOST_FROM)
+COPY(cuMemcpyDtoH, _v2, void *, CUdeviceptr, HOST_TO)

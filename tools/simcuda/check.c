@@ -85,6 +85,13 @@ static const char *reach_text(enum sim_reach reach)
     }
 }
 
+/* What cuMemAlloc gave: copies need no access to it, only sets and kernels do. */
+static int is_drivers_own(CUdeviceptr address)
+{
+    const struct sim_region *region = sim_region_find(address);
+    return region != NULL && region->kind == SIM_DEVICE_BLOCK && region->pool == NULL;
+}
+
 /* Run before an operation: may it touch what it says? If not it is a violation and, as on a real
  * device, the context is poisoned: its calls give CUDA_ERROR_ILLEGAL_ADDRESS from then on. */
 int sim_check_op(const struct sim_stream *stream, const struct sim_op *op)
@@ -93,7 +100,9 @@ int sim_check_op(const struct sim_stream *stream, const struct sim_op *op)
     const struct sim_access *access = sim_op_accesses(op, &count);
     for (size_t i = 0; i < count; i++) {
         CUdeviceptr where = 0;
-        const struct sim_context *context = op->is_any_device ? NULL : stream->context;
+        int is_any =
+            op->is_any_device || (op->kind == SIM_OP_COPY && is_drivers_own(access[i].address));
+        const struct sim_context *context = is_any ? NULL : stream->context;
         enum sim_reach reach =
             sim_reach(context, access[i].address, access[i].bytes, access[i].is_write, &where);
         if (reach != SIM_REACH_OK) {

@@ -228,6 +228,16 @@ CUresult CUDAAPI cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstCont
     return cuMemcpyPeerAsync(dstDevice, dstContext, srcDevice, srcContext, ByteCount, own(hStream));
 }
 
+CUresult CUDAAPI cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy)
+{
+    return sim_copy_row(SIM_cuMemcpy3DPeer, pCopy, CU_STREAM_PER_THREAD);
+}
+
+CUresult CUDAAPI cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
+{
+    return cuMemcpy3DPeerAsync(pCopy, own(hStream));
+}
+
 CUresult CUDAAPI cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, size_t N)
 {
     return sim_set(SIM_cuMemsetD8_v2, &(struct sim_fill){dstDevice, N, uc, 1, 1},

@@ -640,6 +640,7 @@ void sim_point_drop(struct sim_point point);
 /* transfer.c */
 CUresult sim_copy_peer_sync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                             CUcontext from_context, size_t bytes, CUstream stream);
+CUresult sim_copy_row(enum sim_entry entry, const CUDA_MEMCPY3D_PEER *asked, CUstream stream);
 CUresult sim_copy_sync(enum sim_entry entry, CUdeviceptr to, CUdeviceptr from, size_t bytes,
                        CUstream stream);
 struct sim_fill {

@@ -26,14 +26,24 @@ struct copy {
     int is_to_device; /* the call says that it is a device address */
     int is_from_device;
     int is_synchronous;
+    /* Of a copy between contexts: whose memory a device's end is, and nobody else need reach it. */
+    const struct sim_context *to_context, *from_context;
 };
 
 /* A copy's ends must be memory where the call says so, and something everywhere. */
 static CUresult copy_check(const struct sim_stream *stream, const struct copy *copy)
 {
     CUresult result = CUDA_SUCCESS;
+    CUdeviceptr where = 0;
     if (copy->to == 0 || copy->from == 0)
         return CUDA_ERROR_INVALID_VALUE;
+    if (copy->to_context != NULL)
+        return (copy->is_to_device &&
+                sim_reach(copy->to_context, copy->to, copy->bytes, 1, &where) != SIM_REACH_OK) ||
+                       (copy->is_from_device && sim_reach(copy->from_context, copy->from,
+                                                          copy->bytes, 0, &where) != SIM_REACH_OK)
+                   ? CUDA_ERROR_INVALID_VALUE
+                   : CUDA_SUCCESS;
     if (copy->is_to_device || managed(copy->to))
         result = sim_check_call(stream->context, copy->to, copy->bytes);
     if (result == CUDA_SUCCESS && (copy->is_from_device || managed(copy->from)))
@@ -63,6 +73,7 @@ static CUresult copy_submit(struct sim_stream *stream, const struct copy *copy)
     op.copy.to = copy->to;
     op.copy.from = copy->from;
     op.copy.bytes = copy->bytes;
+    op.is_any_device = copy->to_context != NULL;
     int to_pageable = !managed(copy->to);
     if (!to_pageable)
         sim_op_touch(&op, copy->to, copy->bytes, 1);
@@ -235,6 +246,50 @@ CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
     SIM_ENTER(cuMemcpyPeerAsync, SIM_NEEDS_CLEAN);
     struct copy copy = {.to = dstDevice, .from = srcDevice, .bytes = ByteCount};
     return sim_leave(copy_peer(&copy, dstContext, srcContext, hStream));
+}
+
+/* One row between contexts, from or to the host or from device to device; rows are not there, as in
+ * cuMemcpy2D, nor are arrays. */
+static CUresult row_read(struct copy *copy, const CUDA_MEMCPY3D_PEER *asked)
+{
+    if (asked == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    const CUmemorytype types[] = {asked->dstMemoryType, asked->srcMemoryType};
+    for (int i = 0; i < 2; i++)
+        if (types[i] != CU_MEMORYTYPE_HOST && types[i] != CU_MEMORYTYPE_DEVICE)
+            return CUDA_ERROR_NOT_SUPPORTED;
+    if (asked->Height > 1 || asked->Depth > 1 || asked->dstXInBytes + asked->srcXInBytes > 0 ||
+        asked->dstY + asked->srcY > 0 || asked->dstZ + asked->srcZ > 0)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    copy->is_to_device = types[0] == CU_MEMORYTYPE_DEVICE;
+    copy->is_from_device = types[1] == CU_MEMORYTYPE_DEVICE;
+    copy->to = copy->is_to_device ? asked->dstDevice : (uintptr_t)asked->dstHost;
+    copy->from = copy->is_from_device ? asked->srcDevice : (uintptr_t)asked->srcHost;
+    copy->bytes = asked->WidthInBytes * asked->Height * asked->Depth;
+    copy->to_context = sim_context_get(asked->dstContext);
+    copy->from_context = sim_context_get(asked->srcContext);
+    return copy->to_context == NULL || copy->from_context == NULL ? CUDA_ERROR_INVALID_CONTEXT
+                                                                  : CUDA_SUCCESS;
+}
+
+CUresult sim_copy_row(enum sim_entry entry, const CUDA_MEMCPY3D_PEER *asked, CUstream stream)
+{
+    CUresult result = sim_enter(entry, SIM_NEEDS_CLEAN);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct copy copy = {.is_synchronous = entry == SIM_cuMemcpy3DPeer};
+    result = row_read(&copy, asked);
+    return sim_leave(result == CUDA_SUCCESS ? copy_start(stream, &copy) : result);
+}
+
+CUresult CUDAAPI cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
+{
+    return sim_copy_row(SIM_cuMemcpy3DPeer, pCopy, CU_STREAM_LEGACY);
+}
+
+CUresult CUDAAPI cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
+{
+    return sim_copy_row(SIM_cuMemcpy3DPeerAsync, pCopy, hStream);
 }
 
 /* ---- memsets -------------------------------------------------------------------------------- */

@@ -92,56 +92,6 @@ SET_ROWS(cuMemsetD2D32, unsigned)
 
 /* ---- copies --------------------------------------------------------------------------------- */
 
-CUresult CUDAAPI replace_cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
-{
-    return told_at_once(REAL(cuMemcpyHtoD_v2, (to, from, bytes)), "cuMemcpyHtoD", to, of_host(from),
-                        NULL);
-}
-
-CUresult CUDAAPI replace_cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, size_t bytes)
-{
-    return told_at_once(REAL(cuMemcpyHtoD_v2_ptds, (to, from, bytes)), "cuMemcpyHtoD", to,
-                        of_host(from), CU_STREAM_PER_THREAD);
-}
-
-CUresult CUDAAPI replace_cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
-{
-    return told_at_once(REAL(cuMemcpyDtoH_v2, (to, from, bytes)), "cuMemcpyDtoH", of_host(to), from,
-                        NULL);
-}
-
-CUresult CUDAAPI replace_cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t bytes)
-{
-    return told_at_once(REAL(cuMemcpyDtoH_v2_ptds, (to, from, bytes)), "cuMemcpyDtoH", of_host(to),
-                        from, CU_STREAM_PER_THREAD);
-}
-
-CUresult CUDAAPI replace_cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes,
-                                              CUstream stream)
-{
-    return told(REAL(cuMemcpyHtoDAsync_v2, (to, from, bytes, stream)), "cuMemcpyHtoDAsync", to, 0,
-                stream);
-}
-
-CUresult CUDAAPI replace_cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void *from, size_t bytes,
-                                                   CUstream stream)
-{
-    return replace_cuMemcpyHtoDAsync_v2(to, from, bytes, stream_of_thread(stream));
-}
-
-CUresult CUDAAPI replace_cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes,
-                                              CUstream stream)
-{
-    return told(REAL(cuMemcpyDtoHAsync_v2, (to, from, bytes, stream)), "cuMemcpyDtoHAsync",
-                of_host(to), from, stream);
-}
-
-CUresult CUDAAPI replace_cuMemcpyDtoHAsync_v2_ptsz(void *to, CUdeviceptr from, size_t bytes,
-                                                   CUstream stream)
-{
-    return replace_cuMemcpyDtoHAsync_v2(to, from, bytes, stream_of_thread(stream));
-}
-
 CUresult CUDAAPI replace_cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                                       CUcontext from_context, size_t bytes)
 {
