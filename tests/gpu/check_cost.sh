@@ -6,7 +6,7 @@
 # Fails where a step under --check takes more than 1.05 of the bare one's time, or with
 # auto_record:seen more than 1.02 (check_cost/cost.py, which has the options).
 #
-#   tests/gpu/check_cost.sh [--rounds N] [--steps N] [--json FILE]
+#   tests/gpu/check_cost.sh [--ways A,B] [--rounds N] [--processes N] [--steps N] [--json FILE]
 #
 # TENURE=/path/to/tenure chooses the command; the Python module lies in ../python beside its folder,
 # or where TENURE_PYTHON says. PYTHON chooses another interpreter.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cost.py [--rounds N] [--processes N] [--steps N] [--json FILE] [--commit TEXT]
+"""cost.py [--ways A,B] [--rounds N] [--processes N] [--steps N] [--json FILE] [--commit TEXT]
 cost.py --self
 
 What it costs to follow a PyTorch program, whose allocator is Tenure, in each of these ways:
@@ -51,7 +51,7 @@ BURST = 200
 
 def workers_of(case, options):
     workers = {}
-    for way, (under, allocator, settings) in WAYS.items():
+    for way, (under, allocator, settings) in options.ways.items():
         before = () if under is None else (os.environ["TENURE"], "run", *under, "--")
         count = options.processes if way == "bare" or way in LIMITS else 1
         workers[way] = [shown.Worker(case, allocator, options.steps, before, settings)
@@ -77,8 +77,8 @@ def memory_of(workers):
 
 def rounds_of(workers, rounds):
     """Seconds of each way, a list with one for each round; None: one has ended."""
-    times = {way: [] for way in WAYS}
-    order = list(WAYS)
+    times = {way: [] for way in workers}
+    order = list(workers)
     for turn in range(rounds):
         for i in range(len(order)):
             way = order[(turn + i) % len(order)]
@@ -92,7 +92,7 @@ def rounds_of(workers, rounds):
 def say(check, case, times, memory, options):
     """One line for each way; returns what was measured."""
     measured = {}
-    for way in WAYS:
+    for way in options.ways:
         ratio, low, high = shown.interval(
             [its / bare for its, bare in zip(times[way], times["bare"])])
         each = statistics.median(times[way]) / options.steps
@@ -161,7 +161,7 @@ def check_self():
                 file.write(text)
         os.chmod(tenure, 0o700)
         os.environ["TENURE"], shown.Worker.PROGRAM = tenure, program
-        options = argparse.Namespace(rounds=3, processes=2, steps=1)
+        options = argparse.Namespace(rounds=3, processes=2, steps=1, ways=WAYS)
         for case, failed in (("good", 0), ("slow", 1), ("other", 1), ("ends", 1)):
             check = engines.Checks()
             measured = measure(check, case, options)
@@ -174,6 +174,7 @@ def check_self():
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ways", default=",".join(WAYS), help="which of them; bare is always one")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--processes", type=int, default=3, help="of bare, check and seen")
     parser.add_argument("--steps", type=int, default=12, help="of a round")
@@ -183,6 +184,10 @@ def main():
     options = parser.parse_args()
     if options.self:
         return check_self()
+    names = {"bare", *options.ways.split(",")}
+    if names - set(WAYS):
+        parser.error(f"no such way: {', '.join(sorted(names - set(WAYS)))}")
+    options.ways = {way: how for way, how in WAYS.items() if way in names}
     if options.rounds < 2 or options.steps < 1 or options.processes < 1:
         parser.error("at least 2 rounds of one step, of one process")
     if importlib.util.find_spec("torch") is None:
