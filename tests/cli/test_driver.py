@@ -41,6 +41,19 @@ class Doctor(CommandTest):
         found = self.findings("--driver", "sim", environment={"TENURE_SIM_DEVICES": 3})
         self.assertEqual([one["device"] for one in found["devices"]], [0, 1, 2])
 
+    def test_which_devices_reach_each_other(self):
+        three = {"TENURE_SIM_DEVICES": 3}
+        found = self.findings("--driver", "sim", environment=three)
+        self.assertEqual([one["reaches"] for one in found["devices"]], [[1, 2], [0, 2], [0, 1]])
+        text = self.run_tenure("doctor", "--driver", "sim", environment=three).stdout
+        self.assertIn("\n     reaches the memory of 0, 2\n", text)
+        apart = {**three, "TENURE_SIM_PEERS": 0}
+        found = self.findings("--driver", "sim", environment=apart)
+        self.assertEqual([one["reaches"] for one in found["devices"]], [[], [], []])
+        text = self.run_tenure("doctor", "--driver", "sim", environment=apart).stdout
+        self.assertEqual(text.count("     reaches the memory of no other device\n"), 3)
+        self.assertNotIn("reaches", self.run_tenure("doctor", "--driver", "sim").stdout)
+
     def test_settings_in_force_are_listed(self):
         found = self.findings("--driver", "sim",
                               environment={"TENURE_CONF": "per_process_memory_fraction:0.25"})

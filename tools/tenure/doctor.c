@@ -18,6 +18,7 @@
 #include "exit_code.h"
 #include "json.h"
 #include "newer.h"
+#include "reach.h"
 #include "session.h"
 #include "table.h"
 #include "wrap.h"
@@ -62,6 +63,7 @@ typedef struct findings {
     const char *newer[NEWER_MAX]; /* see newer.h */
     size_t newer_count;
     tnr_device_info devices[DEVICES_MAX];
+    uint64_t reach[DEVICES_MAX]; /* see reach.h */
     int devices_count;
     problem problems[PROBLEMS_MAX];
     int problems_count;
@@ -135,6 +137,7 @@ static void devices_find(findings *all)
             problem_add(all, what, remedy_of(TNR_ERR_NO_VMM));
         }
     }
+    reach_find(all->reach, all->devices_count, &all->driver);
     if (usable == 0 && all->code == EXIT_CODE_OK)
         all->code = EXIT_CODE_NO_DEVICE;
 }
@@ -243,6 +246,21 @@ static void driver_print(const findings *all)
            all->choice.simulated[0] ? all->choice.simulated : "not found");
 }
 
+/* Where there are several: which of the others a device can be let in to. */
+static void reach_print(const findings *all, int device)
+{
+    if (all->devices_count < 2)
+        return;
+    fputs("     reaches the memory of ", stdout);
+    const char *between = "";
+    for (int i = 0; i < all->devices_count; i++)
+        if ((all->reach[device] >> i & 1) != 0) {
+            printf("%s%d", between, i);
+            between = ", ";
+        }
+    puts(all->reach[device] == 0 ? "no other device" : "");
+}
+
 static void devices_print(const findings *all)
 {
     char memory[32], granularity[32];
@@ -257,6 +275,7 @@ static void devices_print(const findings *all)
         printf("     virtual memory %s, POSIX fd %s, fabric %s, GPUDirect RDMA %s\n",
                device->has_vmm ? "yes" : "no", device->has_posix_fd ? "yes" : "no",
                device->has_fabric ? "yes" : "no", device->has_gpu_direct_rdma ? "yes" : "no");
+        reach_print(all, i);
     }
     if (all->devices_count == 0)
         puts("  none");
@@ -312,8 +331,9 @@ static void problems_print(const findings *all)
         puts("  nothing");
 }
 
-static void device_json(json_writer *json, int index, const tnr_device_info *device)
+static void device_json(json_writer *json, const findings *all, int index)
 {
+    const tnr_device_info *device = &all->devices[index];
     json_object_begin(json, NULL);
     json_unsigned(json, "device", (uint64_t)index);
     json_text(json, "name", device->name);
@@ -325,6 +345,11 @@ static void device_json(json_writer *json, int index, const tnr_device_info *dev
     json_boolean(json, "posix_fd", device->has_posix_fd);
     json_boolean(json, "fabric", device->has_fabric);
     json_boolean(json, "gpu_direct_rdma", device->has_gpu_direct_rdma);
+    json_array_begin(json, "reaches");
+    for (int i = 0; i < all->devices_count; i++)
+        if ((all->reach[index] >> i & 1) != 0)
+            json_unsigned(json, NULL, (uint64_t)i);
+    json_array_end(json);
     json_object_end(json);
 }
 
@@ -369,7 +394,7 @@ static void findings_json(const findings *all)
     json_text(&json, "simulated_path", all->choice.simulated[0] ? all->choice.simulated : NULL);
     json_array_begin(&json, "devices");
     for (int i = 0; i < all->devices_count; i++)
-        device_json(&json, i, &all->devices[i]);
+        device_json(&json, all, i);
     json_array_end(&json);
     surroundings_json(&json);
     json_array_begin(&json, "problems");
