@@ -1,23 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Launches as the checker and auto_record:seen look at them: from a stack of 17 frames, as deep as
- * an engine's, by eight operators whose stacks end at one depth; of a kernel with 16 parameters, or
- * with one structure of path.bytes_min bytes. Three addresses are of blocks, others each time.
+ * Launches, allocations and frees as the checker and auto_record:seen look at them: from a stack of
+ * 17 frames, as deep as an engine's, by eight operators whose stacks end at one depth.
+ *
+ * A launch is of a kernel with 16 parameters, or with one structure of path.bytes_min bytes; three
+ * addresses are of blocks, others each time. An allocation is one of Tenure's own, as engines make
+ * them, in the place of one of path.live blocks, of path.bytes_min to path.bytes_max bytes.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include <tenure/alloc.h>
 #include <tenure/simcuda.h>
 
 #include "paths.h"
 
 enum { OPERATORS = 8, INSIDE = 3, OUTSIDE = 10, PARAMETERS = 16, ADDRESSES = 3, WORDS_MAX = 512 };
 
-typedef struct launch {
+/* What an operator does at the end of its stack. */
+typedef struct operation {
+    void (*act)(const struct operation *self);
     path_run *run;
     CUfunction kernel;
     uint64_t number;
-} launch;
+} operation;
 
 static CUfunction functions[OPERATORS];
 static CUdeviceptr *blocks;
@@ -52,7 +58,7 @@ void checked_prepare(path_run *run)
         driver_check(cuMemAllocAsync(&blocks[i], 4096, run->streams[1]), "cuMemAllocAsync");
 }
 
-static __attribute__((noinline)) void launch_do(const launch *what)
+static __attribute__((noinline)) void launch_do(const operation *what)
 {
     static uint64_t words[WORDS_MAX];
     void *parameters[PARAMETERS] = {words};
@@ -65,10 +71,37 @@ static __attribute__((noinline)) void launch_do(const launch *what)
         "cuLaunchKernel");
 }
 
-static __attribute__((noinline)) void deeper(const launch *what, int levels)
+static void status_check(tnr_status status)
+{
+    if (status != TNR_OK)
+        exit(1);
+}
+
+/* The sizes of mixes, each as often as its logarithm says, and always the same for one number. */
+static size_t bytes_of(const path_run *run, uint64_t number)
+{
+    uint64_t bits = mixed(number, 1);
+    size_t bytes = run->what->bytes_min;
+    while (bytes * 2 <= run->what->bytes_max && (bits & 3) != 0) {
+        bytes *= 2;
+        bits >>= 2;
+    }
+    return bytes + bits % bytes;
+}
+
+static __attribute__((noinline)) void replace_do(const operation *what)
+{
+    path_run *run = what->run;
+    void **block = &run->blocks[mixed(what->number, 0) % run->what->live];
+    status_check(tnr_free(*block));
+    status_check(
+        tnr_malloc(block, bytes_of(run, what->number), 0, (tnr_stream)(void *)run->streams[1]));
+}
+
+static __attribute__((noinline)) void deeper(const operation *what, int levels)
 {
     if (levels == 0)
-        launch_do(what);
+        what->act(what);
     else
         deeper(what, levels - 1);
     __asm__ volatile("" ::: "memory"); /* the call is no tail call */
@@ -76,14 +109,17 @@ static __attribute__((noinline)) void deeper(const launch *what, int levels)
 
 #define OPERATOR(which)                                                                            \
     case which:                                                                                    \
-        deeper(&(launch){run, functions[which], number}, INSIDE);                                  \
+        deeper(&(operation){act, run, functions[which], number}, INSIDE);                          \
         __asm__ volatile("# " #which ::: "memory");                                                \
         break;
 
-static __attribute__((noinline)) void operators(path_run *run, uint64_t number, int levels)
+typedef void (*action)(const operation *self);
+
+static __attribute__((noinline)) void operators(path_run *run, action act, uint64_t number,
+                                                int levels)
 {
     if (levels > 0) {
-        operators(run, number, levels - 1);
+        operators(run, act, number, levels - 1);
         __asm__ volatile("" ::: "memory");
         return;
     }
@@ -100,13 +136,31 @@ static __attribute__((noinline)) void operators(path_run *run, uint64_t number, 
     }
 }
 
-static void checked(path_run *run)
+static void launches(path_run *run)
 {
     for (uint64_t i = 0; i < run->operations; i++)
-        operators(run, i, OUTSIDE);
+        operators(run, launch_do, i, OUTSIDE);
 }
 
 void run_checked(path_run *run)
 {
-    path_counted(run, checked);
+    path_counted(run, launches);
+}
+
+void replaced_prepare(path_run *run)
+{
+    for (size_t i = 0; i < run->what->live; i++)
+        status_check(
+            tnr_malloc(&run->blocks[i], bytes_of(run, i), 0, (tnr_stream)(void *)run->streams[1]));
+}
+
+static void replacements(path_run *run)
+{
+    for (uint64_t i = 0; i < run->operations; i++)
+        operators(run, replace_do, i, OUTSIDE);
+}
+
+void run_replaced(path_run *run)
+{
+    path_counted(run, replacements);
 }

@@ -619,6 +619,16 @@ static const path paths[] = {
      "cuLaunchKernel with auto_record:seen from 17 frames", UNDER_RECORD},
     {"seen_structure", 4096, checked_prepare, run_checked, 4096, 0, 64, "",
      "the same with the addresses in a structure of 4 KiB", UNDER_RECORD},
+    {"run_replace", 8192, replaced_prepare, run_replaced, 512, 8 << 20, 1000, "",
+     "tnr_free and tnr_malloc under tenure run of 512 B to 8 MiB, 1,000 live blocks", UNDER_RUN},
+    {"seen_replace", 8192, replaced_prepare, run_replaced, 512, 8 << 20, 1000, "",
+     "the same with auto_record:seen, from 17 frames", UNDER_RECORD},
+    {"check_replace", 8192, replaced_prepare, run_replaced, 512, 8 << 20, 1000, "",
+     "the same under --check", UNDER_CHECK},
+    {"seen_ring", 4096, preloaded_prepare, run_ring, 1, 0, 4, "",
+     "cuEventRecord and cuStreamWaitEvent with auto_record:seen, as in run_ring", UNDER_RECORD},
+    {"check_ring", 4096, preloaded_prepare, run_ring, 1, 0, 4, "", "the same under --check",
+     UNDER_CHECK},
 };
 enum { PATHS = sizeof(paths) / sizeof(paths[0]) };
 

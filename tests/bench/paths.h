@@ -67,9 +67,11 @@ void run_records_asked(path_run *run);
 void run_ring(path_run *run);
 void run_kernels(path_run *run);
 
-/* ---- launches that are looked at: checked.c ------------------------------------------------- */
+/* ---- what the checker looks at: checked.c --------------------------------------------------- */
 
 void checked_prepare(path_run *run);
 void run_checked(path_run *run);
+void replaced_prepare(path_run *run);
+void run_replaced(path_run *run);
 
 #endif

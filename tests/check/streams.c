@@ -208,6 +208,24 @@ void animal_stream_that_ended(void)
     MUST(cuStreamDestroy(next));
 }
 
+/* The next one of the handle is not the one that the block is of. */
+void animal_stream_of_the_block_ended(void)
+{
+    CUstream owner, next;
+    MUST(cuStreamCreate(&owner, CU_STREAM_NON_BLOCKING));
+    CUdeviceptr block = make(owner);
+    MUST(cuStreamSynchronize(owner));
+    MUST(cuStreamDestroy(owner));
+    MUST(cuStreamCreate(&next, CU_STREAM_NON_BLOCKING));
+    if (next != owner)
+        exit(1);
+    touch(block, next);
+    if (!the.is_wrong)
+        wait_for(next, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuStreamDestroy(next));
+}
+
 /* The next one of the handle is another also in what it waits for: the legacy stream, or not. */
 void animal_stream_of_another_kind(void)
 {

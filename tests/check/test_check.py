@@ -72,6 +72,7 @@ CERTAIN = {
     "three_streams": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "stream_that_ended": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "stream_of_another_kind": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
+    "stream_of_the_block_ended": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "thread": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "thread_default_stream": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "pool": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),

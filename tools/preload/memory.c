@@ -85,7 +85,7 @@ CUresult CUDAAPI replace_cuMemFree_v2(CUdeviceptr address)
         CUresult passed;
         ACCOUNTED(ACCOUNT_DRIVER, passed = REAL(cuMemFree_v2, (address)));
         if (passed == CUDA_SUCCESS && address != 0)
-            CHECK_TELL(check_device_seen());
+            CHECK_TELL_ORDER(check_device_seen());
         return passed;
     }
     CHECK_TELL(check_freeing_at_once("cuMemFree", address));

@@ -366,13 +366,13 @@ static void stream_seen(CUstream stream, tnr_moment began)
 
 CUresult CUDAAPI replace_cuStreamSynchronize(CUstream stream)
 {
-    uint64_t moment = check_is_on() ? check_stream_moment(stream) : 0;
+    uint64_t moment = check_does(CHECK_REPORTS) ? check_stream_moment(stream) : 0;
     tnr_moment began = tnr_moment_now();
     CUresult result = REAL(cuStreamSynchronize, (stream));
     if (result != CUDA_SUCCESS)
         return result;
     stream_seen(stream, began);
-    CHECK_TELL(check_stream_seen(stream, moment));
+    CHECK_TELL_ORDER(check_stream_seen(stream, moment));
     return result;
 }
 
@@ -383,13 +383,13 @@ CUresult CUDAAPI replace_cuStreamSynchronize_ptsz(CUstream stream)
 
 CUresult CUDAAPI replace_cuStreamQuery(CUstream stream)
 {
-    uint64_t moment = check_is_on() ? check_stream_moment(stream) : 0;
+    uint64_t moment = check_does(CHECK_REPORTS) ? check_stream_moment(stream) : 0;
     tnr_moment began = tnr_moment_now();
     CUresult result = REAL(cuStreamQuery, (stream));
     if (result != CUDA_SUCCESS)
         return result;
     stream_seen(stream, began);
-    CHECK_TELL(check_stream_seen(stream, moment));
+    CHECK_TELL_ORDER(check_stream_seen(stream, moment));
     return result;
 }
 
@@ -415,10 +415,10 @@ static void event_seen(CUevent event, tnr_moment began)
 
 CUresult CUDAAPI replace_cuEventSynchronize(CUevent event)
 {
-    void *moment = check_is_on() ? check_event_moment(event) : NULL;
+    void *moment = check_does(CHECK_REPORTS) ? check_event_moment(event) : NULL;
     tnr_moment began = event_moment(event);
     CUresult result = REAL(cuEventSynchronize, (event));
-    CHECK_TELL(check_event_seen(moment, result == CUDA_SUCCESS));
+    CHECK_TELL_ORDER(check_event_seen(moment, result == CUDA_SUCCESS));
     if (result == CUDA_SUCCESS)
         event_seen(event, began);
     return result;
@@ -426,10 +426,10 @@ CUresult CUDAAPI replace_cuEventSynchronize(CUevent event)
 
 CUresult CUDAAPI replace_cuEventQuery(CUevent event)
 {
-    void *moment = check_is_on() ? check_event_moment(event) : NULL;
+    void *moment = check_does(CHECK_REPORTS) ? check_event_moment(event) : NULL;
     tnr_moment began = event_moment(event);
     CUresult result = REAL(cuEventQuery, (event));
-    CHECK_TELL(check_event_seen(moment, result == CUDA_SUCCESS));
+    CHECK_TELL_ORDER(check_event_seen(moment, result == CUDA_SUCCESS));
     if (result == CUDA_SUCCESS)
         event_seen(event, began);
     return result;
@@ -440,7 +440,7 @@ CUresult CUDAAPI replace_cuCtxSynchronize(void)
     tnr_moment began = tnr_moment_now();
     CUresult result = REAL(cuCtxSynchronize, ());
     if (result == CUDA_SUCCESS)
-        CHECK_TELL(check_device_seen());
+        CHECK_TELL_ORDER(check_device_seen());
     if (result != CUDA_SUCCESS || !service_enter())
         return result;
     service_device *device = service_here_started();
@@ -500,7 +500,7 @@ CUresult CUDAAPI replace_cuEventRecord(CUevent event, CUstream stream)
     if (result == CUDA_SUCCESS)
         record_made(event, stream, before);
     if (result == CUDA_SUCCESS)
-        CHECK_TELL(check_event_recorded(event, stream));
+        CHECK_TELL_ORDER(check_event_recorded(event, stream));
     return result;
 }
 
@@ -516,7 +516,7 @@ CUresult CUDAAPI replace_cuEventRecordWithFlags(CUevent event, CUstream stream, 
     if (result == CUDA_SUCCESS)
         record_made(event, stream, before);
     if (result == CUDA_SUCCESS)
-        CHECK_TELL(check_event_recorded(event, stream));
+        CHECK_TELL_ORDER(check_event_recorded(event, stream));
     return result;
 }
 
@@ -541,7 +541,7 @@ CUresult CUDAAPI replace_cuStreamWaitEvent(CUstream stream, CUevent event, unsig
     CUresult result = REAL(cuStreamWaitEvent, (stream, event, flags));
     if (result != CUDA_SUCCESS)
         return result;
-    CHECK_TELL(check_event_waited(stream, event));
+    CHECK_TELL_ORDER(check_event_waited(stream, event));
     if (before != NOT_ANNOUNCED)
         wait_made(stream, event, before);
     return result;
@@ -554,14 +554,14 @@ CUresult CUDAAPI replace_cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, 
 
 CUresult CUDAAPI replace_cuEventDestroy_v2(CUevent event)
 {
-    CHECK_TELL(check_event_ends(event));
+    CHECK_TELL_ORDER(check_event_ends(event));
     event_forget(event);
     return REAL(cuEventDestroy_v2, (event));
 }
 
 CUresult CUDAAPI replace_cuEventDestroy(CUevent event)
 {
-    CHECK_TELL(check_event_ends(event));
+    CHECK_TELL_ORDER(check_event_ends(event));
     event_forget(event);
     return REAL(cuEventDestroy, (event));
 }

@@ -1,123 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks: see blocks.h. Live and freed ones are each a treap by address. */
+/* Blocks: see blocks.h. Live and freed ones have no byte in common, so they are found together. */
 #include "check/blocks.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-enum { FREED_MAX = 65536, BASES = 16384 };
+#include "check/bases.h"
 
-static check_block *live, *freed; /* roots */
-static check_block *bases[BASES]; /* live ones by where they begin, as most parameters have it */
-static check_block *oldest, *newest;
+enum { FREED_MAX = 65536, SPARE_MAX = 1024 };
+
+static check_block *oldest, *newest; /* of the freed ones */
 static size_t freed_count;
+static check_block *spare; /* records without a block, by `before` */
+static size_t spare_count;
 static uint64_t serials;
 
-/* ---- the tree ------------------------------------------------------------------------------- */
+/* ---- finding -------------------------------------------------------------------------------- */
 
-/* Parts a tree into what is below an address, and the rest. */
-static void tree_split(check_block *root, CUdeviceptr address, check_block **below,
-                       check_block **rest)
+static int has_address(const check_block *block, CUdeviceptr address)
 {
-    if (root == NULL) {
-        *below = *rest = NULL;
-    } else if (root->base < address) {
-        tree_split(root->right, address, &root->right, rest);
-        *below = root;
-    } else {
-        tree_split(root->left, address, below, &root->left);
-        *rest = root;
-    }
+    return block != NULL && address - block->base < block->bytes;
 }
 
-static check_block *tree_join(check_block *below, check_block *rest)
+check_block *check_block_around(CUdeviceptr address)
 {
-    if (below == NULL || rest == NULL)
-        return below == NULL ? rest : below;
-    if (below->priority > rest->priority) {
-        below->right = tree_join(below->right, rest);
-        return below;
-    }
-    rest->left = tree_join(below, rest->left);
-    return rest;
+    check_block *found = check_bases_below(address);
+    return has_address(found, address) ? found : NULL;
 }
 
-static void tree_add(check_block **root, check_block *block)
+/* The first block that has any of these addresses, or begins there; null: none. `lower`: the last
+ * one that lies below them all. */
+static check_block *overlapping_first(CUdeviceptr base, size_t bytes, check_block **lower)
 {
-    check_block *below, *rest;
-    block->left = block->right = NULL;
-    tree_split(*root, block->base, &below, &rest);
-    *root = tree_join(tree_join(below, block), rest);
+    check_block *below = check_bases_below(base);
+    int has_begun = below != NULL && (below->base == base || has_address(below, base));
+    check_block *found = has_begun ? below : below == NULL ? check_bases_first() : below->upper;
+    *lower = has_begun ? below->lower : below;
+    return found != NULL && (found->base <= base || found->base - base < bytes) ? found : NULL;
 }
 
-static void tree_remove(check_block **root, check_block *block)
-{
-    check_block *below, *rest, *self;
-    tree_split(*root, block->base, &below, &rest);
-    tree_split(rest, block->base + 1, &self, &rest);
-    *root = tree_join(below, rest);
-}
-
-/* The last block that begins at the address or below it. */
-static check_block *tree_find(check_block *root, CUdeviceptr address)
-{
-    check_block *found = NULL;
-    while (root != NULL) {
-        if (root->base <= address)
-            found = root;
-        root = root->base <= address ? root->right : root->left;
-    }
-    return found;
-}
-
-static check_block *tree_containing(check_block *root, CUdeviceptr address)
-{
-    check_block *found = tree_find(root, address);
-    return found != NULL && address - found->base < found->bytes ? found : NULL;
-}
-
-/* One that has any of these addresses. */
-static check_block *tree_overlapping(check_block *root, CUdeviceptr base, size_t bytes)
-{
-    check_block *found = tree_find(root, base + bytes - 1);
-    return found != NULL && found->base + found->bytes > base ? found : NULL;
-}
-
-/* ---- blocks --------------------------------------------------------------------------------- */
-
-static check_block **bases_of(CUdeviceptr base)
-{
-    return &bases[(uint64_t)base * UINT64_C(0x9e3779b97f4a7c15) >> 50];
-}
-
-static void live_add(check_block *block)
-{
-    check_block **bases_here = bases_of(block->base);
-    tree_add(&live, block);
-    block->next_base = *bases_here;
-    *bases_here = block;
-}
-
-static void live_remove(check_block *block)
-{
-    check_block **link = bases_of(block->base);
-    tree_remove(&live, block);
-    while (*link != block)
-        link = &(*link)->next_base;
-    *link = block->next_base;
-}
-
-check_block *check_block_live(CUdeviceptr address)
-{
-    for (check_block *one = *bases_of(address); one != NULL; one = one->next_base)
-        if (one->base == address)
-            return one;
-    return tree_containing(live, address);
-}
-
-check_block *check_block_freed(CUdeviceptr address)
-{
-    return tree_containing(freed, address);
-}
+/* ---- records -------------------------------------------------------------------------------- */
 
 /* What only a live block needs: it grows with the streams that use it. */
 static void block_lighten(check_block *block)
@@ -128,105 +50,159 @@ static void block_lighten(check_block *block)
         free(block->records);
         block->records = NULL;
     }
-    free(block->uses);
-    block->uses = NULL;
-    block->uses_count = block->uses_room = 0;
+    if (block->uses != block->uses_inside)
+        free(block->uses);
+    block->uses = block->uses_inside;
+    block->uses_count = 0;
+    block->uses_room = CHECK_USES_INSIDE;
 }
 
+/* In a program that goes round, there is a record for each block that comes. */
 static void block_end(check_block *block)
 {
     if (block == NULL)
         return;
     block_end(block->before); /* has none before itself */
     block_lighten(block);
-    free(block);
+    if (spare_count == SPARE_MAX) {
+        free(block);
+        return;
+    }
+    block->before = spare;
+    spare = block;
+    spare_count++;
 }
 
-static void freed_remove(check_block *block)
+/* Null: no memory. */
+static check_block *block_record(CUdeviceptr base, size_t bytes)
 {
-    tree_remove(&freed, block);
+    check_block *block = spare;
+    if (block != NULL) {
+        spare = block->before;
+        spare_count--;
+    } else {
+        block = malloc(sizeof(*block));
+    }
+    if (block == NULL)
+        return NULL;
+    memset(block, 0, offsetof(check_block, uses_inside));
+    block->base = base;
+    block->bytes = bytes;
+    block->is_live = 1;
+    block->uses = block->uses_inside;
+    block->uses_room = CHECK_USES_INSIDE;
+    block->serial = ++serials;
+    return block;
+}
+
+/* ---- blocks --------------------------------------------------------------------------------- */
+
+/* Takes a freed one out of those by age. */
+static void age_remove(check_block *block)
+{
     *(block->older == NULL ? &oldest : &block->older->newer) = block->newer;
     *(block->newer == NULL ? &newest : &block->newer->older) = block->older;
     block->older = block->newer = NULL;
     freed_count--;
 }
 
-static void live_drop(CUdeviceptr base, size_t bytes)
+static void block_forget(check_block *block)
 {
-    for (check_block *old; (old = tree_overlapping(live, base, bytes)) != NULL;) {
-        live_remove(old);
-        block_end(old);
-    }
+    if (!block->is_live)
+        age_remove(block);
+    check_bases_remove(block);
+    block_end(block);
 }
 
 void check_blocks_forget(CUdeviceptr base, size_t bytes)
 {
-    live_drop(base, bytes);
-    for (check_block *old; (old = tree_overlapping(freed, base, bytes)) != NULL;) {
-        freed_remove(old);
-        block_end(old);
+    check_block *lower, *next;
+    for (check_block *old = overlapping_first(base, bytes, &lower); old != NULL; old = next) {
+        next = old->upper != NULL && old->upper->base - base < bytes ? old->upper : NULL;
+        block_forget(old);
     }
+}
+
+/* What had the addresses of a new block, as it becomes part of it; nothing that has lived. */
+static void block_follows(check_block *block, check_block *old)
+{
+    block_end(block->before);
+    block_end(old->before);
+    old->before = NULL;
+    block->before = old;
+}
+
+/* One whose addresses begin where those of a freed one did, as most do, and reach no other. */
+static int block_make_there(check_block *block)
+{
+    check_block *old = check_bases_at(block->base);
+    if (old == NULL || old->is_live ||
+        (old->upper != NULL && old->upper->base - block->base < block->bytes))
+        return 0;
+    check_bases_replace(old, block);
+    age_remove(old);
+    block_follows(block, old);
+    return 1;
 }
 
 check_block *check_block_make(CUdeviceptr base, size_t bytes)
 {
-    check_block *block = calloc(1, sizeof(*block));
-    live_drop(base, bytes);
-    for (check_block *old; (old = tree_overlapping(freed, base, bytes)) != NULL;) {
-        freed_remove(old);
-        if (block == NULL || block->before != NULL) {
-            block_end(old);
+    check_block *block = block_record(base, bytes), *lower, *next;
+    if (block != NULL && block_make_there(block))
+        return block;
+    for (check_block *old = overlapping_first(base, bytes, &lower); old != NULL; old = next) {
+        next = old->upper != NULL && old->upper->base - base < bytes ? old->upper : NULL;
+        if (block == NULL || old->is_live) {
+            block_forget(old);
             continue;
         }
-        block_end(old->before);
-        old->before = NULL;
-        block->before = old;
+        age_remove(old);
+        check_bases_remove(old);
+        block_follows(block, old);
     }
-    if (block == NULL)
-        return NULL;
-    block->base = base;
-    block->bytes = bytes;
-    block->serial = ++serials;
-    block->priority = (uint32_t)(block->serial * UINT64_C(0x9e3779b97f4a7c15) >> 32);
-    live_add(block);
-    return block;
+    if (block == NULL || check_bases_add(block, lower))
+        return block;
+    block_end(block);
+    return NULL;
 }
 
 void check_block_free(check_block *block)
 {
-    live_remove(block);
     block_lighten(block);
-    tree_add(&freed, block);
+    block->is_live = 0;
     block->older = newest;
     block->newer = NULL;
     *(newest == NULL ? &oldest : &newest->newer) = block;
     newest = block;
-    if (++freed_count > FREED_MAX) {
-        check_block *old = oldest;
-        freed_remove(old);
-        block_end(old);
-    }
+    if (++freed_count > FREED_MAX)
+        block_forget(oldest);
 }
 
 /* A certain use takes the place of a possible one, too: whoever waits for it waits for that. So the
  * certain one of a stream always comes first. */
-void check_block_use(check_block *block, const check_touch *use)
+void check_block_use(check_block *block, const check_touch *use, int is_certain)
 {
-    for (size_t i = 0; i < block->uses_count; i++) {
-        if (block->uses[i].index != use->index || block->uses[i].is_certain > use->is_certain)
+    for (uint32_t i = 0; i < block->uses_count; i++) {
+        check_touch *last = &block->uses[i];
+        if (last->index != use->index || last->is_certain > is_certain)
             continue;
-        block->uses[i] = *use;
+        *last = *use;
+        last->is_certain = is_certain;
         return;
     }
     if (block->uses_count == block->uses_room) {
-        size_t room = block->uses_room * 2 + 2;
-        check_touch *grown = realloc(block->uses, room * sizeof(*grown));
+        uint32_t room = block->uses_room * 2;
+        int is_inside = block->uses == block->uses_inside;
+        check_touch *grown = realloc(is_inside ? NULL : block->uses, room * sizeof(*grown));
         if (grown == NULL)
             return; /* a use that is forgotten is never reported */
+        if (is_inside)
+            memcpy(grown, block->uses_inside, sizeof(block->uses_inside));
         block->uses = grown;
         block->uses_room = room;
     }
-    block->uses[block->uses_count++] = *use;
+    block->uses[block->uses_count] = *use;
+    block->uses[block->uses_count++].is_certain = is_certain;
 }
 
 check_records *check_block_records(check_block *block)
@@ -255,17 +231,9 @@ int check_records_add(check_records *records, check_stamp stream)
     return 1;
 }
 
-static void tree_each(const check_block *root, void (*visit)(const check_block *, void *),
-                      void *user)
-{
-    if (root == NULL)
-        return;
-    tree_each(root->left, visit, user);
-    visit(root, user);
-    tree_each(root->right, visit, user);
-}
-
 void check_blocks_each(void (*visit)(const check_block *block, void *user), void *user)
 {
-    tree_each(live, visit, user);
+    for (const check_block *block = check_bases_first(); block != NULL; block = block->upper)
+        if (block->is_live)
+            visit(block, user);
 }

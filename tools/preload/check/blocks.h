@@ -33,28 +33,33 @@ typedef struct check_records {
     size_t count, room;
 } check_records;
 
+enum { CHECK_USES_INSIDE = 2 };
+
 typedef struct check_block {
-    struct check_block *left, *right; /* the tree */
-    struct check_block *next_base;    /* live ones: others where bases meet */
-    uint32_t priority;
+    CUdeviceptr base;
+    size_t bytes;
+    struct check_block *next_base;     /* others where bases meet: bases.h */
+    struct check_block *lower, *upper; /* the neighbours by address, whether live or freed */
     struct check_block *older, *newer; /* freed ones, by age */
     struct check_block *before;        /* that had the addresses; null: none that is known */
     uint64_t serial;                   /* no two blocks have one */
     uint64_t named_in;                 /* the launch that it was last named in, */
     uint32_t named;                    /* and how often */
-    CUdeviceptr base;
-    size_t bytes;
-    int is_ordered; /* allocated in the order of a stream; 0: for all streams at once */
-    int is_engine;  /* by a call of Tenure's own */
-    check_touch made, freed;
-    check_touch *uses; /* the last of each stream, certain ones and others apart */
-    size_t uses_count, uses_room;
+    uint8_t is_live;
+    uint8_t is_ordered; /* allocated in the order of a stream; 0: for all streams at once */
+    uint8_t is_engine;  /* by a call of Tenure's own */
+    uint32_t uses_count, uses_room;
+    check_touch *uses;      /* the last of each stream, certain ones and others apart */
     check_records *records; /* what the program has recorded with Tenure; null: nothing */
+    check_touch made, freed;
+    check_touch uses_inside[CHECK_USES_INSIDE]; /* where `uses` are, as long as they are few */
 } check_block;
 
-/* The live block, or the freed one, that contains an address. Null: none. */
-check_block *check_block_live(CUdeviceptr address);
-check_block *check_block_freed(CUdeviceptr address);
+/* The block that contains an address, live or freed; or only if it is the one or the other. Null:
+ * none. */
+static inline check_block *check_block_at(CUdeviceptr address);
+static inline check_block *check_block_live(CUdeviceptr address);
+static inline check_block *check_block_freed(CUdeviceptr address);
 
 /* Enters a block that was handed out; what was there is none any more. Null: no memory. */
 check_block *check_block_make(CUdeviceptr base, size_t bytes);
@@ -70,10 +75,52 @@ check_records *check_block_records(check_block *block);
 /* The stream's uses are recorded up to the free. 0: no memory. */
 int check_records_add(check_records *records, check_stamp stream);
 
-/* Notes a use, in place of the last one of the stream. */
-void check_block_use(check_block *block, const check_touch *use);
+/* Notes a use, in place of the last one of the stream; as certain or not, whatever it says. */
+void check_block_use(check_block *block, const check_touch *use, int is_certain);
 
 /* Calls for each live block, in the order of addresses. */
 void check_blocks_each(void (*visit)(const check_block *block, void *user), void *user);
+
+/* ---- finding one ----------------------------------------------------------------------------- */
+
+/* Most addresses that are asked for are where a block begins: bases.h. */
+enum { CHECK_TABLE_BITS = 16 };
+extern check_block *check_bases_table[1 << CHECK_TABLE_BITS]; /* more in next_base */
+
+static inline check_block **check_bases_in_table(CUdeviceptr base)
+{
+    uint64_t mixed = (uint64_t)base * UINT64_C(0x9e3779b97f4a7c15);
+    return &check_bases_table[mixed >> (64 - CHECK_TABLE_BITS)];
+}
+
+/* The block that begins at the address; null: none. */
+static inline check_block *check_bases_at(CUdeviceptr base)
+{
+    check_block *one = *check_bases_in_table(base);
+    while (one != NULL && one->base != base)
+        one = one->next_base;
+    return one;
+}
+
+/* The one that contains an address, and begins below it. */
+check_block *check_block_around(CUdeviceptr address);
+
+static inline check_block *check_block_at(CUdeviceptr address)
+{
+    check_block *found = check_bases_at(address);
+    return found != NULL ? found : check_block_around(address);
+}
+
+static inline check_block *check_block_live(CUdeviceptr address)
+{
+    check_block *found = check_block_at(address);
+    return found != NULL && found->is_live ? found : NULL;
+}
+
+static inline check_block *check_block_freed(CUdeviceptr address)
+{
+    check_block *found = check_block_at(address);
+    return found != NULL && !found->is_live ? found : NULL;
+}
 
 #endif

@@ -35,7 +35,7 @@ static CUresult told_at_once(CUresult result, const char *call, CUdeviceptr to, 
 static CUresult told_unseen(CUresult result, const char *means)
 {
     if (result == CUDA_SUCCESS)
-        CHECK_TELL(check_unseen(means));
+        CHECK_TELL_ORDER(check_unseen(means));
     return result;
 }
 
@@ -178,7 +178,7 @@ static const char values[] = "values in memory that streams wait for";
 #define VALUE_WAIT(symbol, type)                                                                   \
     CUresult CUDAAPI replace_##symbol(CUstream stream, CUdeviceptr at, type value, unsigned flags) \
     {                                                                                              \
-        CHECK_TELL(check_unseen(values));                                                          \
+        CHECK_TELL_ORDER(check_unseen(values));                                                    \
         return told(REAL(symbol, (stream, at, value, flags)), "cuStreamWaitValue", at, 0, stream); \
     }                                                                                              \
     CUresult CUDAAPI replace_##symbol##_ptsz(CUstream stream, CUdeviceptr at, type value,          \
@@ -256,7 +256,7 @@ CUresult CUDAAPI replace_cuWaitExternalSemaphoresAsync_ptsz(
 
 CUresult CUDAAPI replace_cuLaunchHostFunc(CUstream stream, CUhostFn function, void *data)
 {
-    void *wrapped = check_is_on() ? check_host_function(stream, function, data) : NULL;
+    void *wrapped = check_does(CHECK_REPORTS) ? check_host_function(stream, function, data) : NULL;
     if (wrapped == NULL)
         return REAL(cuLaunchHostFunc, (stream, function, data));
     CUresult result = REAL(cuLaunchHostFunc, (stream, check_host_function_run, wrapped));
@@ -273,7 +273,7 @@ CUresult CUDAAPI replace_cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn functio
 CUresult CUDAAPI replace_cuStreamAddCallback(CUstream stream, CUstreamCallback function, void *data,
                                              unsigned flags)
 {
-    CHECK_TELL(check_unseen("callbacks of streams"));
+    CHECK_TELL_ORDER(check_unseen("callbacks of streams"));
     return REAL(cuStreamAddCallback, (stream, function, data, flags));
 }
 
@@ -286,7 +286,7 @@ CUresult CUDAAPI replace_cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallb
 CUresult CUDAAPI replace_cuCtxSynchronize_v2(CUcontext context)
 {
     CUresult result = REAL(cuCtxSynchronize_v2, (context));
-    if (result == CUDA_SUCCESS && check_is_on() && check_enter()) {
+    if (result == CUDA_SUCCESS && check_does(CHECK_REPORTS) && check_enter()) {
         check_host_saw_device(-1); /* whichever it is */
         check_leave();
     }
@@ -312,9 +312,9 @@ CUresult CUDAAPI replace_cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle h
 #define ELAPSED(symbol)                                                                            \
     CUresult CUDAAPI replace_##symbol(float *ms, CUevent start, CUevent end)                       \
     {                                                                                              \
-        void *moment = check_is_on() ? check_event_moment(end) : NULL;                             \
+        void *moment = check_does(CHECK_REPORTS) ? check_event_moment(end) : NULL;                 \
         CUresult result = REAL(symbol, (ms, start, end));                                          \
-        CHECK_TELL(check_event_seen(moment, result == CUDA_SUCCESS));                              \
+        CHECK_TELL_ORDER(check_event_seen(moment, result == CUDA_SUCCESS));                        \
         return result;                                                                             \
     }
 ELAPSED(cuEventElapsedTime)
@@ -325,7 +325,7 @@ CUresult CUDAAPI replace_cuMemFreeHost(void *address)
 {
     CUresult result = REAL(cuMemFreeHost, (address));
     if (result == CUDA_SUCCESS)
-        CHECK_TELL(check_device_seen());
+        CHECK_TELL_ORDER(check_device_seen());
     return result;
 }
 
@@ -407,7 +407,7 @@ CUresult CUDAAPI replace_cuLibraryEnumerateKernels(CUkernel *kernels, unsigned c
 #define EXEC_EVENT(symbol)                                                                         \
     CUresult CUDAAPI replace_##symbol(CUgraphExec exec, CUgraphNode node, CUevent event)           \
     {                                                                                              \
-        CHECK_TELL(check_unseen("events of nodes that were changed"));                             \
+        CHECK_TELL_ORDER(check_unseen("events of nodes that were changed"));                       \
         return REAL(symbol, (exec, node, event));                                                  \
     }
 EXEC_CHANGE(cuGraphExecKernelNodeSetParams,

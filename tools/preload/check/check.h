@@ -49,10 +49,18 @@ static inline int check_is_on(void)
     return check_does(CHECK_REPORTS | CHECK_RECORDS);
 }
 
-/* Tells the checker, if it is on: CHECK_TELL(check_synchronised(stream)). */
+/* Tells the checker, if it is on: CHECK_TELL(check_stream_ends(stream)). */
 #define CHECK_TELL(call)                                                                           \
     do {                                                                                           \
         if (check_is_on())                                                                         \
+            call;                                                                                  \
+    } while (0)
+
+/* Tells it what orders work, which matters only where findings are said: what is recorded is
+ * recorded whatever the order. */
+#define CHECK_TELL_ORDER(call)                                                                     \
+    do {                                                                                           \
+        if (check_does(CHECK_REPORTS))                                                             \
             call;                                                                                  \
     } while (0)
 
@@ -61,12 +69,19 @@ static inline int check_is_on(void)
 void check_stream_made(CUstream stream, unsigned flags);
 void check_stream_ends(CUstream stream);
 
+/* From now on streams may capture, and each is asked first. */
+void check_capture_begins(void);
+
+/* All streams and blocks of a device have ended, or are about to. */
+void check_device_ends(int device);
+
 /* The program's name for a stream, of the current context's device or of that one; null: none. */
 void check_stream_named(CUstream stream, const char *text);
 void check_stream_named_on(int device, CUstream stream, const char *text);
 
-/* The host has seen all work of the stream end that was there at a moment, asked for before the
- * call; of an event, its record of then; of the current context's device, all. */
+/* What orders work: told by CHECK_TELL_ORDER. The host has seen all work of the stream end that was
+ * there at a moment, asked for before the call; of an event, its record of then; of the current
+ * context's device, all. */
 uint64_t check_stream_moment(CUstream stream);
 void check_stream_seen(CUstream stream, uint64_t moment);
 void *check_event_moment(CUevent event);
@@ -77,15 +92,9 @@ void check_event_recorded(CUevent event, CUstream stream);
 void check_event_waited(CUstream stream, CUevent event);
 void check_event_ends(CUevent event);
 
-/* From now on streams may capture, and each is asked first. */
-void check_capture_begins(void);
-
 /* The program orders work by means that cannot be seen, which are named: what is found from now on
  * is possible, not certain. */
 void check_unseen(const char *means);
-
-/* All streams and blocks of a device have ended, or are about to. */
-void check_device_ends(int device);
 
 /* ---- blocks: rules.c -------------------------------------------------------------------- */
 
@@ -100,10 +109,12 @@ void check_freeing_at_once(const char *call, CUdeviceptr address);
 void check_freed_at_once(CUdeviceptr address);
 
 /* The same of an engine that calls Tenure itself. Streams are those of the block's device, whatever
- * context is current. Its frees are ordered on the block's own stream, after what it has recorded;
- * `is_sync`: after all. And what it records: the use of a stream ends here, or with the free; or
+ * context is current; or a block whose order is its caller's, and which is not followed. Its frees
+ * are ordered on the block's own stream, after what it has recorded; `is_sync`: after all. And what
+ * it records, for findings alone: the use of a stream ends here, or with the free; or
  * where the event is. */
 void check_allocated_own(const char *call, CUdeviceptr address, size_t bytes, CUstream stream);
+void check_allocated_unseen(CUdeviceptr address, size_t bytes);
 void check_freeing_own(const char *call, CUdeviceptr address, int is_sync);
 void check_use_recorded(CUdeviceptr address, CUstream stream, int until_free);
 void check_use_kept(CUdeviceptr address, CUevent event);

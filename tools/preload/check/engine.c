@@ -31,7 +31,8 @@
 #include "handles.h"
 #include "service.h"
 
-static handles ordered_by_caller = HANDLES_INIT; /* pools; under the lock of check_enter */
+static handles ordered_by_caller = HANDLES_INIT; /* pools */
+static _Atomic int has_ordered_by_caller;        /* there was one */
 
 /* ---- the functions themselves ---------------------------------------------------------------- */
 
@@ -113,10 +114,12 @@ static int is_followed(void)
 
 /* ---- allocations ---------------------------------------------------------------------------- */
 
-/* The pool of the block is one whose order is not that of streams. Inside of check_enter. */
+/* The pool of the block is one whose order is not that of streams. */
 static int is_ordered_otherwise(const void *block)
 {
     tnr_block_info info;
+    if (!atomic_load_explicit(&has_ordered_by_caller, memory_order_relaxed))
+        return 0;
     return tnr_block_get(&info, block) != TNR_OK ||
            (info.pool != NULL && handles_get(&ordered_by_caller, info.pool, NULL));
 }
@@ -124,23 +127,17 @@ static int is_ordered_otherwise(const void *block)
 static tnr_status allocated(tnr_status status, const char *call, void *block, size_t bytes,
                             tnr_stream stream)
 {
+    CUdeviceptr address = (CUdeviceptr)(uintptr_t)block;
     if (status != TNR_OK || block == NULL)
         return status;
-    if (service_enter()) {
-        service_learn((CUdeviceptr)(uintptr_t)block);
+    if (service_of_address(address) == NULL && service_enter()) {
+        service_learn(address);
         service_leave();
     }
-    check_allocated_own(call, (CUdeviceptr)(uintptr_t)block, bytes, stream);
-    if (check_enter()) {
-        check_block *made = check_block_live((CUdeviceptr)(uintptr_t)block);
-        if (made != NULL && is_ordered_otherwise(block)) {
-            check_blocks_forget(made->base, made->bytes);
-        } else if (made != NULL) {
-            made->is_engine = 1;
-            check_count_block();
-        }
-        check_leave();
-    }
+    if (is_ordered_otherwise(block))
+        check_allocated_unseen(address, bytes);
+    else
+        check_allocated_own(call, address, bytes, stream);
     return status;
 }
 
@@ -184,6 +181,7 @@ static tnr_status pool_noted(tnr_status status, tnr_pool pool)
     if (status != TNR_OK || !is_followed() || !check_enter())
         return status;
     handles_set(&ordered_by_caller, pool, 1);
+    atomic_store(&has_ordered_by_caller, 1);
     check_leave();
     return status;
 }
@@ -210,7 +208,7 @@ tnr_status tnr_graph_pool_vouch(tnr_pool pool)
 /* They may wait for all work, of whichever device: an engine relies on what their manual says. */
 static tnr_status waited(tnr_status status)
 {
-    if (is_followed() && check_enter()) {
+    if (check_does(CHECK_REPORTS) && is_followed() && check_enter()) {
         check_host_saw_device(-1);
         check_leave();
     }
@@ -286,7 +284,7 @@ tnr_status tnr_free_sync(void *ptr)
 tnr_status tnr_free_on(void *ptr, tnr_stream stream)
 {
     if (ptr != NULL && is_followed()) {
-        check_use_recorded((CUdeviceptr)(uintptr_t)ptr, stream, 0);
+        CHECK_TELL_ORDER(check_use_recorded((CUdeviceptr)(uintptr_t)ptr, stream, 0));
         check_freeing_own("tnr_free_on", (CUdeviceptr)(uintptr_t)ptr, 0);
     }
     return PASSED_ON(tnr_free_on, (ptr, stream));
@@ -298,7 +296,7 @@ tnr_status tnr_record_use(const void *ptr, tnr_stream stream)
 {
     tnr_status status = PASSED_ON(tnr_record_use, (ptr, stream));
     if (status == TNR_OK && is_followed())
-        check_use_recorded((CUdeviceptr)(uintptr_t)ptr, stream, 0);
+        CHECK_TELL_ORDER(check_use_recorded((CUdeviceptr)(uintptr_t)ptr, stream, 0));
     return status;
 }
 
@@ -306,7 +304,7 @@ tnr_status tnr_record_stream(const void *ptr, tnr_stream stream)
 {
     tnr_status status = PASSED_ON(tnr_record_stream, (ptr, stream));
     if (status == TNR_OK && is_followed())
-        check_use_recorded((CUdeviceptr)(uintptr_t)ptr, stream, 1);
+        CHECK_TELL_ORDER(check_use_recorded((CUdeviceptr)(uintptr_t)ptr, stream, 1));
     return status;
 }
 
@@ -314,7 +312,7 @@ tnr_status tnr_keep_until(const void *ptr, tnr_event event)
 {
     tnr_status status = PASSED_ON(tnr_keep_until, (ptr, event));
     if (status == TNR_OK && is_followed())
-        check_use_kept((CUdeviceptr)(uintptr_t)ptr, event);
+        CHECK_TELL_ORDER(check_use_kept((CUdeviceptr)(uintptr_t)ptr, event));
     return status;
 }
 

@@ -25,8 +25,8 @@ static uint64_t launches, launches_unread;
 static uint64_t engine_blocks;
 
 /* Read without it. */
-static _Atomic size_t list_count;
-static _Atomic size_t list_said;        /* the first so many were said */
+_Atomic size_t check_findings_count;
+_Atomic size_t check_findings_said;     /* the first so many were */
 static _Atomic uint64_t numbers;        /* of those that were said */
 static _Atomic uint64_t counts_said[2]; /* that no rule suppresses: possible ones, certain ones */
 static suppress_rules rules;            /* constant since the beginning */
@@ -130,7 +130,7 @@ static int is_same_stack(const check_touch *one, const check_touch *other)
  * one of its sides belongs. Null: none. */
 static check_kept *race_cause(const check_finding *finding)
 {
-    size_t count = atomic_load(&list_count);
+    size_t count = atomic_load(&check_findings_count);
     for (size_t i = 0; i < count; i++) {
         check_kept *one = list[i];
         if (one->kind == CHECK_RACE || !one->is_certain ||
@@ -177,7 +177,7 @@ check_kept *check_found(const check_finding *finding)
         check_found_again(list[*slot - 1], finding->kind, times);
         return list[*slot - 1];
     }
-    size_t count = atomic_load(&list_count);
+    size_t count = atomic_load(&check_findings_count);
     check_kept *fresh = count < KEPT_MAX ? calloc(1, sizeof(*fresh)) : NULL;
     if (fresh == NULL) {
         beyond += times;
@@ -190,7 +190,7 @@ check_kept *check_found(const check_finding *finding)
     fresh->times = times;
     list[count] = fresh;
     *slot = (uint16_t)(count + 1);
-    atomic_store(&list_count, count + 1);
+    atomic_store(&check_findings_count, count + 1);
     return fresh;
 }
 
@@ -282,11 +282,11 @@ static void kept_say(check_kept *one)
 
 /* What is in the list does not change any more but for the times, so it is read without the lock:
  * whoever takes a number says it. */
-void check_findings_say(void)
+void check_findings_say_new(void)
 {
-    size_t next = atomic_load_explicit(&list_said, memory_order_relaxed);
-    while (next < atomic_load(&list_count))
-        if (atomic_compare_exchange_weak(&list_said, &next, next + 1))
+    size_t next = atomic_load_explicit(&check_findings_said, memory_order_relaxed);
+    while (next < atomic_load(&check_findings_count))
+        if (atomic_compare_exchange_weak(&check_findings_said, &next, next + 1))
             kept_say(list[next++]);
 }
 
@@ -352,7 +352,7 @@ typedef struct sums {
 static sums sums_of(void)
 {
     sums all = {.certain = 0};
-    for (size_t i = 0; i < list_count; i++) {
+    for (size_t i = 0; i < check_findings_count; i++) {
         const check_kept *one = list[i];
         uint64_t *distinct = one->is_certain ? &all.certain : &all.possible;
         uint64_t *times = one->is_certain ? &all.certain_times : &all.possible_times;
@@ -404,7 +404,7 @@ static void sums_text(check_text *said, const sums *all)
     if (beyond > 0)
         check_text_add(said, "; %" PRIu64 " times more, not told apart", beyond);
     check_text_add(said, "\n");
-    for (size_t i = 0; i < list_count && said->length + 80 < said->room; i++)
+    for (size_t i = 0; i < check_findings_count && said->length + 80 < said->room; i++)
         if (list[i]->number != 0 && is_printed(list[i]))
             times_text(said, list[i]);
 }

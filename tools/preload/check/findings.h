@@ -49,7 +49,15 @@ void check_found_beyond(uint64_t times);
 
 /* Says what was found since, with the names of functions, for which the loader is asked: so without
  * the lock, and outside of Tenure. */
-void check_findings_say(void);
+extern _Atomic size_t check_findings_count, check_findings_said;
+void check_findings_say_new(void);
+static inline void check_findings_say(void)
+{
+    if (__builtin_expect(atomic_load_explicit(&check_findings_said, memory_order_relaxed) !=
+                             atomic_load_explicit(&check_findings_count, memory_order_relaxed),
+                         0))
+        check_findings_say_new();
+}
 
 /* A launch that was seen; and one whose parameters could not be read, or not all. */
 void check_count_launch(int is_read);

@@ -104,9 +104,9 @@ typedef struct kernel_reading {
     const char *name;
 } kernel_reading;
 
-static void kernel_word(void *user, CUdeviceptr address, check_block *live, int is_certain)
+static void kernel_word(void *user, CUdeviceptr address, check_block *block, int is_certain)
 {
-    (void)live;
+    (void)block;
     const kernel_reading *self = user;
     mention_add(self->exec, address, is_certain, self->name);
 }

@@ -186,22 +186,29 @@ const char *check_kernel_name(const void *function)
 
 /* ---- words ---------------------------------------------------------------------------------- */
 
+/* An address, and where it leads; null: to no block that is known. */
+typedef struct led {
+    CUdeviceptr address;
+    check_block *block;
+} led;
+
 typedef struct reading {
     check_word visit;
     void *user;
-    int is_launch;                      /* words are judged, and remembered */
-    uint64_t number;                    /* no two readings have one */
-    uintptr_t low, span;                /* where Tenure's addresses are: service_low */
-    uint64_t mask, wanted;              /* by which none of many words is one: is_clear */
-    int has_tensors;                    /* the program has had some encoded */
-    CUdeviceptr pointers[POINTERS_MAX]; /* parameters of 8 bytes that are addresses of ours */
+    int is_launch;              /* words are judged, and remembered */
+    uint64_t number;            /* no two readings have one */
+    uintptr_t low, span;        /* where Tenure's addresses are: service_low */
+    uint64_t mask, wanted;      /* by which none of many words is one: is_clear */
+    int has_tensors;            /* the program has had some encoded */
+    led pointers[POINTERS_MAX]; /* parameters of 8 bytes that are addresses of ours */
     size_t count;
     check_held held[HELD_MAX]; /* words of larger ones, which are judged when all are known */
+    check_block *held_blocks[HELD_MAX];
     parameter *holders[HELD_MAX];
     size_t held_count;
 } reading;
 
-/* Not what is only counted: these are 6 KiB, and each launch would pay for their zeros. */
+/* Not what is only counted: these are 10 KiB, and each launch would pay for their zeros. */
 static void reading_begin(reading *self, check_word visit, void *user, int is_launch)
 {
     static uint64_t numbers; /* under the lock of check_enter */
@@ -225,15 +232,17 @@ static size_t read_tensor(const reading *self, const char *from, int is_whole)
 {
     CUdeviceptr address = check_tensor_find(from);
     if (address != 0 && service_of_address(address) != NULL)
-        self->visit(self->user, address, NULL, is_whole);
+        self->visit(self->user, address, check_block_at(address), is_whole);
     return address != 0 ? CHECK_TENSOR_BYTES : 0;
 }
 
 /* A word of a larger parameter. */
 static void read_word(reading *self, parameter *one, CUdeviceptr word, size_t at)
 {
+    check_block *block = check_block_at(word);
     if (self->is_launch && one != NULL && self->held_count < HELD_MAX) {
         self->holders[self->held_count] = one;
+        self->held_blocks[self->held_count] = block;
         self->held[self->held_count++] = (check_held){.address = word, .at = (uint32_t)at};
         return;
     }
@@ -241,7 +250,7 @@ static void read_word(reading *self, parameter *one, CUdeviceptr word, size_t at
         check_words_note(one->bytes, (uint32_t)at, word);
         check_words_give_up(&one->words);
     }
-    self->visit(self->user, word, NULL, 0);
+    self->visit(self->user, word, block, 0);
 }
 
 /* Words that are compared at once. */
@@ -294,7 +303,7 @@ static void read_here(reading *self, parameter *one, const char *from, size_t i,
     if ((uintptr_t)word - self->low >= self->span || service_of_address(word) == NULL)
         return;
     if (bytes == WORD && self->count < POINTERS_MAX)
-        self->pointers[self->count++] = word;
+        self->pointers[self->count++] = (led){word, check_block_at(word)};
     else
         read_word(self, one, word, i);
 }
@@ -327,67 +336,58 @@ static void read_bytes(reading *self, parameter *one, const char *from, size_t o
 
 /* ---- where the words of a launch lead ------------------------------------------------------- */
 
-static int leads_to(CUdeviceptr address, const check_block *block)
+/* Blocks lie in the order of their addresses. Null: right below where this one begins, or below
+ * what is no block's, no block ends. */
+static const check_block *block_ending_at(CUdeviceptr address, const check_block *block)
 {
-    return block != NULL && address - block->base < block->bytes;
+    const check_block *below = block != NULL ? block->lower : check_block_at(address - 1);
+    return below != NULL && address - 1 - below->base < below->bytes ? below : NULL;
 }
 
-/* The block, which counts how many words of this launch lead to it. */
-static check_block *word_name(const reading *self, CUdeviceptr address, check_block *live)
+/* The block counts how many words of this launch lead to it. */
+static void block_name(const reading *self, check_block *block)
 {
-    check_block *block = live != NULL ? live : check_block_freed(address);
-    if (block != NULL) {
-        block->named = block->named_in == self->number ? block->named + 1 : 1;
-        block->named_in = self->number;
-    }
-    return block;
+    if (block == NULL)
+        return;
+    block->named = block->named_in == self->number ? block->named + 1 : 1;
+    block->named_in = self->number;
 }
 
-/* 1 if a pointer is where a block begins and another ends, to which another pointer leads. `live`:
- * the live blocks that they lead to. */
-static int is_end_of_another(const reading *self, size_t index, check_block *const *live)
+/* 1 if a pointer is where a block begins and a live one ends, to which another pointer leads. */
+static int is_end_of_another(const reading *self, const led *pointer)
 {
-    CUdeviceptr address = self->pointers[index];
-    if (live[index] != NULL && live[index]->base != address)
+    if (pointer->block != NULL && pointer->block->base != pointer->address)
+        return 0;
+    const check_block *below = block_ending_at(pointer->address, pointer->block);
+    if (below == NULL || !below->is_live)
         return 0;
     for (size_t i = 0; i < self->count; i++)
-        if (leads_to(address - 1, live[i])) {
-            const check_block *block =
-                live[index] != NULL ? live[index] : check_block_freed(address);
-            return block == NULL || block->base == address;
-        }
+        if (self->pointers[i].block == below)
+            return 1;
     return 0;
 }
 
 /* 1 if a block begins where a word leads, and no other word leads to it or to the one below. */
-static int is_alone(const reading *self, size_t index, check_block *const *blocks)
+static int is_alone(const reading *self, CUdeviceptr address, const check_block *block)
 {
-    CUdeviceptr address = self->held[index].address;
-    const check_block *block = blocks[self->count + index];
     if (block == NULL || block->base != address || block->named != 1)
         return 0;
-    for (size_t i = 0; i < self->count + self->held_count; i++)
-        if (leads_to(address - 1, blocks[i]))
-            return 0;
-    return 1;
+    const check_block *below = block_ending_at(address, block);
+    return below == NULL || below->named_in != self->number;
 }
 
 /* All words of a parameter at once, of those that had none, too. */
-static void read_held(reading *self, check_layout *layout, check_block *const *live)
+static void read_held(reading *self, check_layout *layout)
 {
-    check_block *blocks[POINTERS_MAX + HELD_MAX], *live_held[HELD_MAX];
     size_t from = 0;
     if (self->held_count == 0 && !layout->has_large)
         return;
     for (size_t i = 0; i < self->count && self->held_count > 0; i++)
-        blocks[i] = word_name(self, self->pointers[i], live[i]);
-    for (size_t i = 0; i < self->held_count; i++) {
-        CUdeviceptr address = self->held[i].address;
-        live_held[i] = check_block_live(address);
-        blocks[self->count + i] = word_name(self, address, live_held[i]);
-    }
+        block_name(self, self->pointers[i].block);
     for (size_t i = 0; i < self->held_count; i++)
-        self->held[i].is_alone = is_alone(self, i, blocks);
+        block_name(self, self->held_blocks[i]);
+    for (size_t i = 0; i < self->held_count; i++)
+        self->held[i].is_alone = is_alone(self, self->held[i].address, self->held_blocks[i]);
     for (size_t i = 0; i < layout->count; i++) {
         parameter *one = &layout->parameters[i];
         size_t count = 0;
@@ -398,19 +398,19 @@ static void read_held(reading *self, check_layout *layout, check_block *const *l
         from += count;
     }
     for (size_t i = 0; i < self->held_count; i++)
-        self->visit(self->user, self->held[i].address, live_held[i], self->held[i].is_certain);
+        self->visit(self->user, self->held[i].address, self->held_blocks[i],
+                    self->held[i].is_certain);
 }
 
 static void read_end(reading *self, check_layout *layout)
 {
-    check_block *live[POINTERS_MAX];
-    for (size_t i = 0; i < self->count; i++)
-        live[i] = check_block_live(self->pointers[i]);
     if (self->is_launch && layout != NULL)
-        read_held(self, layout, live);
-    for (size_t i = 0; i < self->count; i++)
-        self->visit(self->user, self->pointers[i], live[i],
-                    self->is_launch && !is_end_of_another(self, i, live));
+        read_held(self, layout);
+    for (size_t i = 0; i < self->count; i++) {
+        const led *pointer = &self->pointers[i];
+        self->visit(self->user, pointer->address, pointer->block,
+                    self->is_launch && !is_end_of_another(self, pointer));
+    }
 }
 
 /* The parameters in one buffer: each by itself if their places are known. */
@@ -490,19 +490,19 @@ typedef struct launched {
     int named_count;
 } launched;
 
-static void launch_uses(void *user, CUdeviceptr address, check_block *live, int is_certain)
+static void launch_uses(void *user, CUdeviceptr address, check_block *block, int is_certain)
 {
     launched *self = user;
     if (self->named_count < JOURNAL_WORDS)
         self->named[self->named_count++] = address;
     if (self->is_followed)
-        check_use_in(&self->work, live, address, is_certain);
+        check_use_in(&self->work, block, address, is_certain);
 }
 
 /* Without auto_record the words are only remembered: the graph is asked when it is made. */
-static void captured_uses(void *user, CUdeviceptr address, check_block *live, int is_certain)
+static void captured_uses(void *user, CUdeviceptr address, check_block *block, int is_certain)
 {
-    (void)live;
+    (void)block;
     (void)is_certain;
     if (check_does(CHECK_RECORDS))
         check_use_captured(address, user);
@@ -556,7 +556,7 @@ void check_launched(const char *call, CUfunction function, CUstream handle, void
 /* The events that a launch records as it begins or ends: taken for its end, which orders more. */
 void check_launch_attributes(const CUlaunchConfig *config)
 {
-    for (unsigned i = 0; i < config->numAttrs; i++) {
+    for (unsigned i = 0; i < config->numAttrs && check_does(CHECK_REPORTS); i++) {
         const CUlaunchAttribute *one = &config->attrs[i];
         if (one->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
             check_event_recorded(one->value.programmaticEvent.event, config->hStream);

@@ -11,10 +11,10 @@
 typedef struct check_layout check_layout;
 
 /* The layout, asked for once: outside of check_enter. Then the parameters of a launch: calls for
- * each word of Tenure's addresses, inside of check_enter. `live`: the live block there; null: none,
- * or it was not looked for. 0: not read, or not all. */
+ * each word of Tenure's addresses, inside of check_enter. `block`: as check_block_at says. 0: not
+ * read, or not all. */
 void check_layout_ask(const void *function);
-typedef void (*check_word)(void *user, CUdeviceptr address, check_block *live, int is_certain);
+typedef void (*check_word)(void *user, CUdeviceptr address, check_block *block, int is_certain);
 int check_words_each(const void *function, void *const *parameters, void *const *extra,
                      check_word visit, void *user);
 

@@ -34,6 +34,12 @@ pid_t check_thread(void)
     return known;
 }
 
+/* Null where nothing is reported. */
+static const check_place *place_of(const char *call, const check_stack *stack)
+{
+    return check_does(CHECK_REPORTS) ? check_place_of(call, NULL, stack) : NULL;
+}
+
 static check_touch touch_on_host(const check_place *place)
 {
     return (check_touch){.place = place, .thread = check_thread(), .is_certain = 1};
@@ -55,7 +61,10 @@ int check_work_begin(check_work *work, const check_name *name, const check_place
     work->stream = check_stream_find(name);
     if (work->stream == NULL)
         return 0;
-    work->touch = touch_on_stream(work->stream, name->stream, place);
+    if (check_does(CHECK_REPORTS))
+        work->touch = touch_on_stream(work->stream, name->stream, place);
+    else
+        work->touch = (check_touch){.stream = work->stream->name, .handle = name->stream};
     return 1;
 }
 
@@ -80,7 +89,8 @@ static check_name name_of_own(CUdeviceptr address, CUstream stream)
     return device == NULL ? check_name_of(stream) : check_name_on(device->index, stream);
 }
 
-static void allocated(const char *call, CUdeviceptr address, size_t bytes, check_name name)
+static void allocated(const char *call, CUdeviceptr address, size_t bytes, check_name name,
+                      int is_engine)
 {
     check_work work;
     check_python_missing();
@@ -88,13 +98,16 @@ static void allocated(const char *call, CUdeviceptr address, size_t bytes, check
     if (service_of_address(address) == NULL || !check_enter())
         return;
     /* A graph's own memory has lives of its own: it is not followed. */
-    if (name.is_capturing || !check_work_begin(&work, &name, check_place_of(call, NULL, &stack))) {
+    if (name.is_capturing || !check_work_begin(&work, &name, place_of(call, &stack))) {
         check_blocks_forget(address, bytes);
     } else {
         check_block *block = check_block_make(address, bytes);
         if (block != NULL) {
             block->is_ordered = 1;
+            block->is_engine = is_engine != 0;
             block->made = work.touch;
+            if (is_engine)
+                check_count_block();
         }
     }
     check_leave();
@@ -102,12 +115,20 @@ static void allocated(const char *call, CUdeviceptr address, size_t bytes, check
 
 void check_allocated(const char *call, CUdeviceptr address, size_t bytes, CUstream stream)
 {
-    allocated(call, address, bytes, check_name_of(stream));
+    allocated(call, address, bytes, check_name_of(stream), 0);
 }
 
 void check_allocated_own(const char *call, CUdeviceptr address, size_t bytes, CUstream stream)
 {
-    allocated(call, address, bytes, name_of_own(address, stream));
+    allocated(call, address, bytes, name_of_own(address, stream), 1);
+}
+
+void check_allocated_unseen(CUdeviceptr address, size_t bytes)
+{
+    if (service_of_address(address) == NULL || !check_enter())
+        return;
+    check_blocks_forget(address, bytes);
+    check_leave();
 }
 
 void check_allocated_at_once(const char *call, CUdeviceptr address, size_t bytes)
@@ -118,7 +139,7 @@ void check_allocated_at_once(const char *call, CUdeviceptr address, size_t bytes
         return;
     check_block *block = check_block_make(address, bytes);
     if (block != NULL)
-        block->made = touch_on_host(check_place_of(call, NULL, &stack));
+        block->made = touch_on_host(place_of(call, &stack));
     check_leave();
 }
 
@@ -128,6 +149,8 @@ void check_allocated_at_once(const char *call, CUdeviceptr address, size_t bytes
 static void free_is_wrong(CUdeviceptr address, const check_touch *freed)
 {
     const check_block *block = check_block_live(address);
+    if (!check_does(CHECK_REPORTS))
+        return;
     check_finding finding = {.kind = CHECK_WRONG_FREE,
                              .is_certain = 1,
                              .block = block,
@@ -173,7 +196,7 @@ static int is_recorded(const check_block *block, const check_touch *use)
 static void block_freed(check_block *block, const check_stream *stream, const check_touch *freed,
                         int has_waited)
 {
-    for (size_t i = 0; i < block->uses_count && !has_waited; i++) {
+    for (uint32_t i = 0; i < block->uses_count && !has_waited; i++) {
         const check_touch *use = &block->uses[i];
         int is_after = stream != NULL ? check_is_after(stream, use->index, use->number)
                                       : check_host_is_after(use->index, use->number);
@@ -198,7 +221,7 @@ void check_freeing(const char *call, CUdeviceptr address, CUstream handle)
     if (name.is_capturing) {
         if (block != NULL)
             check_blocks_forget(block->base, block->bytes);
-    } else if (check_work_begin(&work, &name, check_place_of(call, NULL, &stack))) {
+    } else if (check_work_begin(&work, &name, place_of(call, &stack))) {
         if (block != NULL && block->base == address)
             block_freed(block, work.stream, &work.touch, 0);
         else
@@ -213,7 +236,7 @@ void check_freeing_at_once(const char *call, CUdeviceptr address)
     if (!check_enter())
         return;
     check_block *block = check_block_live(address);
-    check_touch freed = touch_on_host(check_place_of(call, NULL, &stack));
+    check_touch freed = touch_on_host(place_of(call, &stack));
     if (block != NULL && block->base == address)
         block_freed(block, NULL, &freed, !block->is_ordered);
     else
@@ -255,10 +278,13 @@ void check_freeing_own(const char *call, CUdeviceptr address, int is_sync)
     check_stack stack = check_stack_here();
     if (!check_enter())
         return;
-    const check_place *place = check_place_of(call, NULL, &stack);
+    const check_place *place = place_of(call, &stack);
     check_block *block = check_block_live(address);
     check_touch freed = touch_on_host(place);
-    if (block == NULL || block->base != address) {
+    if (!check_does(CHECK_REPORTS)) {
+        if (block != NULL && block->base == address)
+            check_block_free(block);
+    } else if (block == NULL || block->base != address) {
         free_is_wrong(address, &freed);
     } else if (!block->is_ordered) {
         block_freed(block, NULL, &freed, 1);
@@ -307,35 +333,43 @@ void check_use_kept(CUdeviceptr address, CUevent event)
 
 /* ---- uses ----------------------------------------------------------------------------------- */
 
-/* Of the block's own stream Tenure knows. */
+/* Of the block's own stream Tenure knows; but not of another that has its index now. */
 static void use_record(const check_work *work, const check_block *block, CUdeviceptr address)
 {
-    int is_own = block != NULL && block->is_ordered && block->made.index == work->stream->index;
+    int is_own = block != NULL && block->is_ordered && block->made.stream == work->touch.stream;
     if (!is_own && check_does(CHECK_RECORDS))
         check_record(address, (CUstream)(uintptr_t)work->touch.handle);
+}
+
+/* What it begins with is not ordered after the allocation. */
+static __attribute__((cold, noinline)) void use_is_early(const check_work *work,
+                                                         const check_block *block,
+                                                         CUdeviceptr address, int is_certain)
+{
+    check_touch use = work->touch;
+    use.is_certain = is_certain;
+    check_finding finding = {.kind = block->before != NULL ? CHECK_REUSE_WITHOUT_ORDER
+                                                           : CHECK_USE_BEFORE_ALLOC,
+                             .is_certain = is_certain,
+                             .block = block,
+                             .address = address,
+                             .earlier = &block->made,
+                             .earlier_is = "allocated",
+                             .later = &use,
+                             .later_is = "used"};
+    check_found(&finding);
 }
 
 static void use_of_live(const check_work *work, check_block *block, CUdeviceptr address,
                         int is_certain)
 {
-    check_touch use = work->touch;
+    const check_touch *made = &block->made;
     use_record(work, block, address);
     if (!check_does(CHECK_REPORTS))
         return;
-    use.is_certain = is_certain;
-    if (block->is_ordered && !check_is_after(work->stream, block->made.index, block->made.number)) {
-        check_finding finding = {.kind = block->before != NULL ? CHECK_REUSE_WITHOUT_ORDER
-                                                               : CHECK_USE_BEFORE_ALLOC,
-                                 .is_certain = is_certain,
-                                 .block = block,
-                                 .address = address,
-                                 .earlier = &block->made,
-                                 .earlier_is = "allocated",
-                                 .later = &use,
-                                 .later_is = "used"};
-        check_found(&finding);
-    }
-    check_block_use(block, &use);
+    if (block->is_ordered && !check_is_after(work->stream, made->index, made->number))
+        use_is_early(work, block, address, is_certain);
+    check_block_use(block, &work->touch, is_certain);
 }
 
 static void use_of_freed(const check_work *work, const check_block *block, CUdeviceptr address,
@@ -357,19 +391,15 @@ static void use_of_freed(const check_work *work, const check_block *block, CUdev
 void check_use(const check_work *work, CUdeviceptr address, int is_certain)
 {
     if (service_of_address(address) != NULL)
-        check_use_in(work, NULL, address, is_certain);
+        check_use_in(work, check_block_at(address), address, is_certain);
 }
 
-void check_use_in(const check_work *work, check_block *live, CUdeviceptr address, int is_certain)
+void check_use_in(const check_work *work, check_block *block, CUdeviceptr address, int is_certain)
 {
-    check_block *block = live != NULL ? live : check_block_live(address);
-    if (block != NULL) {
+    if (block != NULL && block->is_live)
         use_of_live(work, block, address, is_certain);
-        return;
-    }
-    const check_block *gone = check_block_freed(address);
-    if (gone != NULL && is_free_now(address))
-        use_of_freed(work, gone, address, is_certain);
+    else if (block != NULL && is_free_now(address))
+        use_of_freed(work, block, address, is_certain);
     else
         use_record(work, NULL, address); /* of a capture, perhaps */
 }
@@ -418,7 +448,7 @@ static void copied(const char *call, CUstream handle, CUdeviceptr to, CUdevicept
     if (name.is_capturing) {
         check_use_captured(to, handle);
         check_use_captured(from, handle);
-    } else if (check_work_begin(&work, &name, check_place_of(call, NULL, &stack))) {
+    } else if (check_work_begin(&work, &name, place_of(call, &stack))) {
         check_use(&work, to, 1);
         check_use(&work, from, 1);
         if (has_waited)
@@ -446,7 +476,7 @@ void check_copied_between(const char *call, CUdeviceptr to, CUdeviceptr from)
     check_name name = check_name_of(NULL);
     if (name.is_capturing || !check_enter())
         return;
-    if (check_work_begin(&work, &name, check_place_of(call, NULL, &stack))) {
+    if (check_work_begin(&work, &name, place_of(call, &stack))) {
         check_stream_follow_all(work.stream);
         check_use(&work, to, 1);
         check_use(&work, from, 1);

@@ -26,8 +26,8 @@ int check_is_live(CUdeviceptr address);
 /* The work uses what is at an address, if that is memory of Tenure's. */
 void check_use(const check_work *work, CUdeviceptr address, int is_certain);
 
-/* The same of memory that is Tenure's; `live`: the live block there, if it was looked for. */
-void check_use_in(const check_work *work, check_block *live, CUdeviceptr address, int is_certain);
+/* The same of memory that is Tenure's; `block`: what check_block_at says of it. */
+void check_use_in(const check_work *work, check_block *block, CUdeviceptr address, int is_certain);
 
 /* Work that is captured uses it: with auto_record:seen alone. */
 void check_use_captured(CUdeviceptr address, CUstream stream);

@@ -243,7 +243,7 @@ check_stream *check_stream_find(const check_name *name)
         int is_legacy = name->stream == NULL || name->stream == CU_STREAM_LEGACY;
         stream = stream_make(name->key, name->device, is_legacy, !is_legacy);
     }
-    if (stream != NULL)
+    if (stream != NULL && check_does(CHECK_REPORTS))
         stream_settle(stream);
     return stream;
 }
@@ -429,6 +429,18 @@ void check_event_set(CUevent event, check_moment *moment)
         handles_set(&events, event, (uint64_t)(uintptr_t)moment);
 }
 
+/* 1 if the moment is the event's alone, and now that of the stream: most events are recorded again
+ * and again. */
+static int moment_renew(check_moment *moment, const check_stream *stream)
+{
+    if (moment == NULL || moment->sharers > 1 || !clock_grow(&moment->clock, stream->known.count))
+        return 0;
+    if (moment->clock.count > 0)
+        memset(moment->clock.at, 0, moment->clock.count * sizeof(moment->clock.at[0]));
+    (void)clock_join(&moment->clock, &stream->known);
+    return 1;
+}
+
 /* An event of a capture marks no time: whoever waits for it joins the capture. */
 void check_event_recorded(CUevent event, CUstream handle)
 {
@@ -436,7 +448,10 @@ void check_event_recorded(CUevent event, CUstream handle)
     if (!check_enter())
         return;
     check_stream *stream = name.is_capturing ? NULL : check_stream_find(&name);
-    check_event_set(event, stream == NULL ? NULL : check_moment_of(stream));
+    if (stream == NULL)
+        check_event_set(event, NULL);
+    else if (!moment_renew(check_event_get(event), stream))
+        check_event_set(event, check_moment_of(stream));
     check_leave();
 }
 
