@@ -141,6 +141,8 @@ static int walk_learn(void)
         return 0;
     int has_frame = python_walk_first(&frame, state);
     for (int i = 0; i < PYTHON_KNOWN; i++) {
+        while (has_frame && !python_walk_is_code(&frame))
+            has_frame = python_walk_next(&frame);
         if (!has_frame || (uintptr_t)frame.code != known[i].code ||
             (uintptr_t)frame.file != known[i].file || (uintptr_t)frame.name != known[i].name ||
             python.PyCode_Addr2Line(frame.code, frame.instruction) != lines[i])
@@ -170,7 +172,7 @@ __attribute__((visibility("default"))) int tenure_python_begin(const char *folde
     if (!walk_learn())
         return 0;
     (void)pthread_atfork(NULL, NULL, lock_renew);
-    python_codes_watch();
+    python_codes_watch(python.code_type);
     atomic_store_explicit(&is_there, 1, memory_order_release);
     return 1;
 }
@@ -257,16 +259,45 @@ static const python_line *frame_read(const python_frame *frame)
     return line_of(file, name, line);
 }
 
-static size_t frame_add(uintptr_t *frames, size_t count, const python_frame *frame)
+/* What a frame was found to be, TAG and all; 0: of Tenure's own, or of no line; 1: no code. */
+enum { NO_CODE = 1 };
+
+static uintptr_t frame_find(python_frame *frame)
 {
     const void *found;
+    if (!python_walk_is_code(frame))
+        return NO_CODE;
+    python_codes_enter();
     if (!python_codes_get(&found, frame->code, frame->instruction)) {
         found = frame_read(frame);
         python_codes_keep(frame->code, frame->instruction, found);
     }
-    if (found != NULL)
-        frames[count++] = (uintptr_t)found | TAG;
-    return count;
+    python_codes_leave();
+    return found == NULL ? 0 : (uintptr_t)found | TAG;
+}
+
+/* What a thread has found lately, by where its frames lie: the outer ones of a call are mostly those
+ * of the call before. It holds until a code object ends of which anything is known. */
+typedef struct lately {
+    uintptr_t self, found;
+    const void *code;
+    int instruction;
+    unsigned number; /* python_codes_number; 0: nothing */
+} lately;
+
+enum { LATELY = 64 };
+
+static uintptr_t frame_known(python_frame *frame, unsigned number)
+{
+    static _Thread_local lately known[LATELY];
+    lately *one = &known[(frame->self >> 4 ^ frame->self >> 10) % LATELY];
+    if (one->number == number && one->self == frame->self && one->code == frame->code &&
+        one->instruction == frame->instruction && number != 0)
+        return one->found;
+    uintptr_t found = frame_find(frame);
+    if (found != NO_CODE)
+        *one = (lately){frame->self, found, frame->code, frame->instruction, number};
+    return found;
 }
 
 __attribute__((visibility("default"))) size_t tenure_python_take(uintptr_t *frames, size_t room)
@@ -275,15 +306,15 @@ __attribute__((visibility("default"))) size_t tenure_python_take(uintptr_t *fram
     if (!atomic_load_explicit(&is_there, memory_order_acquire) || !python.Py_IsInitialized())
         return 0;
     const void *state = python.PyGILState_GetThisThreadState();
+    unsigned number = python_codes_number();
     size_t count = 0;
     int has_frame = state != NULL && python_walk_first(&frame, state);
-    if (!has_frame)
-        return 0;
-    python_codes_enter();
-    for (int i = 0; has_frame && count < room && i < WALKED_MAX; i++) {
-        count = frame_add(frames, count, &frame);
-        has_frame = python_walk_next(&frame);
+    for (int walked = 0; has_frame && count < room && walked < WALKED_MAX;
+         has_frame = python_walk_next(&frame)) {
+        uintptr_t found = frame_known(&frame, number);
+        walked += found != NO_CODE;
+        if ((found & TAG) != 0)
+            frames[count++] = found;
     }
-    python_codes_leave();
     return count;
 }

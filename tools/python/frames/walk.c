@@ -194,23 +194,30 @@ static uintptr_t field(uintptr_t object, size_t index)
 
 int python_walk_next(python_frame *frame)
 {
-    while (frame->next != 0) {
-        uintptr_t self = frame->next;
-        uintptr_t code = field(self, at.code) & ~MARKS;
-        frame->next = field(self, at.previous);
-        /* Where C code has called Python there are frames without code. */
-        if (code == 0 || field(code, at.type) != (uintptr_t)at.code_type)
-            continue;
-        frame->code = (void *)code;
-        frame->file = (void *)field(code, at.file);
-        frame->name = (void *)field(code, at.name);
-        if (at.scale == 0)
-            frame->instruction = (int)(field(self, at.place) - code - at.instructions);
-        else
-            frame->instruction = at.scale * half_of((const uintptr_t *)self, at.place);
-        return 1;
+    uintptr_t code = 0;
+    while (code == 0) {
+        frame->self = frame->next;
+        if (frame->self == 0)
+            return 0;
+        code = field(frame->self, at.code) & ~MARKS;
+        frame->next = field(frame->self, at.previous);
     }
-    return 0;
+    frame->code = (void *)code;
+    if (at.scale == 0)
+        frame->instruction = (int)(field(frame->self, at.place) - code - at.instructions);
+    else
+        frame->instruction = at.scale * half_of((const uintptr_t *)frame->self, at.place);
+    return 1;
+}
+
+int python_walk_is_code(python_frame *frame)
+{
+    uintptr_t code = (uintptr_t)frame->code;
+    if (field(code, at.type) != (uintptr_t)at.code_type)
+        return 0;
+    frame->file = (void *)field(code, at.file);
+    frame->name = (void *)field(code, at.name);
+    return 1;
 }
 
 int python_walk_first(python_frame *frame, const void *state)

@@ -33,13 +33,16 @@ int python_walk_learn(const void *state, const void *code_type,
 
 /* A frame of the calling thread. */
 typedef struct python_frame {
-    void *code, *file, *name;
+    uintptr_t self, next;
+    void *code;
     int instruction;
-    uintptr_t next;
+    void *file, *name; /* once python_walk_is_code has said 1 */
 } python_frame;
 
-/* The first frame of the calling thread's state, and the one that called a frame; 0: none. */
+/* The first frame of the calling thread's state, and the one that called a frame; 0: none. Where C
+ * code has called Python there are some whose code is none: python_walk_is_code tells. */
 int python_walk_first(python_frame *frame, const void *state);
 int python_walk_next(python_frame *frame);
+int python_walk_is_code(python_frame *frame);
 
 #endif
