@@ -189,10 +189,11 @@ static uint32_t stack_here(void)
 {
     if (!has_stacks)
         return 0;
-    check_stack stack = check_stack_take();
+    check_stack room;
+    const check_stack *stack = check_stack_take(&room);
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (int i = 0; i < stack.count; i++)
-        hash = (hash ^ (uint64_t)(uintptr_t)stack.frames[i]) * UINT64_C(0x100000001b3);
+    for (int i = 0; i < stack->count; i++)
+        hash = (hash ^ (uint64_t)(uintptr_t)stack->frames[i]) * UINT64_C(0x100000001b3);
     hash |= 1;
     for (uint32_t probe = 0; probe < PROBES; probe++) {
         uint32_t index = (uint32_t)((hash >> 20) + probe) % JOURNAL_STACKS;
@@ -201,7 +202,7 @@ static uint32_t stack_here(void)
         if (index == 0)
             continue;
         if (atomic_compare_exchange_strong(&one->hash, &found, hash)) {
-            stack_fill(one, &stack);
+            stack_fill(one, stack);
             return index;
         }
         if (found == hash)

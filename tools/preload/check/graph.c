@@ -295,7 +295,8 @@ static void launch_uses(const executable *exec, check_work *work, const check_st
 void check_graph_launched(CUgraphExec handle, CUstream on)
 {
     check_work work;
-    check_stack stack = check_stack_here();
+    check_stack room, stack = *check_stack_here(&room);
+    stack.last = NULL; /* it is asked for more places than one, and other stacks meanwhile */
     check_name name = check_name_of(on);
     if (name.is_capturing || !check_enter())
         return;

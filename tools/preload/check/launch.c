@@ -121,8 +121,8 @@ static check_layout *layout_find(const void *function)
     static struct {
         const void *function;
         uint64_t changes, found;
-    } lately[64]; /* under the lock of check_enter, too */
-    size_t slot = (uint64_t)(uintptr_t)function * UINT64_C(0x9e3779b97f4a7c15) >> 58;
+    } lately[256]; /* under the lock of check_enter, too */
+    size_t slot = (uint64_t)(uintptr_t)function * UINT64_C(0x9e3779b97f4a7c15) >> 56;
     uint64_t changes = handles_changes(&layouts), found = 0;
     if (lately[slot].function == function && lately[slot].changes == changes && function != NULL)
         return (check_layout *)(uintptr_t)lately[slot].found;
@@ -237,13 +237,14 @@ static size_t read_tensor(const reading *self, const char *from, int is_whole)
 }
 
 /* A word of a larger parameter. */
-static void read_word(reading *self, parameter *one, CUdeviceptr word, size_t at)
+static void read_word(reading *self, parameter *one, CUdeviceptr word, check_block *block,
+                      size_t at)
 {
-    check_block *block = check_block_at(word);
     if (self->is_launch && one != NULL && self->held_count < HELD_MAX) {
         self->holders[self->held_count] = one;
         self->held_blocks[self->held_count] = block;
-        self->held[self->held_count++] = (check_held){.address = word, .at = (uint32_t)at};
+        self->held[self->held_count++] = (check_held){
+            .address = word, .at = (uint32_t)at, .is_live = block != NULL && block->is_live};
         return;
     }
     if (self->is_launch && one != NULL) {
@@ -300,12 +301,16 @@ static void read_here(reading *self, parameter *one, const char *from, size_t i,
 {
     CUdeviceptr word;
     memcpy(&word, from + i, sizeof(word));
-    if ((uintptr_t)word - self->low >= self->span || service_of_address(word) == NULL)
+    if ((uintptr_t)word - self->low >= self->span)
+        return;
+    /* Where a block is or was, the address is Tenure's. */
+    check_block *block = check_block_at(word);
+    if (block == NULL && service_of_address(word) == NULL)
         return;
     if (bytes == WORD && self->count < POINTERS_MAX)
-        self->pointers[self->count++] = (led){word, check_block_at(word)};
+        self->pointers[self->count++] = (led){word, block};
     else
-        read_word(self, one, word, i);
+        read_word(self, one, word, block, i);
 }
 
 static void read_bytes(reading *self, parameter *one, const char *from, size_t offset, size_t bytes)
@@ -529,7 +534,8 @@ void check_launched(const char *call, CUfunction function, CUstream handle, void
 {
     launched self;
     check_layout *layout;
-    check_stack stack = check_stack_here();
+    check_stack room;
+    const check_stack *stack = check_stack_here(&room);
     check_name name = check_name_of(handle);
     if (!launch_enter(&layout, function))
         return;
@@ -543,7 +549,7 @@ void check_launched(const char *call, CUfunction function, CUstream handle, void
     const char *kernel = layout == NULL ? NULL : layout->name;
     self.named_count = 0;
     const check_place *place =
-        check_does(CHECK_REPORTS) ? check_place_of(call, kernel, &stack) : NULL;
+        check_does(CHECK_REPORTS) ? check_place_of(call, kernel, stack) : NULL;
     self.is_followed = check_work_begin(&self.work, &name, place);
     int is_read = layout_words(layout, parameters, extra, launch_uses, &self);
     if (self.is_followed)

@@ -79,29 +79,54 @@ void check_stack_interpreter(const void *symbol)
 
 /* A stack as it was walked: for each frame where its return address lies. Programs come from the
  * same places again and again, and to walk a stack takes most of what a launch costs under the
- * checker; so a thread remembers some by the depth at which they ended. One is taken for the same
- * if each return address is still where it was found. That is looked at only inside of the thread's
- * own stack, which is there as long as the thread is. */
+ * checker; so a thread remembers some. One is taken for the same if each return address is still
+ * where it was found. That is looked at only inside of the thread's own stack, which is there as
+ * long as the thread is.
+ *
+ * It is found by its depth, where the walk began, and by the words in a few places above: those in
+ * which stacks of that depth were seen to differ, since they begin and end alike. */
 typedef struct walked {
-    uintptr_t depth; /* where the walk began; 0: none */
-    int most;        /* frames that were wanted; fewer than CHECK_FRAMES: behind an interpreter's */
-    int count;
-    int has_end; /* the last one is the interpreter's, wherever in it that is */
-    int doubt;   /* from `first` on */
-    int first;   /* what lies below the depth was the walk's own */
-    uintptr_t slots[DEEP], frames[DEEP];
+    check_asked last;
+    uint32_t number; /* no two of a thread's have one; 0: none */
+    uint8_t count;
+    uint8_t has_end;       /* the last one is the interpreter's, wherever in it that is */
+    uint8_t first;         /* what lies below the depth was the walk's own */
+    uint32_t places[DEEP]; /* above the depth, for those from `first` on */
+    uintptr_t frames[DEEP];
     check_stack stack;
-    const check_place *last; /* that was asked for; null: none */
 } walked;
 
-/* Stacks of one depth share some places: in a training step of PyTorch's many calls have one. */
-enum { WALKED = 64, WAYS = 16 };
+enum { SETS = 1024, WAYS = 4, DEPTHS = 1024, FORKS = 4, DEPTH_UNIT = 16 };
+
+/* What is known of a depth. With it, whose lower half is enough in a thread's stack, stands how
+ * many frames were wanted: fewer than CHECK_FRAMES behind an interpreter's. */
+typedef struct depth_forks {
+    uint32_t depth; /* 0: nothing */
+    uint32_t count;
+    uint32_t places[FORKS];
+} depth_forks;
+
+_Static_assert((int)CHECK_FRAMES < (int)DEPTH_UNIT, "the lower bits of a depth");
+
+/* A stack with an interpreter's frames in front. */
+enum { JOINED = 128, ABOVE = CHECK_FRAMES - 4 };
+typedef struct joined {
+    uint32_t number; /* of what comes behind them */
+    uint32_t count;  /* of them; 0: none */
+    check_asked last;
+    check_stack stack;
+} joined;
 
 /* A thread's, made when it first walks. */
 typedef struct memory {
-    uintptr_t low, high; /* its stack: from the first to behind the last; 0: not known */
-    walked list[WALKED][WAYS];
-    unsigned turn; /* which of them is given up next */
+    /* Its stack: from the first to behind the last, or the upper part of it; 0: not known. */
+    uintptr_t low, high;
+    depth_forks forks[DEPTHS];
+    uint32_t keys[SETS][WAYS]; /* of those that are remembered; 0: none is */
+    walked list[SETS][WAYS];
+    joined joined[JOINED];
+    unsigned turn;    /* which of a set is given up next */
+    uint32_t numbers; /* that were given */
 } memory;
 
 static _Thread_local memory *thread_memory;
@@ -128,20 +153,27 @@ static memory *memory_make(void)
     if (pthread_getattr_np(pthread_self(), &attributes) != 0)
         return fresh;
     if (pthread_attr_getstack(&attributes, &low, &bytes) == 0) {
-        fresh->low = (uintptr_t)low;
-        fresh->high = fresh->low + bytes;
+        fresh->high = (uintptr_t)low + bytes;
+        fresh->low = bytes > UINT32_MAX ? fresh->high - UINT32_MAX : (uintptr_t)low;
     }
     (void)pthread_attr_destroy(&attributes);
     return fresh;
 }
 
+/* A walk: also where each return address lies. */
+typedef struct walk {
+    int most, count, has_end;
+    uintptr_t slots[DEEP], frames[DEEP];
+    check_stack *stack;
+} walk;
+
 /* Notes a frame, and where the address lies at which it goes on: right below where the frame that
  * it has called began, on x86-64. Elsewhere no ABI says so, and what is noted is found wrong. */
 static _Unwind_Reason_Code frame_note(struct _Unwind_Context *context, void *user)
 {
-    walked *self = user;
+    walk *self = user;
     uintptr_t frame = (uintptr_t)_Unwind_GetIP(context);
-    if (frame == 0 || self->count == DEEP || self->stack.count == self->most)
+    if (frame == 0 || self->count == DEEP || self->stack->count == self->most)
         return _URC_END_OF_STACK;
     self->frames[self->count] = frame;
     self->slots[self->count++] = (uintptr_t)_Unwind_GetCFA(context) - sizeof(uintptr_t);
@@ -149,97 +181,186 @@ static _Unwind_Reason_Code frame_note(struct _Unwind_Context *context, void *use
     if (self->has_end)
         return _URC_END_OF_STACK;
     if (!is_own(frame))
-        self->stack.frames[self->stack.count++] = (const void *)frame;
+        self->stack->frames[self->stack->count++] = (const void *)frame;
     return _URC_NO_REASON;
 }
 
-/* 1 if each return address is where it was found. The one that was another's last time is looked at
- * first: stacks of one depth begin alike. */
-static int is_still_so(walked *one)
+static uintptr_t word_at(uintptr_t depth, uint32_t place)
+{
+    return *(const uintptr_t *)(depth + place);
+}
+
+/* The first return address that is not where it was found; -1: each is. */
+static int walked_differs(const walked *one, uintptr_t depth)
 {
     int exact = one->count - one->has_end;
-    if (one->doubt < exact && *(const uintptr_t *)one->slots[one->doubt] != one->frames[one->doubt])
-        return 0;
     for (int i = one->first; i < exact; i++)
-        if (*(const uintptr_t *)one->slots[i] != one->frames[i]) {
-            one->doubt = i;
-            return 0;
-        }
-    return one->count > 0 &&
-           (!one->has_end || is_in(&interpreter, *(const uintptr_t *)one->slots[exact]));
+        if (word_at(depth, one->places[i]) != one->frames[i])
+            return i;
+    return !one->has_end || is_in(&interpreter, word_at(depth, one->places[exact])) ? -1 : exact;
 }
 
-/* 1 if it may be looked at again: all of it lies in the thread's own stack, and is found there. */
-static int is_kept(walked *one, uintptr_t depth, const memory *own)
+static depth_forks *forks_of(memory *own, uintptr_t depth, int most)
 {
-    if (depth < own->low || depth >= own->high)
-        return 0;
-    for (int i = 0; i < one->count; i++)
-        if (one->slots[i] % sizeof(uintptr_t) != 0 || one->slots[i] >= own->high ||
-            (i > 0 && one->slots[i] <= one->slots[i - 1]))
-            return 0;
-    one->first = 0;
-    while (one->first < one->count && one->slots[one->first] <= depth)
-        one->first++;
-    one->doubt = one->first;
-    return one->first < one->count && is_still_so(one);
+    uint32_t wanted = (uint32_t)depth + (uint32_t)most;
+    depth_forks *found = &own->forks[wanted * UINT64_C(0x9e3779b97f4a7c15) >> 54];
+    if (found->depth != wanted) {
+        found->depth = wanted;
+        found->count = 0;
+    }
+    return found;
 }
 
-/* Where this stack was walked before, or else where it is to be kept. */
-static walked *walked_find(memory *own, uintptr_t depth, int most)
+/* Stacks of this depth may differ in this place. */
+static void forks_add(depth_forks *forks, uint32_t place)
 {
-    walked *ways = own->list[(depth >> 4) % WALKED];
-    for (int i = 0; i < WAYS; i++)
-        if (ways[i].depth == depth && ways[i].most == most && is_still_so(&ways[i]))
-            return &ways[i];
-    walked *one = &ways[own->turn++ % WAYS];
-    one->depth = 0;
+    for (uint32_t i = 0; i < forks->count; i++)
+        if (forks->places[i] == place)
+            return;
+    if (forks->count < FORKS)
+        forks->places[forks->count++] = place;
+}
+
+/* What a stack is found by; never 0 in its lower half, which the keys have. */
+static uint64_t forks_hash(const depth_forks *forks, uintptr_t depth)
+{
+    uint64_t hash = forks->depth;
+    for (uint32_t i = 0; i < forks->count; i++)
+        hash = (hash ^ word_at(depth, forks->places[i])) * UINT64_C(0x9e3779b97f4a7c15) >> 3 ^ hash;
+    hash *= UINT64_C(0x9e3779b97f4a7c15);
+    return hash >> 16 | 1;
+}
+
+static size_t set_of(uint64_t hash)
+{
+    return (size_t)(hash >> 32) % SETS;
+}
+
+/* Remembers a walk if it may be looked at again: all of it lies in the thread's own stack, and is
+ * found there. */
+static int walk_keep(walked *to, const walk *from, uintptr_t depth, memory *own)
+{
+    int first = 0;
+    while (first < from->count && from->slots[first] <= depth)
+        first++;
+    for (int i = 0; i < from->count; i++) {
+        if (from->slots[i] % sizeof(uintptr_t) != 0 || from->slots[i] >= own->high ||
+            (i > 0 && from->slots[i] <= from->slots[i - 1]))
+            return 0;
+        to->places[i] = i >= first ? (uint32_t)(from->slots[i] - depth) : 0;
+        to->frames[i] = from->frames[i];
+    }
+    to->count = (uint8_t)from->count;
+    to->has_end = from->has_end != 0;
+    to->first = (uint8_t)first;
+    to->last.place = NULL;
+    to->number = ++own->numbers;
+    return first < from->count - to->has_end && walked_differs(to, depth) < 0;
+}
+
+/* The stack of a depth, if it is remembered; null: it is not. */
+static walked *walked_find(memory *own, depth_forks *forks, uintptr_t depth)
+{
+    uint64_t hash = forks_hash(forks, depth);
+    size_t set = set_of(hash);
+    for (int i = 0; i < WAYS; i++) {
+        walked *one = &own->list[set][i];
+        if (own->keys[set][i] != (uint32_t)hash)
+            continue;
+        int differs = walked_differs(one, depth);
+        if (differs < 0)
+            return one;
+        forks_add(forks, one->places[differs]);
+    }
+    return NULL;
+}
+
+/* Walks, and remembers it if it can. Null: it cannot. */
+static __attribute__((noinline)) walked *stack_walk(check_stack *room, int most, memory *own,
+                                                    depth_forks *forks, uintptr_t depth)
+{
+    walk self = {.most = most, .count = 0, .has_end = 0, .stack = room};
+    room->count = 0;
+    room->last = NULL;
+    (void)_Unwind_Backtrace(frame_note, &self);
+    if (forks == NULL)
+        return NULL;
+    uint64_t hash = forks_hash(forks, depth);
+    size_t set = set_of(hash), way = 0;
+    while (way < WAYS && own->keys[set][way] != 0)
+        way++;
+    if (way == WAYS)
+        way = own->turn++ % WAYS;
+    walked *one = &own->list[set][way];
+    own->keys[set][way] = 0;
+    if (!walk_keep(one, &self, depth, own))
+        return NULL;
+    own->keys[set][way] = (uint32_t)hash;
+    one->stack = *room;
+    one->stack.last = &one->last;
     return one;
 }
 
-static check_stack stack_take(int most)
+/* The frames of C; kept by the thread, with a number of its own, or in `room`, with 0. */
+static __attribute__((noinline)) check_stack *stack_take(check_stack *room, int most,
+                                                         uint32_t *number)
 {
-    walked once;
     uintptr_t depth = (uintptr_t)__builtin_frame_address(0);
     memory *own = thread_memory != NULL ? thread_memory : memory_make();
-    walked *one = own == NULL ? &once : walked_find(own, depth, most);
-    if (own != NULL && one->depth == depth)
-        return one->stack;
-    one->most = most;
-    one->count = one->has_end = one->stack.count = 0;
-    one->stack.last = NULL;
-    one->last = NULL;
-    (void)_Unwind_Backtrace(frame_note, one);
-    if (own != NULL && is_kept(one, depth, own))
-        one->depth = depth;
-    if (one != &once)
-        one->stack.last = &one->last;
-    return one->stack;
+    int is_inside =
+        own != NULL && depth >= own->low && depth < own->high && depth % DEPTH_UNIT == 0;
+    depth_forks *forks = is_inside ? forks_of(own, depth, most) : NULL;
+    walked *one = is_inside ? walked_find(own, forks, depth) : NULL;
+    if (one == NULL)
+        one = stack_walk(room, most, own, forks, depth);
+    *number = one == NULL ? 0 : one->number;
+    return one == NULL ? room : &one->stack;
 }
 
-check_stack check_stack_take(void)
+const check_stack *check_stack_take(check_stack *room)
 {
-    return stack_take(CHECK_FRAMES);
+    uint32_t number;
+    return stack_take(room, CHECK_FRAMES, &number);
+}
+
+static int is_joined(const joined *one, const uintptr_t *above, size_t count, uint32_t number)
+{
+    return number != 0 && one->number == number && one->count == count &&
+           memcmp(one->stack.frames, above, count * sizeof(above[0])) == 0;
 }
 
 /* Frames of an interpreter come first, and leave room for some of what they have called: the same
  * C code runs all of a program's Python, so its return addresses would say nothing. */
-check_stack check_stack_here(void)
+static const check_stack *stack_join(check_stack *room, const uintptr_t *above, size_t count)
 {
-    enum { NATIVE_MIN = 4 };
-    uintptr_t frames[CHECK_FRAMES - NATIVE_MIN];
-    check_stack found = {.count = 0, .last = NULL};
-    if (!check_does(CHECK_REPORTS))
-        return found;
-    size_t count = check_frames_take(frames, sizeof(frames) / sizeof(frames[0]));
-    if (count == 0)
-        return stack_take(CHECK_FRAMES);
+    uint32_t number;
+    const check_stack *below = stack_take(room, CHECK_FRAMES - (int)count, &number);
+    uint64_t mixed = number;
     for (size_t i = 0; i < count; i++)
-        found.frames[found.count++] = (const void *)frames[i];
-    check_stack native = stack_take(CHECK_FRAMES - (int)count);
-    for (int i = 0; i < native.count; i++)
-        found.frames[found.count++] = native.frames[i];
-    return found;
+        mixed = (mixed ^ above[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    joined *one = number == 0 ? NULL : &thread_memory->joined[mixed >> 57];
+    if (one != NULL && is_joined(one, above, count, number))
+        return &one->stack;
+    check_stack found = {.count = (int)count, .last = NULL};
+    memcpy(found.frames, above, count * sizeof(above[0]));
+    for (int i = 0; i < below->count; i++)
+        found.frames[found.count++] = below->frames[i];
+    *room = found;
+    if (one == NULL)
+        return room;
+    *one = (joined){.number = number, .count = (uint32_t)count, .stack = found};
+    one->stack.last = &one->last;
+    return &one->stack;
+}
+
+const check_stack *check_stack_here(check_stack *room)
+{
+    static const check_stack none = {.count = 0};
+    uintptr_t above[ABOVE];
+    if (!check_does(CHECK_REPORTS))
+        return &none;
+    size_t count = check_frames_take(above, ABOVE);
+    return count == 0 ? check_stack_take(room) : stack_join(room, above, count);
 }
 
 /* ---- texts ---------------------------------------------------------------------------------- */
@@ -285,26 +406,19 @@ static size_t part_of(const char *call, const char *kernel, const check_stack *s
     return (size_t)(mixed * UINT64_C(0x9e3779b97f4a7c15) >> 52);
 }
 
-const check_place *check_place_of(const char *call, const char *kernel, const check_stack *stack)
+/* The place in the table, which is entered if it is new. */
+static const check_place *place_find(const char *call, const char *kernel, const check_stack *stack)
 {
     static check_place unknown = {.call = "a call"};
     static const check_stack none;
-    if (stack == NULL)
-        stack = &none;
-    const check_place *last = stack->last == NULL ? NULL : *stack->last;
-    if (last != NULL && last->call == call && last->kernel == kernel)
-        return last;
     size_t part = part_of(call, kernel, stack);
     for (const check_place *at = parts[part]; at != NULL; at = at->next)
         if (at->call == call && at->kernel == kernel && at->stack.count == stack->count &&
             memcmp(at->stack.frames, stack->frames,
-                   (size_t)stack->count * sizeof(stack->frames[0])) == 0) {
-            if (stack->last != NULL)
-                *stack->last = at;
+                   (size_t)stack->count * sizeof(stack->frames[0])) == 0)
             return at;
-        }
     if (places_count >= PLACES_MAX && stack->count > 0)
-        return check_place_of(call, kernel, &none);
+        return place_find(call, kernel, &none);
     check_place *fresh = calloc(1, sizeof(*fresh));
     if (fresh == NULL)
         return &unknown;
@@ -312,4 +426,22 @@ const check_place *check_place_of(const char *call, const char *kernel, const ch
     fresh->stack.last = NULL;
     parts[part] = fresh;
     return fresh;
+}
+
+static __attribute__((noinline)) const check_place *place_ask(const char *call, const char *kernel,
+                                                              const check_stack *stack)
+{
+    const check_place *found = place_find(call, kernel, stack);
+    if (stack->last != NULL)
+        *stack->last = (check_asked){call, kernel, found};
+    return found;
+}
+
+const check_place *check_place_of(const char *call, const char *kernel, const check_stack *stack)
+{
+    static const check_stack none;
+    const check_asked *last = stack == NULL ? NULL : stack->last;
+    if (last != NULL && last->place != NULL && last->call == call && last->kernel == kernel)
+        return last->place;
+    return place_ask(call, kernel, stack == NULL ? &none : stack);
 }

@@ -16,10 +16,16 @@ enum { CHECK_FRAMES = 12 };
 
 typedef struct check_place check_place;
 
+/* The place that a stack was when it was last asked for. */
+typedef struct check_asked {
+    const char *call, *kernel;
+    const check_place *place; /* null: it was not */
+} check_asked;
+
 typedef struct check_stack {
     const void *frames[CHECK_FRAMES];
     int count;
-    const check_place **last; /* the thread's: where this stack was last a place; null: no such */
+    check_asked *last; /* the thread's; null: there is none */
 } check_stack;
 
 struct check_place {
@@ -30,10 +36,10 @@ struct check_place {
     uint64_t number; /* from 1 */
 };
 
-/* The caller's stack. Before check_enter. */
-check_stack check_stack_take(void);
+/* The caller's stack: the thread's, until it asks again, or in `room`. Before check_enter. */
+const check_stack *check_stack_take(check_stack *room);
 /* The same for a report; empty where none is made. */
-check_stack check_stack_here(void);
+const check_stack *check_stack_here(check_stack *room);
 
 /* Frames of the object with this symbol are not the caller's either. Once, before stacks are taken.
  */

@@ -119,9 +119,10 @@ static uint32_t tag_find(const tag *asked)
 static uint32_t call_note(const simcuda_call *call, void *user)
 {
     (void)user;
+    check_stack room;
     tag asked = {.call = call->what,
                  .kernel = (char *)(uintptr_t)call->kernel,
-                 .stack = check_stack_here(),
+                 .stack = *check_stack_here(&room),
                  .handle = call->stream,
                  .key = check_stream_key(call->stream, call->device),
                  .stream_id = call->stream_id,

@@ -94,11 +94,12 @@ static void allocated(const char *call, CUdeviceptr address, size_t bytes, check
 {
     check_work work;
     check_python_missing();
-    check_stack stack = check_stack_here();
-    if (service_of_address(address) == NULL || !check_enter())
+    check_stack room;
+    const check_stack *stack = check_stack_here(&room);
+    if (!check_enter())
         return;
     /* A graph's own memory has lives of its own: it is not followed. */
-    if (name.is_capturing || !check_work_begin(&work, &name, place_of(call, &stack))) {
+    if (name.is_capturing || !check_work_begin(&work, &name, place_of(call, stack))) {
         check_blocks_forget(address, bytes);
     } else {
         check_block *block = check_block_make(address, bytes);
@@ -115,12 +116,15 @@ static void allocated(const char *call, CUdeviceptr address, size_t bytes, check
 
 void check_allocated(const char *call, CUdeviceptr address, size_t bytes, CUstream stream)
 {
-    allocated(call, address, bytes, check_name_of(stream), 0);
+    if (service_of_address(address) != NULL)
+        allocated(call, address, bytes, check_name_of(stream), 0);
 }
 
 void check_allocated_own(const char *call, CUdeviceptr address, size_t bytes, CUstream stream)
 {
-    allocated(call, address, bytes, name_of_own(address, stream), 1);
+    const service_device *device = service_of_address(address);
+    if (device != NULL)
+        allocated(call, address, bytes, check_name_on(device->index, stream), 1);
 }
 
 void check_allocated_unseen(CUdeviceptr address, size_t bytes)
@@ -134,12 +138,13 @@ void check_allocated_unseen(CUdeviceptr address, size_t bytes)
 void check_allocated_at_once(const char *call, CUdeviceptr address, size_t bytes)
 {
     check_python_missing();
-    check_stack stack = check_stack_here();
+    check_stack room;
+    const check_stack *stack = check_stack_here(&room);
     if (service_of_address(address) == NULL || !check_enter())
         return;
     check_block *block = check_block_make(address, bytes);
     if (block != NULL)
-        block->made = touch_on_host(place_of(call, &stack));
+        block->made = touch_on_host(place_of(call, stack));
     check_leave();
 }
 
@@ -213,7 +218,8 @@ static void block_freed(check_block *block, const check_stream *stream, const ch
 void check_freeing(const char *call, CUdeviceptr address, CUstream handle)
 {
     check_work work;
-    check_stack stack = check_stack_here();
+    check_stack room;
+    const check_stack *stack = check_stack_here(&room);
     check_name name = check_name_of(handle);
     if (!check_enter())
         return;
@@ -221,7 +227,7 @@ void check_freeing(const char *call, CUdeviceptr address, CUstream handle)
     if (name.is_capturing) {
         if (block != NULL)
             check_blocks_forget(block->base, block->bytes);
-    } else if (check_work_begin(&work, &name, place_of(call, &stack))) {
+    } else if (check_work_begin(&work, &name, place_of(call, stack))) {
         if (block != NULL && block->base == address)
             block_freed(block, work.stream, &work.touch, 0);
         else
@@ -232,11 +238,12 @@ void check_freeing(const char *call, CUdeviceptr address, CUstream handle)
 
 void check_freeing_at_once(const char *call, CUdeviceptr address)
 {
-    check_stack stack = check_stack_here();
+    check_stack room;
+    const check_stack *stack = check_stack_here(&room);
     if (!check_enter())
         return;
     check_block *block = check_block_live(address);
-    check_touch freed = touch_on_host(place_of(call, &stack));
+    check_touch freed = touch_on_host(place_of(call, stack));
     if (block != NULL && block->base == address)
         block_freed(block, NULL, &freed, !block->is_ordered);
     else
@@ -275,10 +282,11 @@ static void records_close(check_block *block)
 /* A stream that is gone has no order any more, but what was done on it is over. */
 void check_freeing_own(const char *call, CUdeviceptr address, int is_sync)
 {
-    check_stack stack = check_stack_here();
+    check_stack room;
+    const check_stack *stack = check_stack_here(&room);
     if (!check_enter())
         return;
-    const check_place *place = place_of(call, &stack);
+    const check_place *place = place_of(call, stack);
     check_block *block = check_block_live(address);
     check_touch freed = touch_on_host(place);
     if (!check_does(CHECK_REPORTS)) {
@@ -441,14 +449,15 @@ static void copied(const char *call, CUstream handle, CUdeviceptr to, CUdevicept
                    int has_waited)
 {
     check_work work;
-    check_stack stack = check_stack_here();
+    check_stack room;
+    const check_stack *stack = check_stack_here(&room);
     check_name name = check_name_of(handle);
     if ((name.is_capturing && !check_does(CHECK_RECORDS)) || !check_enter())
         return;
     if (name.is_capturing) {
         check_use_captured(to, handle);
         check_use_captured(from, handle);
-    } else if (check_work_begin(&work, &name, place_of(call, &stack))) {
+    } else if (check_work_begin(&work, &name, place_of(call, stack))) {
         check_use(&work, to, 1);
         check_use(&work, from, 1);
         if (has_waited)
@@ -472,11 +481,12 @@ void check_copied_at_once(const char *call, CUstream stream, CUdeviceptr to, CUd
 void check_copied_between(const char *call, CUdeviceptr to, CUdeviceptr from)
 {
     check_work work;
-    check_stack stack = check_stack_here();
+    check_stack room;
+    const check_stack *stack = check_stack_here(&room);
     check_name name = check_name_of(NULL);
     if (name.is_capturing || !check_enter())
         return;
-    if (check_work_begin(&work, &name, place_of(call, &stack))) {
+    if (check_work_begin(&work, &name, place_of(call, stack))) {
         check_stream_follow_all(work.stream);
         check_use(&work, to, 1);
         check_use(&work, from, 1);

@@ -32,7 +32,8 @@ __attribute__((constructor)) static void begin_early(void)
 {
     if ((check_begin() & CHECK_REPORTS) == 0)
         return;
-    (void)check_stack_here();
+    check_stack room;
+    (void)check_stack_here(&room);
     check_findings_begin();
     atomic_store(&driver_when_found, check_races_begin);
     if (atomic_load(&driver_is_found))

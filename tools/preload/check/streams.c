@@ -124,12 +124,22 @@ const void *check_stream_key(CUstream stream, int device)
                                                         : (const void *)stream;
 }
 
+/* The current context's; where there is but one the driver need not be asked each time. */
+static int device_now(void)
+{
+    static _Atomic int devices_count; /* 0: not known yet */
+    CUdevice device = 0;
+    int count = atomic_load_explicit(&devices_count, memory_order_relaxed);
+    if (count == 0 && REAL(cuDeviceGetCount, (&count)) == CUDA_SUCCESS)
+        atomic_store_explicit(&devices_count, count, memory_order_relaxed);
+    if (count == 1 || REAL(cuCtxGetDevice, (&device)) != CUDA_SUCCESS)
+        return 0;
+    return device;
+}
+
 check_name check_name_of(CUstream stream)
 {
-    CUdevice device = 0;
-    if (REAL(cuCtxGetDevice, (&device)) != CUDA_SUCCESS)
-        device = 0;
-    return check_name_on(device, stream);
+    return check_name_on(device_now(), stream);
 }
 
 check_name check_name_on(int device, CUstream stream)
@@ -226,18 +236,22 @@ static void stream_settle(check_stream *stream)
 
 check_stream *check_stream_find(const check_name *name)
 {
-    /* The last one, which is the next one's mostly, for as long as nothing in the table changes. */
-    static const void *last_key;
-    static uint64_t last_changes, last;
+    /* What was found lately is found again for as long as nothing in the table changes. */
+    static struct {
+        const void *key;
+        uint64_t changes;
+        check_stream *stream;
+    } lately[16];
+    size_t slot = (uint64_t)(uintptr_t)name->key * UINT64_C(0x9e3779b97f4a7c15) >> 60;
     uint64_t found, changes = handles_changes(&by_handle);
     check_stream *stream;
-    if (last > 0 && last_key == name->key && last_changes == changes) {
-        stream = streams[last - 1];
+    if (lately[slot].key == name->key && lately[slot].changes == changes) {
+        stream = lately[slot].stream;
     } else if (handles_get(&by_handle, name->key, &found)) {
         stream = streams[found - 1];
-        last_key = name->key;
-        last_changes = changes;
-        last = found;
+        lately[slot].key = name->key;
+        lately[slot].changes = changes;
+        lately[slot].stream = stream;
     } else {
         /* One that nobody saw being made is taken for a blocking one, which orders more. */
         int is_legacy = name->stream == NULL || name->stream == CU_STREAM_LEGACY;

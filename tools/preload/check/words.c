@@ -38,7 +38,10 @@ enum {
      * reads it; what is left over by chance is hardly new, a block's beginning and alive eight
      * times in a row. More would find little in programs that launch a kernel a few times. */
     CHANGES_MIN = 8,
-    FILTER_BITS = 1 << 24 /* 2 MiB: a million addresses, with one in 70 taken for old */
+    /* 2 MiB: a million addresses, with one in 70 taken for old. Both bits of one lie in one line of
+     * the cache. */
+    FILTER_LINES = 1 << 15,
+    LINE_WORDS = 8
 };
 
 typedef struct word {
@@ -52,7 +55,7 @@ struct check_words {
 };
 
 static check_words given_up; /* stands for the history of a parameter that is not believed */
-static uint64_t *filter;     /* null: nothing is remembered yet */
+static _Alignas(64) uint64_t filter[FILTER_LINES][LINE_WORDS];
 static int is_blind;
 
 /* ---- addresses that were there -------------------------------------------------------------- */
@@ -63,9 +66,9 @@ static uint64_t mixed(uint64_t value)
     return value ^ (value >> 29);
 }
 
-static int bit_set(uint64_t bit)
+static int bit_set(uint64_t *line, uint64_t bit)
 {
-    uint64_t *at = &filter[bit % FILTER_BITS / 64], mask = UINT64_C(1) << (bit % 64);
+    uint64_t *at = &line[bit / 64 % LINE_WORDS], mask = UINT64_C(1) << (bit % 64);
     int was_set = (*at & mask) != 0;
     *at |= mask;
     return was_set;
@@ -74,12 +77,9 @@ static int bit_set(uint64_t bit)
 /* 1 if no word in this place had the address before. It has from now on. */
 static int is_new(size_t bytes, uint32_t at, CUdeviceptr address)
 {
-    if (filter == NULL)
-        filter = calloc(FILTER_BITS / 64, sizeof(*filter));
-    if (filter == NULL)
-        return 0;
-    uint64_t first = mixed(mixed((uint64_t)bytes << 32 | at) + address);
-    int had_first = bit_set(first >> 8), had_second = bit_set(mixed(first) >> 8);
+    uint64_t hash = mixed(mixed((uint64_t)bytes << 32 | at) + address);
+    uint64_t *line = filter[hash >> 40 & (FILTER_LINES - 1)];
+    int had_first = bit_set(line, hash >> 20), had_second = bit_set(line, hash >> 30);
     return !had_first || !had_second;
 }
 
@@ -112,21 +112,37 @@ static int has_same_words(const check_words *self, const check_held *held, size_
     return 1;
 }
 
+/* The history fits what is held now: one of its words for each. */
+static int words_judge(check_words *history, size_t bytes, check_held *held, size_t count)
+{
+    int are_alive = 1;
+    for (size_t i = 0; i < count; i++) {
+        word *one = &history->words[i];
+        int is_given = is_new(bytes, held[i].at, held[i].address) && held[i].is_alone;
+        held[i].is_certain = is_given && one->changes >= CHANGES_MIN;
+        if (is_given && one->changes < CHANGES_MIN)
+            one->changes++;
+        are_alive = are_alive && (held[i].is_live || check_is_live(held[i].address));
+    }
+    return are_alive;
+}
+
 void check_words_judge(check_words **history, size_t bytes, check_held *held, size_t count)
 {
+    for (size_t i = 0; i < count; i++)
+        held[i].is_certain = 0;
+    if (is_blind) /* for ever, so nothing need be remembered */
+        return;
     if (*history == NULL)
         *history = words_make(held, count);
-    int is_like_before = has_same_words(*history, held, count), are_alive = 1;
-    for (size_t i = 0; i < count; i++) {
-        int is_given = is_new(bytes, held[i].at, held[i].address) && held[i].is_alone;
-        word *one = is_like_before ? &(*history)->words[i] : NULL;
-        held[i].is_certain = is_given && one != NULL && one->changes >= CHANGES_MIN && !is_blind;
-        if (is_given && one != NULL && one->changes < CHANGES_MIN)
-            one->changes++;
-        are_alive = are_alive && check_is_live(held[i].address);
+    if (has_same_words(*history, held, count)) {
+        if (!words_judge(*history, bytes, held, count))
+            check_words_give_up(history);
+        return;
     }
-    if (!is_like_before || !are_alive)
-        check_words_give_up(history);
+    for (size_t i = 0; i < count; i++)
+        (void)is_new(bytes, held[i].at, held[i].address);
+    check_words_give_up(history);
 }
 
 void check_words_give_up(check_words **history)

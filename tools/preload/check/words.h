@@ -18,6 +18,7 @@ typedef struct check_words check_words;
 typedef struct check_held {
     CUdeviceptr address;
     uint32_t at;    /* where in the parameter */
+    int is_live;    /* a block lives there that is followed; 0: others may */
     int is_alone;   /* a block begins there to which nothing else of the launch leads, and nothing
                      * leads to the block right below: it is no end of a range */
     int is_certain; /* the answer */

@@ -276,8 +276,8 @@ static uintptr_t frame_find(python_frame *frame)
     return found == NULL ? 0 : (uintptr_t)found | TAG;
 }
 
-/* What a thread has found lately, by where its frames lie: the outer ones of a call are mostly those
- * of the call before. It holds until a code object ends of which anything is known. */
+/* What a thread has found lately, by where its frames lie: the outer ones of a call are mostly as
+ * of the one before. It holds until a code object ends of which anything is known. */
 typedef struct lately {
     uintptr_t self, found;
     const void *code;
