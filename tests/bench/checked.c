@@ -4,8 +4,9 @@
  * 17 frames, as deep as an engine's, by eight operators whose stacks end at one depth.
  *
  * A launch is of a kernel with 16 parameters, or with one structure of path.bytes_min bytes; three
- * addresses are of blocks, others each time. An allocation is one of Tenure's own, as engines make
- * them, in the place of one of path.live blocks, of path.bytes_min to path.bytes_max bytes.
+ * addresses, or path.bytes_max if that is not 0, are of blocks, others each time. An allocation is
+ * one of Tenure's own, as engines make them, in the place of one of path.live blocks, of
+ * path.bytes_min to path.bytes_max bytes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -62,8 +63,10 @@ static __attribute__((noinline)) void launch_do(const operation *what)
 {
     static uint64_t words[WORDS_MAX];
     void *parameters[PARAMETERS] = {words};
-    for (size_t i = 0; i < ADDRESSES; i++)
-        words[i] = blocks[(what->number * ADDRESSES + i) % what->run->what->live];
+    const path *how = what->run->what;
+    size_t count = how->bytes_max > 0 ? how->bytes_max : ADDRESSES;
+    for (size_t i = 0; i < count; i++)
+        words[i] = blocks[(what->number * count + i) % how->live];
     for (int i = 1; i < PARAMETERS; i++)
         parameters[i] = &words[i];
     driver_check(

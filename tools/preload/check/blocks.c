@@ -7,12 +7,11 @@
 
 #include "check/bases.h"
 
-enum { FREED_MAX = 65536, SPARE_MAX = 1024 };
+enum { FREED_MAX = 65536 };
 
 static check_block *oldest, *newest; /* of the freed ones */
 static size_t freed_count;
 static check_block *spare; /* records without a block, by `before` */
-static size_t spare_count;
 static uint64_t serials;
 
 /* ---- finding -------------------------------------------------------------------------------- */
@@ -57,35 +56,40 @@ static void block_lighten(check_block *block)
     block->uses_room = CHECK_USES_INSIDE;
 }
 
-/* In a program that goes round, there is a record for each block that comes. */
+/* Records are not given back to the system: a program that goes round has one for each block that
+ * comes. */
+static void record_spare(check_block *block)
+{
+    block->before = spare;
+    spare = block;
+}
+
 static void block_end(check_block *block)
 {
     if (block == NULL)
         return;
     block_end(block->before); /* has none before itself */
     block_lighten(block);
-    if (spare_count == SPARE_MAX) {
-        free(block);
-        return;
-    }
-    block->before = spare;
-    spare = block;
-    spare_count++;
+    record_spare(block);
 }
 
 /* Null: no memory. */
 static check_block *block_record(CUdeviceptr base, size_t bytes)
 {
-    check_block *block = spare;
-    if (block != NULL) {
-        spare = block->before;
-        spare_count--;
-    } else {
-        block = malloc(sizeof(*block));
+    enum { MANY = 64 };
+    if (spare == NULL) {
+        check_block *fresh = aligned_alloc(CHECK_LINE_BYTES, MANY * sizeof(*fresh));
+        for (int i = 0; i < MANY && fresh != NULL; i++)
+            record_spare(&fresh[i]);
     }
+    check_block *block = spare;
     if (block == NULL)
         return NULL;
+    spare = block->before;
+    /* Not the room for uses, nor the free. */
     memset(block, 0, offsetof(check_block, uses_inside));
+    block->older = block->newer = NULL;
+    block->records = NULL;
     block->base = base;
     block->bytes = bytes;
     block->is_live = 1;
@@ -180,7 +184,7 @@ void check_block_free(check_block *block)
 
 /* A certain use takes the place of a possible one, too: whoever waits for it waits for that. So the
  * certain one of a stream always comes first. */
-void check_block_use(check_block *block, const check_touch *use, int is_certain)
+void check_block_use_more(check_block *block, const check_touch *use, int is_certain)
 {
     for (uint32_t i = 0; i < block->uses_count; i++) {
         check_touch *last = &block->uses[i];

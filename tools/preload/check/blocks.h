@@ -35,24 +35,29 @@ typedef struct check_records {
 
 enum { CHECK_USES_INSIDE = 2 };
 
+enum { CHECK_LINE_BYTES = 64 };
+
+/* What a launch asks for comes first, and in few lines of the cache. */
 typedef struct check_block {
-    CUdeviceptr base;
+    _Alignas(CHECK_LINE_BYTES) CUdeviceptr base;
     size_t bytes;
-    struct check_block *next_base;     /* others where bases meet: bases.h */
-    struct check_block *lower, *upper; /* the neighbours by address, whether live or freed */
-    struct check_block *older, *newer; /* freed ones, by age */
-    struct check_block *before;        /* that had the addresses; null: none that is known */
-    uint64_t serial;                   /* no two blocks have one */
-    uint64_t named_in;                 /* the launch that it was last named in, */
-    uint32_t named;                    /* and how often */
+    struct check_block *next_base; /* others where bases meet: bases.h */
+    uint64_t named_in;             /* the launch that it was last named in, */
+    uint32_t named;                /* and how often */
     uint8_t is_live;
     uint8_t is_ordered; /* allocated in the order of a stream; 0: for all streams at once */
     uint8_t is_engine;  /* by a call of Tenure's own */
     uint32_t uses_count, uses_room;
-    check_touch *uses;      /* the last of each stream, certain ones and others apart */
-    check_records *records; /* what the program has recorded with Tenure; null: nothing */
-    check_touch made, freed;
+    check_touch *uses;         /* the last of each stream, certain ones and others apart */
+    struct check_block *lower; /* the neighbours by address, whether live or freed */
+    check_touch made;
+    struct check_block *upper;
+    struct check_block *before; /* that had the addresses; null: none that is known */
     check_touch uses_inside[CHECK_USES_INSIDE]; /* where `uses` are, as long as they are few */
+    uint64_t serial;                            /* no two blocks have one */
+    struct check_block *older, *newer;          /* freed ones, by age */
+    check_records *records; /* what the program has recorded with Tenure; null: nothing */
+    check_touch freed;
 } check_block;
 
 /* The block that contains an address, live or freed; or only if it is the one or the other. Null:
@@ -76,7 +81,7 @@ check_records *check_block_records(check_block *block);
 int check_records_add(check_records *records, check_stamp stream);
 
 /* Notes a use, in place of the last one of the stream; as certain or not, whatever it says. */
-void check_block_use(check_block *block, const check_touch *use, int is_certain);
+static inline void check_block_use(check_block *block, const check_touch *use, int is_certain);
 
 /* Calls for each live block, in the order of addresses. */
 void check_blocks_each(void (*visit)(const check_block *block, void *user), void *user);
@@ -121,6 +126,22 @@ static inline check_block *check_block_freed(CUdeviceptr address)
 {
     check_block *found = check_block_at(address);
     return found != NULL && !found->is_live ? found : NULL;
+}
+
+/* ---- uses ------------------------------------------------------------------------------------ */
+
+void check_block_use_more(check_block *block, const check_touch *use, int is_certain);
+
+/* Most blocks are used by one stream. */
+static inline void check_block_use(check_block *block, const check_touch *use, int is_certain)
+{
+    check_touch *last = block->uses;
+    if (block->uses_count == 0 || last->index != use->index || last->is_certain > is_certain) {
+        check_block_use_more(block, use, is_certain);
+        return;
+    }
+    *last = *use;
+    last->is_certain = is_certain;
 }
 
 #endif

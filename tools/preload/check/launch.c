@@ -28,7 +28,7 @@
 #include "journal.h"
 #include "service.h"
 
-enum { WORD = sizeof(CUdeviceptr), POINTERS_MAX = 512, HELD_MAX = 64 };
+enum { WORD = sizeof(CUdeviceptr), POINTERS_MAX = 512, HELD_MAX = 512 };
 
 typedef struct parameter {
     size_t index, offset, bytes;
@@ -208,7 +208,7 @@ typedef struct reading {
     size_t held_count;
 } reading;
 
-/* Not what is only counted: these are 10 KiB, and each launch would pay for their zeros. */
+/* Not what is only counted: these are 28 KiB, and each launch would pay for their zeros. */
 static void reading_begin(reading *self, check_word visit, void *user, int is_launch)
 {
     static uint64_t numbers; /* under the lock of check_enter */
@@ -282,6 +282,13 @@ static int is_clear(const reading *self, const char *from)
 static size_t word_next(const reading *self, const char *from, size_t i, size_t end)
 {
     size_t stop;
+    /* In a list the next one is. */
+    if (i + WORD <= end) {
+        CUdeviceptr word;
+        memcpy(&word, from + i, sizeof(word));
+        if ((uintptr_t)word - self->low < self->span)
+            return i;
+    }
     do {
         while (i + STRIDE <= end && is_clear(self, from + i))
             i += STRIDE;
@@ -381,18 +388,30 @@ static int is_alone(const reading *self, CUdeviceptr address, const check_block 
     return below == NULL || below->named_in != self->number;
 }
 
+/* Which words are alone; of a list, of which none will be believed, nobody asks. */
+static void held_tell(reading *self)
+{
+    int is_asked = 0;
+    for (size_t i = 0; i < self->held_count && !is_asked; i++)
+        is_asked = (i == 0 || self->holders[i] != self->holders[i - 1]) &&
+                   check_words_may_be(self->holders[i]->words);
+    if (!is_asked)
+        return;
+    for (size_t i = 0; i < self->count; i++)
+        block_name(self, self->pointers[i].block);
+    for (size_t i = 0; i < self->held_count; i++)
+        block_name(self, self->held_blocks[i]);
+    for (size_t i = 0; i < self->held_count; i++)
+        self->held[i].is_alone = is_alone(self, self->held[i].address, self->held_blocks[i]);
+}
+
 /* All words of a parameter at once, of those that had none, too. */
 static void read_held(reading *self, check_layout *layout)
 {
     size_t from = 0;
     if (self->held_count == 0 && !layout->has_large)
         return;
-    for (size_t i = 0; i < self->count && self->held_count > 0; i++)
-        block_name(self, self->pointers[i].block);
-    for (size_t i = 0; i < self->held_count; i++)
-        block_name(self, self->held_blocks[i]);
-    for (size_t i = 0; i < self->held_count; i++)
-        self->held[i].is_alone = is_alone(self, self->held[i].address, self->held_blocks[i]);
+    held_tell(self);
     for (size_t i = 0; i < layout->count; i++) {
         parameter *one = &layout->parameters[i];
         size_t count = 0;

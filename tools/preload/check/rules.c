@@ -368,14 +368,15 @@ static __attribute__((cold, noinline)) void use_is_early(const check_work *work,
     check_found(&finding);
 }
 
-static void use_of_live(const check_work *work, check_block *block, CUdeviceptr address,
-                        int is_certain)
+static inline void use_of_live(const check_work *work, check_block *block, CUdeviceptr address,
+                               int is_certain)
 {
     const check_touch *made = &block->made;
     use_record(work, block, address);
     if (!check_does(CHECK_REPORTS))
         return;
-    if (block->is_ordered && !check_is_after(work->stream, made->index, made->number))
+    if (block->is_ordered && made->index != work->stream->index &&
+        !check_is_after(work->stream, made->index, made->number))
         use_is_early(work, block, address, is_certain);
     check_block_use(block, &work->touch, is_certain);
 }

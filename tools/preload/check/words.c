@@ -41,7 +41,8 @@ enum {
     /* 2 MiB: a million addresses, with one in 70 taken for old. Both bits of one lie in one line of
      * the cache. */
     FILTER_LINES = 1 << 15,
-    LINE_WORDS = 8
+    LINE_WORDS = 8,
+    SETS = 4096 /* of words that were named together */
 };
 
 typedef struct word {
@@ -83,6 +84,21 @@ static int is_new(size_t bytes, uint32_t at, CUdeviceptr address)
     return !had_first || !had_second;
 }
 
+/* 1 if all of these words were in their places before, for certain: programs that go round name the
+ * same ones again. The table has what tells one such set from others, with 64 bits. */
+static int were_there(size_t bytes, const check_held *held, size_t count)
+{
+    static uint64_t sets[SETS];
+    uint64_t sum = mixed((uint64_t)bytes << 32 | count);
+    for (size_t i = 0; i < count; i++)
+        sum += mixed(held[i].address + ((uint64_t)held[i].at << 48) + held[i].at);
+    uint64_t *set = &sets[mixed(sum) >> 32 & (SETS - 1)];
+    if (*set == sum)
+        return 1;
+    *set = sum;
+    return 0;
+}
+
 void check_words_note(size_t bytes, uint32_t at, CUdeviceptr address)
 {
     (void)is_new(bytes, at, address);
@@ -113,12 +129,13 @@ static int has_same_words(const check_words *self, const check_held *held, size_
 }
 
 /* The history fits what is held now: one of its words for each. */
-static int words_judge(check_words *history, size_t bytes, check_held *held, size_t count)
+static int words_judge(check_words *history, size_t bytes, check_held *held, size_t count,
+                       int are_old)
 {
     int are_alive = 1;
     for (size_t i = 0; i < count; i++) {
         word *one = &history->words[i];
-        int is_given = is_new(bytes, held[i].at, held[i].address) && held[i].is_alone;
+        int is_given = !are_old && is_new(bytes, held[i].at, held[i].address) && held[i].is_alone;
         held[i].is_certain = is_given && one->changes >= CHANGES_MIN;
         if (is_given && one->changes < CHANGES_MIN)
             one->changes++;
@@ -133,16 +150,22 @@ void check_words_judge(check_words **history, size_t bytes, check_held *held, si
         held[i].is_certain = 0;
     if (is_blind) /* for ever, so nothing need be remembered */
         return;
+    int are_old = were_there(bytes, held, count);
     if (*history == NULL)
         *history = words_make(held, count);
     if (has_same_words(*history, held, count)) {
-        if (!words_judge(*history, bytes, held, count))
+        if (!words_judge(*history, bytes, held, count, are_old))
             check_words_give_up(history);
         return;
     }
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && !are_old; i++)
         (void)is_new(bytes, held[i].at, held[i].address);
     check_words_give_up(history);
+}
+
+int check_words_may_be(const check_words *history)
+{
+    return history != &given_up && !is_blind;
 }
 
 void check_words_give_up(check_words **history)

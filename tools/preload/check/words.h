@@ -28,6 +28,9 @@ typedef struct check_held {
  * and remembers them. `bytes`: of the parameter. */
 void check_words_judge(check_words **history, size_t bytes, check_held *held, size_t count);
 
+/* 0: none of a parameter's words will ever be certain. */
+int check_words_may_be(const check_words *history);
+
 /* There are more of these words than are judged: one is only remembered as having been there. */
 void check_words_note(size_t bytes, uint32_t at, CUdeviceptr address);
 
