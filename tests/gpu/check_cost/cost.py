@@ -24,6 +24,7 @@ import argparse
 import importlib.util
 import itertools
 import os
+import platform
 import statistics
 import sys
 import tempfile
@@ -193,7 +194,9 @@ def main():
     if importlib.util.find_spec("torch") is None:
         print("skipped: there is no PyTorch")
         return 77
-    check, measured = engines.Checks(), dict(commit=options.commit, near=shown.near_the_gpu())
+    # A stack has frames of Python: what they cost depends on its version (docs/check.md).
+    check, measured = engines.Checks(), dict(commit=options.commit, near=shown.near_the_gpu(),
+                                             python=platform.python_version())
     measured["driver"] = engines.command_output(
         "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0")
     for case, program in PROGRAMS.items():

@@ -133,9 +133,16 @@ static _Thread_local memory *thread_memory;
 static pthread_key_t memory_key; /* ends it with the thread */
 static pthread_once_t memory_once = PTHREAD_ONCE_INIT;
 
+/* What the thread still frees as it ends has another one made. */
+static void memory_end(void *self)
+{
+    thread_memory = NULL;
+    free(self);
+}
+
 static void memory_key_make(void)
 {
-    (void)pthread_key_create(&memory_key, free);
+    (void)pthread_key_create(&memory_key, memory_end);
 }
 
 static memory *memory_make(void)
