@@ -78,24 +78,35 @@ typedef struct tnri_lane {
     uint64_t waited_ticks; /* the lock */
 } tnri_lane;
 
+enum { TNRI_RETURNS_MAX = 63 }; /* so that the list is 512 bytes */
+
+/* Blocks that were freed and not taken back yet: see returns.h. The lock. */
+typedef struct tnri_returns {
+    size_t count;
+    tnri_block *blocks[TNRI_RETURNS_MAX];
+} tnri_returns;
+
 typedef struct tnri_arena {
-    tnri_lock lock;
+    tnri_lock lock; /* a cache line, as what follows up to `headroom`, which is hardly written to */
 
-    /* Under the lock: as `headroom` and `peak` of a world, of both worlds together. */
     size_t small_limit_bytes; /* constant */
-    tnri_count headroom;
-    tnri_count peak;
-    uint64_t served[TNR_SERVED_COUNT];
-    uint64_t taken_before; /* blocks that were served from other streams: see ladder.c */
-    uint64_t freed_because[TNR_REUSE_COUNT];
-
+    tnri_returns *returns;    /* null: none so far; the lock */
+    uintptr_t allocator;      /* thread that allocated last without owning it; the lock */
     /* With a reference. Null: the one arena of a graph pool, which belongs to no stream. Another
      * stream may adopt the arena when this one has ended: the lock to write, and the pool's. */
     tnri_stream *_Atomic stream;
     struct tnr_pool_st *pool;
     tnri_account *account; /* the pool's */
     struct tnri_device *device;
-    void *_Atomic life;              /* the layer above's; set once */
+    void *_Atomic life; /* the layer above's; set once */
+
+    /* Under the lock: as `headroom` and `peak` of a world, of both worlds together. */
+    tnri_count headroom;
+    tnri_count peak;
+    uint64_t served[TNR_SERVED_COUNT];
+    uint64_t taken_before; /* blocks that were served from other streams: see ladder.c */
+    uint64_t freed_because[TNR_REUSE_COUNT];
+
     struct tnri_arena *_Atomic next; /* in the pool's list, newest first; set once */
     struct tnri_ward *ward;          /* where the pool notes whether it may give; null: nobody
                                       * else is in the pool. Constant, as its place there is */
@@ -104,14 +115,14 @@ typedef struct tnri_arena {
                                       * lock */
 
     /* Under the lock. */
+    size_t held_count; /* RETIRED records that graphs or captures keep */
+    tnri_low_water low;
     tnri_world worlds[TNRI_WORLDS];
     tnri_block *stale_first, *stale_last; /* STALE records in the order of their events */
     size_t stale_count;
     struct tnri_parked *parked; /* its parked blocks: see ladder/park.h */
     uint64_t parkings;          /* how often one came to rest: tnri_parked.since */
     size_t aliases_count;       /* mappings that ALIAS records have */
-    tnri_low_water low;
-    size_t held_count; /* RETIRED records that graphs or captures keep */
     tnri_growable growable;
     int is_guard;         /* 1: for guarded blocks alone (trap/guard.h). Constant */
     uintptr_t guard_next; /* where the next of them is looked for; the lock */
@@ -130,13 +141,16 @@ typedef struct tnri_arena {
  * before the gate says so for the first time. */
 extern void (*_Atomic tnri_arena_copier)(tnri_arena *arena);
 
-/* Takes the arena's lock; everyone who may change something takes it so. If a picture is being
- * taken that this arena is not in yet, it is copied first. Returns what
- * tnri_lock_take does. */
+/* Takes the arena's lock; everyone who may change something takes it so. What was returned to it
+ * (returns.h) is taken back. If a picture is being taken that this arena is not in yet, it is
+ * copied first. Returns what tnri_lock_take does. */
 void tnri_arena_copy_now(tnri_arena *arena);
+void tnri_arena_take_back(tnri_arena *arena);
 static inline int tnri_arena_enter(tnri_arena *arena)
 {
     int waited = tnri_lock_take(&arena->lock);
+    if (tnri_unlikely(arena->returns != NULL))
+        tnri_arena_take_back(arena); /* they were freed before */
     if (tnri_unlikely((tnri_gate() & TNRI_GATE_CUT) != 0))
         tnri_arena_copy_now(arena);
     return waited;

@@ -91,6 +91,17 @@ static inline int tnri_world_bin_quick(tnri_world *world, tnri_block *block)
     return 1;
 }
 
+/* LIVE, counted as freed and without uses, -> BINNED, or FREE and merged. */
+static inline __attribute__((always_inline)) void tnri_world_free_counted(tnri_world *world,
+                                                                          tnri_block *block)
+{
+    if (!tnri_world_bin(world, block)) {
+        block->what = tnri_block_what(TNRI_LIVE, 0);
+        (void)tnri_run_merge(world, block, TNRI_LIVE);
+        tnri_world_look_low(world);
+    }
+}
+
 /* BINNED -> LIVE: a block of exactly `bytes`, or null. */
 static inline tnri_block *tnri_world_unbin(tnri_world *world, size_t bytes)
 {

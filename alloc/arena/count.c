@@ -37,6 +37,44 @@ tnri_count tnri_arena_ever(const tnri_arena *arena, int tnr_world)
     return ever;
 }
 
+/* Takes from a number that comes after one that is below zero. Returns 1 if it is, or was, one. */
+static inline int number_take(int is_after, uint64_t *headroom, uint64_t amount)
+{
+    if (is_after)
+        *headroom -= amount;
+    return is_after | (int)(*headroom >> 63);
+}
+
+static inline void number_raise(uint64_t *headroom, uint64_t *peak)
+{
+    if ((int64_t)*headroom < 0) {
+        *peak -= *headroom;
+        *headroom = 0;
+    }
+}
+
+static inline void count_raise(tnri_count *headroom, tnri_count *peak)
+{
+    number_raise(&headroom->blocks, &peak->blocks);
+    number_raise(&headroom->bytes, &peak->bytes);
+    number_raise(&headroom->requested, &peak->requested);
+}
+
+TNRI_SELDOM void tnri_headroom_raise(tnri_arena *arena, tnri_world *world, uint64_t blocks,
+                                     uint64_t bytes, uint64_t requested)
+{
+    int is_after = number_take(0, &world->headroom.blocks, blocks);
+    is_after = number_take(is_after, &world->headroom.bytes, bytes);
+    is_after = number_take(is_after, &world->headroom.requested, requested);
+    is_after = number_take(is_after, &arena->headroom.blocks, blocks);
+    is_after = number_take(is_after, &arena->headroom.bytes, bytes);
+    (void)number_take(is_after, &arena->headroom.requested, requested);
+    if (arena->returns != NULL)
+        tnri_arena_take_back(arena);
+    count_raise(&world->headroom, &world->peak);
+    count_raise(&arena->headroom, &arena->peak);
+}
+
 void tnri_arena_reset_peaks(tnri_arena *arena)
 {
     tnri_assert_held(&arena->lock);

@@ -8,28 +8,34 @@
 #include "arena/arena.h"
 #include "base/assert.h"
 
-/* Takes what becomes live from the headroom below a peak, which it raises if need be. */
-static inline void tnri_headroom_take(uint64_t *headroom, uint64_t *peak, uint64_t amount)
+/* Takes what becomes live in a world from its headroom and from that of both. 0: a peak is to be
+ * raised first, which tnri_headroom_raise does with the same arguments. */
+static inline int tnri_headroom_take(tnri_arena *arena, tnri_world *world, uint64_t blocks,
+                                     uint64_t bytes, uint64_t requested)
 {
-    if (tnri_unlikely(__builtin_sub_overflow(*headroom, amount, headroom))) {
-        *peak -= *headroom; /* which is below zero */
-        *headroom = 0;
-    }
+    return !(
+        __builtin_sub_overflow(world->headroom.blocks, blocks, &world->headroom.blocks) ||
+        __builtin_sub_overflow(world->headroom.bytes, bytes, &world->headroom.bytes) ||
+        __builtin_sub_overflow(world->headroom.requested, requested, &world->headroom.requested) ||
+        __builtin_sub_overflow(arena->headroom.blocks, blocks, &arena->headroom.blocks) ||
+        __builtin_sub_overflow(arena->headroom.bytes, bytes, &arena->headroom.bytes) ||
+        __builtin_sub_overflow(arena->headroom.requested, requested, &arena->headroom.requested));
 }
 
-/* What becomes live in a world, in its own headroom and in that of both. */
+/* Goes on where tnri_headroom_take ended: one number is below zero, those before it have been
+ * taken from, and those after it have not. What was returned (returns.h) is not live: it is taken
+ * back before a peak is raised. */
+void tnri_headroom_raise(tnri_arena *arena, tnri_world *world, uint64_t blocks, uint64_t bytes,
+                         uint64_t requested);
+
 static inline void tnri_live_add(tnri_arena *arena, tnri_world *world, uint64_t blocks,
                                  uint64_t bytes, uint64_t requested)
 {
-    tnri_headroom_take(&world->headroom.blocks, &world->peak.blocks, blocks);
-    tnri_headroom_take(&world->headroom.bytes, &world->peak.bytes, bytes);
-    tnri_headroom_take(&world->headroom.requested, &world->peak.requested, requested);
-    tnri_headroom_take(&arena->headroom.blocks, &arena->peak.blocks, blocks);
-    tnri_headroom_take(&arena->headroom.bytes, &arena->peak.bytes, bytes);
-    tnri_headroom_take(&arena->headroom.requested, &arena->peak.requested, requested);
     world->ever.blocks += blocks;
     world->ever.bytes += bytes;
     world->ever.requested += requested;
+    if (tnri_unlikely(!tnri_headroom_take(arena, world, blocks, bytes, requested)))
+        tnri_headroom_raise(arena, world, blocks, bytes, requested);
 }
 
 static inline void tnri_live_subtract(tnri_arena *arena, tnri_world *world, uint64_t blocks,
@@ -43,7 +49,8 @@ static inline void tnri_live_subtract(tnri_arena *arena, tnri_world *world, uint
     arena->headroom.requested += requested;
 }
 
-static inline __attribute__((always_inline)) void tnri_count_served(tnri_arena *arena,
+/* Counts a block that is handed out, but for the headroom, which comes last. */
+static inline __attribute__((always_inline)) void tnri_count_handed(tnri_arena *arena,
                                                                     tnri_world *world,
                                                                     tnri_block *block, size_t bytes,
                                                                     size_t requested,
@@ -51,8 +58,22 @@ static inline __attribute__((always_inline)) void tnri_count_served(tnri_arena *
 {
     tnri_assert_hot(block->state == TNRI_LIVE && block->bytes == bytes && block->world == world);
     block->what = tnri_block_what(TNRI_LIVE, bytes - requested);
-    tnri_live_add(arena, world, 1, bytes, requested);
+    world->ever.blocks++;
+    world->ever.bytes += bytes;
+    world->ever.requested += requested;
     arena->served[served]++;
+}
+
+/* Counts it whole. */
+static inline __attribute__((always_inline)) void tnri_count_served(tnri_arena *arena,
+                                                                    tnri_world *world,
+                                                                    tnri_block *block, size_t bytes,
+                                                                    size_t requested,
+                                                                    tnr_served served)
+{
+    tnri_count_handed(arena, world, block, bytes, requested, served);
+    if (tnri_unlikely(!tnri_headroom_take(arena, world, 1, bytes, requested)))
+        tnri_headroom_raise(arena, world, 1, bytes, requested);
 }
 
 /* Keeps whether the block is stamped, and of one that is to wait what was asked for: a picture

@@ -26,11 +26,11 @@
 #include "space/address_space.h"
 
 enum {
-    TNRI_BIN_SLOTS = 1024,   /* hash slots for exact sizes */
-    TNRI_SLAB_RECORDS = 63,  /* records to a slab, so that a slab is 4 KiB */
-    TNRI_CARVE_RECORDS = 2,  /* new records that one carve can need */
-    TNRI_CUT_RECORDS = 2,    /* new records that one cut can need */
-    TNRI_SPANS_MAX = 48,     /* spans of a world; each new one doubles its addresses */
+    TNRI_BIN_SLOTS = 1024,  /* hash slots for exact sizes */
+    TNRI_SLAB_RECORDS = 63, /* records to a slab, so that a slab is 4 KiB */
+    TNRI_CARVE_RECORDS = 2, /* new records that one carve can need */
+    TNRI_CUT_RECORDS = 2,   /* new records that one cut can need */
+    TNRI_SPANS_MAX = 48,    /* spans of a world; each new one doubles its addresses */
     TNRI_RECEIVE_RECORDS = 2 /* new records that tnri_world_receive can need */
 };
 
@@ -88,10 +88,18 @@ typedef struct tnri_count {
 } tnri_count;
 
 typedef struct tnri_world {
-    struct tnri_arena *arena; /* constant */
-    tnri_space *space;        /* constant */
-    int is_small;             /* constant */
-    int has_many;             /* several of its blocks may begin in a granule; constant */
+    /* A cache line that is hardly written to: who frees for another thread reads it. */
+    _Alignas(64) struct tnri_arena *arena; /* constant */
+    tnri_space *space;                     /* constant */
+    int is_small;                          /* constant */
+    int has_many; /* several of its blocks may begin in a granule; constant */
+    tnri_world_tables *tables;
+    tnri_index *index; /* of the tables */
+    /* Whether another arena may find a whole chunk that is free here: see pool/givers.h. */
+    _Atomic uint64_t *giving; /* has its bit; null: nobody looks. Constant, as the bit is */
+    uint64_t giving_bit;
+    int is_spent;          /* 1: there is none; the bit is 0, and the bins are shut: */
+    unsigned spent_misses; /* what bins.misses was, */
 
     /* The arena's statistics of this world: see tnri_arena_live. */
     tnri_count headroom; /* what may become live before more is live than ever was */
@@ -101,9 +109,7 @@ typedef struct tnri_world {
     size_t bytes_in[TNRI_STATE_COUNT]; /* by state; LIVE: those of LIVE and BINNED */
     size_t count_in[TNRI_STATE_COUNT];
 
-    tnri_world_tables *tables;
     tnri_bins bins;                     /* with its part of the tables */
-    tnri_index *index;                  /* of the tables */
     tnri_block *holes;                  /* HOLE records, doubly linked, newest first */
     tnri_block *lent;                   /* LENT records, likewise */
     tnri_block *aliases, *aliases_last; /* ALIAS records, likewise */
@@ -123,13 +129,7 @@ typedef struct tnri_world {
     size_t borrowed_bytes;
     size_t borrows_promised; /* places for more, besides those of all the spans there may be */
     size_t borrows_room;
-
-    /* Whether another arena may find a whole chunk that is free here: see pool/givers.h. */
-    _Atomic uint64_t *giving; /* has its bit; null: nobody looks. Constant, as the bit is */
-    uint64_t giving_bit;
-    int is_spent;          /* 1: there is none; the bit is 0, and the bins are shut: */
-    unsigned spent_misses; /* what bins.misses was, */
-    size_t spent_max;      /* and bins.max */
+    size_t spent_max; /* what bins.max was before it was spent */
 } tnri_world;
 
 /* Prepares a zeroed world. */

@@ -10,6 +10,7 @@
  *     the size is in a bin                      there
  *     it is not                                 arena_malloc_unbinned
  *     another thread owns the lock              arena_malloc_shared
+ *     blocks were returned                      tnri_returns_take, then as above
  *   any other allocation                      block_malloc, tnri_arena_malloc
  *     somebody looks (history, picture)         arena_malloc_seen
  *     traps are set                             malloc_trapped, then as above
@@ -19,7 +20,8 @@
  *       in a foreign segment                      free_slowly, tnri_free_outside
  *     the bin takes it                          free_quick
  *     it does not                               arena_free_unbinned
- *     another thread owns the lock              tnri_arena_free
+ *     another thread owns the lock              arena_free_shared
+ *       and allocates here                        tnri_returns_put
  *     not live, or with uses                    arena_free_other
  *   any other free                            free_slowly, tnri_arena_free
  *     somebody looks                            arena_free_seen
@@ -31,6 +33,7 @@
 #include "arena/count.h"
 #include "arena/free.h"
 #include "arena/note.h"
+#include "arena/returns.h"
 #include "arena/serve.h"
 #include "arena/upper.h"
 #include "base/error.h"
@@ -71,7 +74,12 @@ static inline __attribute__((always_inline)) tnr_status arena_malloc(tnri_arena 
     int waited = seen ? tnri_arena_enter(arena) : tnri_lock_take(&arena->lock);
     if (tnri_unlikely(waited != 0))
         tnri_lane_waited(arena, waited);
+    tnri_returns_allocating(arena);
     tnri_block *block = tnri_serve_bin(arena, request);
+    if (block == NULL && tnri_unlikely(tnri_returns_wait(arena))) {
+        tnri_returns_take(arena);
+        block = tnri_serve_bin(arena, request);
+    }
     if (block == NULL) {
         served = TNR_SERVED_INDEX;
         block = tnri_serve_fresh(arena, request, &no_host);
@@ -128,6 +136,18 @@ static __attribute__((noinline)) tnr_status arena_malloc_shared(tnri_arena *aren
     return arena_malloc(arena, &request, ptr, 0);
 }
 
+static TNRI_SELDOM tnr_status arena_malloc_returned(tnri_arena *arena, tnri_world *world,
+                                                    size_t bytes, void **ptr);
+
+/* The end of an allocation that raises a peak; apart, so that no other one saves registers. */
+static TNRI_SELDOM tnr_status arena_malloc_raising(tnri_arena *arena, tnri_world *world,
+                                                   size_t rounded, size_t bytes)
+{
+    tnri_headroom_raise(arena, world, 1, rounded, bytes);
+    tnri_lock_release(&arena->lock);
+    return TNR_OK;
+}
+
 /* What no bin holds. The calling thread, which owns the lock, has it, and gives it back. */
 static __attribute__((noinline)) tnr_status arena_malloc_unbinned(tnri_arena *arena,
                                                                   tnri_world *world, size_t bytes,
@@ -135,15 +155,37 @@ static __attribute__((noinline)) tnr_status arena_malloc_unbinned(tnri_arena *ar
 {
     size_t rounded = tnri_bytes_rounded(bytes);
     int no_host = 0;
+    if (tnri_unlikely(tnri_returns_wait(arena)))
+        return arena_malloc_returned(arena, world, bytes, ptr);
     tnri_block *block = tnri_serve_unbinned(world, rounded, TNR_ALIGNMENT_DEFAULT, &no_host);
-    *ptr = NULL;
-    if (tnri_likely(block != NULL)) {
-        tnri_count_served(arena, world, block, rounded, bytes, TNR_SERVED_INDEX);
-        *ptr = (void *)block->base;
-        tnri_lock_release(&arena->lock);
-        return TNR_OK;
+    if (tnri_unlikely(block == NULL)) {
+        *ptr = NULL;
+        return arena_malloc_end_quick(arena, bytes, no_host, ptr);
     }
-    return arena_malloc_end_quick(arena, bytes, no_host, ptr);
+    tnri_count_handed(arena, world, block, rounded, bytes, TNR_SERVED_INDEX);
+    *ptr = (void *)block->base;
+    if (tnri_unlikely(!tnri_headroom_take(arena, world, 1, rounded, bytes)))
+        return arena_malloc_raising(arena, world, rounded, bytes);
+    tnri_lock_release(&arena->lock);
+    return TNR_OK;
+}
+
+/* The same when blocks that were returned have been taken back, which may be in a bin now. */
+static TNRI_SELDOM tnr_status arena_malloc_returned(tnri_arena *arena, tnri_world *world,
+                                                    size_t bytes, void **ptr)
+{
+    tnri_request request = request_of(bytes);
+    int no_host = 0;
+    tnr_served served;
+    *ptr = NULL;
+    tnri_returns_take(arena);
+    tnri_block *block = tnri_arena_serve_cached(arena, &request, &served, &no_host);
+    if (block == NULL)
+        return arena_malloc_end(arena, &request, no_host, ptr);
+    tnri_count_served(arena, world, block, request.bytes, bytes, served);
+    *ptr = (void *)block->base;
+    tnri_lock_release(&arena->lock);
+    return TNR_OK;
 }
 
 tnr_status tnri_arena_malloc_quick(tnri_arena *arena, size_t bytes, void **ptr)
@@ -156,8 +198,10 @@ tnr_status tnri_arena_malloc_quick(tnri_arena *arena, size_t bytes, void **ptr)
     tnri_block *block = tnri_world_unbin(world, rounded);
     if (block == NULL)
         return arena_malloc_unbinned(arena, world, bytes, ptr);
-    tnri_count_served(arena, world, block, rounded, bytes, TNR_SERVED_BIN);
+    tnri_count_handed(arena, world, block, rounded, bytes, TNR_SERVED_BIN);
     *ptr = (void *)block->base;
+    if (tnri_unlikely(!tnri_headroom_take(arena, world, 1, rounded, bytes)))
+        return arena_malloc_raising(arena, world, rounded, bytes);
     tnri_lock_release(&arena->lock);
     return TNR_OK;
 }
@@ -342,19 +386,11 @@ static inline void count_freed_here(tnri_arena *arena, tnri_world *world, const 
     arena->freed_because[TNR_REUSE_SAME_STREAM]++;
 }
 
-/* Frees a counted block without uses, which goes to a bin if it may. Under the lock. */
-static inline __attribute__((always_inline)) void free_counted(tnri_world *world, tnri_block *block)
-{
-    if (!tnri_world_bin(world, block)) {
-        block->what = tnri_block_what(TNRI_LIVE, 0);
-        (void)tnri_run_merge(world, block, TNRI_LIVE);
-        tnri_world_look_low(world);
-    }
-}
-
+/* `seen` as for arena_malloc. `hurried`, a constant too, is 1 if the gate was shut: the free may be
+ * left to the thread that allocates from the arena. */
 static inline __attribute__((always_inline)) tnr_status arena_free(tnri_arena *arena,
                                                                    tnri_block *block, void *ptr,
-                                                                   int seen)
+                                                                   int seen, int hurried)
 {
     tnri_note_thread *thread = seen ? tnri_note_here() : NULL;
     uint64_t ticks = seen ? tnri_ticks() : 0;
@@ -377,10 +413,14 @@ static inline __attribute__((always_inline)) tnr_status arena_free(tnri_arena *a
         tnri_lock_release(&arena->lock);
         return tnri_upper_get()->free_used(arena, block, ptr);
     }
+    if (hurried && tnri_returns_put(arena, block)) {
+        tnri_lock_release(&arena->lock);
+        return TNR_OK;
+    }
     if (seen && tnri_is_noting())
         tnri_note_freed(thread, ticks, arena, block);
     count_freed_here(arena, block->world, block);
-    free_counted(block->world, block);
+    tnri_world_free_counted(block->world, block);
     tnri_lock_release(&arena->lock);
     return TNR_OK;
 }
@@ -389,7 +429,7 @@ static __attribute__((noinline)) tnr_status arena_free_seen(tnri_arena *arena, t
                                                             void *ptr)
 {
     uint32_t began = tnri_note_begin();
-    tnr_status status = arena_free(arena, block, ptr, 1);
+    tnr_status status = arena_free(arena, block, ptr, 1, 0);
     tnri_note_end(began);
     return status;
 }
@@ -399,7 +439,13 @@ tnr_status tnri_arena_free(tnri_block *block, void *ptr)
     tnri_arena *arena = block->world->arena;
     if (tnri_unlikely((tnri_gate() & TNRI_GATE_OPEN) != 0))
         return arena_free_seen(arena, block, ptr);
-    return arena_free(arena, block, ptr, 0);
+    return arena_free(arena, block, ptr, 0, 0);
+}
+
+/* For a thread that does not own the lock. */
+static __attribute__((noinline)) tnr_status arena_free_shared(tnri_block *block, void *ptr)
+{
+    return arena_free(block->world->arena, block, ptr, 0, 1);
 }
 
 /* A counted block that a bin does not take as it is. The calling thread, which owns the lock, has
@@ -410,7 +456,7 @@ static __attribute__((noinline)) tnr_status arena_free_unbinned(tnri_arena *aren
 {
     __builtin_prefetch(block->above);
     __builtin_prefetch(block->below);
-    free_counted(world, block);
+    tnri_world_free_counted(world, block);
     tnri_lock_release(&arena->lock);
     return TNR_OK;
 }
@@ -419,7 +465,7 @@ static __attribute__((noinline)) tnr_status arena_free_unbinned(tnri_arena *aren
 static TNRI_SELDOM tnr_status arena_free_other(tnri_arena *arena, tnri_block *block, void *ptr)
 {
     tnri_lock_release(&arena->lock);
-    return arena_free(arena, block, ptr, 0);
+    return arena_free(arena, block, ptr, 0, 0);
 }
 
 /* tnri_arena_free_quick in a world that the block is in. */
@@ -428,7 +474,7 @@ static inline __attribute__((always_inline)) tnr_status free_quick(tnri_arena *a
                                                                    tnri_block *block, void *ptr)
 {
     if (tnri_unlikely(!tnri_lock_try_own(&arena->lock)))
-        return tnri_arena_free(block, ptr);
+        return arena_free_shared(block, ptr);
     if (tnri_unlikely(block->base != (uintptr_t)ptr || block->state != TNRI_LIVE ||
                       block->uses != NULL))
         return arena_free_other(arena, block, ptr);

@@ -43,7 +43,8 @@ typedef enum tnri_state {
     TNRI_FREE,    /* mapped, in the index; never beside another FREE. Becomes: LIVE (carve), STALE
                    * (cut), PENDING (claim, offer) */
     TNRI_LIVE,    /* handed out. Becomes: BINNED or FREE (free), RETIRED (retire) */
-    TNRI_BINNED,  /* freed, kept by exact size, not merged. Becomes: LIVE (bin hit), FREE (flush) */
+    TNRI_BINNED,  /* freed, kept by exact size, not merged; or returned, and not taken back yet (see
+                   * arena/returns.h). Becomes: LIVE (bin hit), FREE (flush) */
     TNRI_RETIRED, /* freed, with uses that are not known to be over, or kept by a graph; the layer
                    * above owns it. Becomes: FREE (unretire) */
     TNRI_HOLE,    /* addresses without memory, page by page; never beside another HOLE. Becomes:

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Returns: blocks that were freed by a thread that does not allocate from their arena.
+ *
+ * Where one thread allocates and another frees, each free by the second one took what the first
+ * works with, some ten cache lines, to another processor: counts, bins, the records of neighbours.
+ * So the freeing thread notes the block, which is what its record says from then on (BINNED, with
+ * its slack), and leaves everything else to the one that allocates. That one takes some back when
+ * no bin holds what it is asked for, and they go to the bins or are merged as with any other free.
+ *
+ * Whoever takes the lock to look at the arena or to change it (tnri_arena_enter) takes all of them
+ * back first. So nobody but the cached path ever sees one: what is free, what is live, and what a
+ * picture shows are as if each free had been finished at once. A peak is too: before one is raised
+ * they are taken back (tnri_headroom_raise).
+ *
+ * All of it is done under the arena's lock. Only the thread that allocated last decides, so with
+ * one thread nothing is ever returned. A block that has marks, or whose world is spent, is not.
+ */
+#ifndef TNRI_ARENA_RETURNS_H
+#define TNRI_ARENA_RETURNS_H
+
+#include "arena/arena.h"
+
+enum { TNRI_RETURNS_AT_ONCE = 8 }; /* that an allocation takes back: what a cache line lists */
+
+/* The list of an arena that had none yet; null if there is no host memory. Under the lock. */
+tnri_returns *tnri_returns_make(tnri_arena *arena);
+
+/* Takes some of them back; there is one. Under the lock. */
+void tnri_returns_take(tnri_arena *arena);
+
+/* 1 if there are some. Under the lock. */
+static inline int tnri_returns_wait(const tnri_arena *arena)
+{
+    return arena->returns != NULL && arena->returns->count > 0;
+}
+
+/* The calling thread allocates from the arena. Under the lock. */
+static inline void tnri_returns_allocating(tnri_arena *arena)
+{
+    uintptr_t self = tnri_alive_self();
+    if (arena->allocator != self)
+        arena->allocator = self; /* stored if need be only: the cache line is shared */
+}
+
+/* LIVE, without uses, -> BINNED among the returns if another thread allocates here; else 0, and
+ * nothing has changed. Under the lock. */
+static inline int tnri_returns_put(tnri_arena *arena, tnri_block *block)
+{
+    tnri_assert_hot(block->state == TNRI_LIVE && block->uses == NULL);
+    size_t slack = block->what & TNRI_SLACK_MASK;
+    if (arena->allocator == tnri_alive_self() || arena->allocator == 0 || block->world->is_spent ||
+        block->what != tnri_block_what(TNRI_LIVE, slack))
+        return 0;
+    tnri_returns *returns = arena->returns != NULL ? arena->returns : tnri_returns_make(arena);
+    if (returns == NULL || returns->count == TNRI_RETURNS_MAX)
+        return 0;
+    block->what = tnri_block_what(TNRI_BINNED, slack);
+    returns->blocks[returns->count++] = block;
+    return 1;
+}
+
+#endif
