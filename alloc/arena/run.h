@@ -11,15 +11,18 @@
 
 #include "arena/world.h"
 
-/* Where the block map is to have a block that begins at `address`; null if there is no host memory
- * for it. Blocks of a world without many in a granule find the place in one load. */
-static inline tnri_map_entry *tnri_run_entry(const tnri_world *world, uintptr_t address)
+/* Where the block map is to have a block that begins where a run does; null if there is no host
+ * memory for it. Large blocks often find the place in one load: there is nobody, or it is the run's
+ * own, from when it was live. */
+static inline tnri_map_entry *tnri_run_entry(const tnri_world *world, const tnri_block *run)
 {
     tnri_block_map *map = &world->space->map;
-    tnri_map_entry *entry = &tnri_granule_of(map, address)->start;
-    if (!world->has_many && tnri_likely(!tnri_map_is_table(entry)))
+    tnri_map_entry *entry = &tnri_granule_of(map, run->base)->start;
+    uintptr_t start = atomic_load_explicit(entry, memory_order_relaxed);
+    int is_own = (start == (uintptr_t)run) | (start == 0);
+    if (!world->is_small && (is_own || (!world->has_many && (start & 1) == 0)))
         return entry;
-    return tnri_block_map_entry_make(map, address, world->is_small);
+    return tnri_block_map_entry_make(map, run->base, world->is_small);
 }
 
 /* FREE -> LIVE: takes `bytes` from the front of a run that is large enough. Needs a spare record

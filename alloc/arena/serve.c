@@ -2,8 +2,6 @@
 /* Serving where it is not the cached path: see serve.h. */
 #include "arena/serve.h"
 
-#include "conf/conf.h"
-
 size_t tnri_run_bytes_max(size_t bytes)
 {
     size_t max_split = (size_t)tnri_conf_get()->max_split_size_mb << 20;

@@ -8,6 +8,7 @@
 
 #include "arena/arena.h"
 #include "arena/bins.h"
+#include "conf/conf.h"
 
 /* Steps 1 and 2 alone, under the lock. `served` tells which. Null: neither could. *no_host is set
  * when host memory was what lacked. */
@@ -43,7 +44,7 @@ static inline __attribute__((always_inline)) tnri_block *tnri_serve_run(tnri_wor
         return tnri_serve_aligned(world, run, bytes, alignment);
     if (tnri_unlikely(!tnri_world_spares(world, TNRI_CARVE_RECORDS)))
         return NULL;
-    tnri_map_entry *entry = tnri_run_entry(world, run->base);
+    tnri_map_entry *entry = tnri_run_entry(world, run);
     if (tnri_unlikely(entry == NULL))
         return NULL;
     tnri_run_carve(world, run, bytes, entry);
@@ -57,8 +58,11 @@ static inline __attribute__((always_inline)) tnri_block *tnri_serve_index(tnri_w
 {
     if (tnri_unlikely(alignment != TNR_ALIGNMENT_DEFAULT))
         return tnri_serve_index_aligned(world, bytes, alignment, no_host);
-    tnri_block *run = tnri_index_find(world->index, bytes, tnri_run_bytes_max(bytes));
+    tnri_block *run = tnri_index_find(world->index, bytes, SIZE_MAX);
     if (tnri_unlikely(run == NULL))
+        return NULL;
+    if (tnri_unlikely(tnri_conf_get()->max_split_size_mb != 0) &&
+        run->bytes > tnri_run_bytes_max(bytes))
         return NULL;
     tnri_block *block = tnri_serve_run(world, run, bytes, TNR_ALIGNMENT_DEFAULT);
     *no_host = block == NULL;

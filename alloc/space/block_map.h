@@ -114,12 +114,6 @@ static inline size_t tnri_reach_of(const tnri_block_map *map, uintptr_t address)
     return (address - map->base) >> TNRI_REACH_SHIFT;
 }
 
-/* 1 if an entry is a table. */
-static inline int tnri_map_is_table(const tnri_map_entry *entry)
-{
-    return (int)(atomic_load_explicit(entry, memory_order_relaxed) & 1);
-}
-
 /* Enters a block in the reaches above the one of `from`, up to its end: most blocks in none. */
 static inline void tnri_block_map_cover(tnri_block_map *map, tnri_block *block, uintptr_t from)
 {
