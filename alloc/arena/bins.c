@@ -35,10 +35,26 @@ static void slot_evict(tnri_world *world, unsigned slot)
     (void)tnri_run_merge(world, block, TNRI_LIVE);
 }
 
+/* Asks for the neighbours of a block that has to go soon, in a slot of the hand's word: it was
+ * freed lately, and they may be in no cache. */
+static inline __attribute__((always_inline)) void bins_ahead(const tnri_bins *bins)
+{
+    unsigned word = bins->hand / 64;
+    uint64_t bits = bins->words[word] & ~(uint64_t)1 << bins->hand % 64;
+    if (bits == 0)
+        return;
+    const tnri_block *block = bins->slots[word * 64 + (unsigned)__builtin_ctzll(bits)];
+    if (block != NULL) {
+        __builtin_prefetch(block->above);
+        __builtin_prefetch(block->below);
+    }
+}
+
 void tnri_world_evict(tnri_world *world)
 {
     tnri_bins *bins = &world->bins;
     bins->hand = bins_next(bins, (bins->hand + 1) % TNRI_BIN_SLOTS);
+    bins_ahead(bins);
     slot_evict(world, bins->hand);
 }
 

@@ -28,6 +28,36 @@ void tnri_world_create(tnri_world *world, struct tnri_arena *arena, tnri_space *
     tables_use(world, &tnri_world_nothing);
 }
 
+enum { SHEET_SLABS = TNRI_HOST_SHEET_BYTES / sizeof(tnri_slab) };
+
+/* 1 if the slab with this number, counted from 0, begins a sheet. */
+static int is_sheet_first(size_t number)
+{
+    return number >= TNRI_SLABS_SINGLE && (number - TNRI_SLABS_SINGLE) % SHEET_SLABS == 0;
+}
+
+/* The next one, zeroed; null: no host memory. In a sheet they lie in order. */
+static tnri_slab *slab_make(const tnri_world *world)
+{
+    if (world->slabs_count < TNRI_SLABS_SINGLE)
+        return tnri_host_alloc(sizeof(tnri_slab));
+    return is_sheet_first(world->slabs_count) ? tnri_host_sheet_alloc() : world->slabs + 1;
+}
+
+static void slabs_free(tnri_world *world)
+{
+    tnri_slab *slab = world->slabs;
+    for (size_t number = world->slabs_count; number-- > 0;) {
+        tnri_slab *next = slab->next;
+        if (number < TNRI_SLABS_SINGLE)
+            tnri_host_free(slab, sizeof(*slab));
+        else if (is_sheet_first(number))
+            tnri_host_sheet_free(slab);
+        slab = next;
+    }
+    world->slabs = NULL;
+}
+
 void tnri_world_destroy(tnri_world *world)
 {
     while (world->spans != NULL) {
@@ -35,11 +65,7 @@ void tnri_world_destroy(tnri_world *world)
         world->spans = span->next;
         tnri_space_return(world->space, span);
     }
-    while (world->slabs != NULL) {
-        tnri_slab *slab = world->slabs;
-        world->slabs = slab->next;
-        tnri_host_free(slab, sizeof(*slab));
-    }
+    slabs_free(world);
     if (world->tables != &tnri_world_nothing)
         tnri_host_free(world->tables, sizeof(*world->tables));
     tnri_recipes_free(world);
@@ -99,7 +125,7 @@ int tnri_world_spares_more(tnri_world *world, size_t count)
         tables_use(world, tables);
     }
     while (world->spares_count < count + world->spares_promised) {
-        tnri_slab *slab = tnri_host_alloc(sizeof(*slab));
+        tnri_slab *slab = slab_make(world);
         if (slab == NULL)
             return 0;
         slab->next = world->slabs;

@@ -26,15 +26,17 @@
 #include "space/address_space.h"
 
 enum {
-    TNRI_BIN_SLOTS = 1024,  /* hash slots for exact sizes */
-    TNRI_SLAB_RECORDS = 63, /* records to a slab, so that a slab is 4 KiB */
-    TNRI_CARVE_RECORDS = 2, /* new records that one carve can need */
-    TNRI_CUT_RECORDS = 2,   /* new records that one cut can need */
-    TNRI_SPANS_MAX = 48,    /* spans of a world; each new one doubles its addresses */
+    TNRI_BIN_SLOTS = 1024,   /* hash slots for exact sizes */
+    TNRI_SLAB_RECORDS = 63,  /* records to a slab, so that a slab is 4 KiB */
+    TNRI_SLABS_SINGLE = 128, /* that lie in no sheet: a sheet is four times as many */
+    TNRI_CARVE_RECORDS = 2,  /* new records that one carve can need */
+    TNRI_CUT_RECORDS = 2,    /* new records that one cut can need */
+    TNRI_SPANS_MAX = 48,     /* spans of a world; each new one doubles its addresses */
     TNRI_RECEIVE_RECORDS = 2 /* new records that tnri_world_receive can need */
 };
 
-/* A slab of records. Returned only when the world has no memory: see tnri_world_dissolve. */
+/* A slab of records. Returned only when the world has no memory: see tnri_world_dissolve. The
+ * first ones are allocated one by one, the others lie in sheets of host memory. */
 typedef struct tnri_slab {
     struct tnri_slab *next;
     uint64_t unused[7];

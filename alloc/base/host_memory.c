@@ -52,6 +52,31 @@ void tnri_host_touched(int64_t bytes)
     atomic_fetch_add_explicit(&host_touched_bytes, bytes, memory_order_relaxed);
 }
 
+/* A kernel that has no large pages, or gives none, gives small ones. */
+void *tnri_host_sheet_alloc(void)
+{
+    if (host_fail_now())
+        return NULL;
+    size_t bytes = 2 * TNRI_HOST_SHEET_BYTES; /* one lies in it whole */
+    char *range = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (range == MAP_FAILED)
+        return NULL;
+    size_t before = -(uintptr_t)range % TNRI_HOST_SHEET_BYTES;
+    char *sheet = range + before;
+    if (before > 0)
+        munmap(range, before);
+    munmap(sheet + TNRI_HOST_SHEET_BYTES, TNRI_HOST_SHEET_BYTES - before);
+    (void)madvise(sheet, TNRI_HOST_SHEET_BYTES, MADV_HUGEPAGE);
+    tnri_host_touched((int64_t)TNRI_HOST_SHEET_BYTES);
+    return sheet;
+}
+
+void tnri_host_sheet_free(void *sheet)
+{
+    munmap(sheet, TNRI_HOST_SHEET_BYTES);
+    tnri_host_touched(-(int64_t)TNRI_HOST_SHEET_BYTES);
+}
+
 void *tnri_host_reserve(size_t bytes)
 {
     if (host_fail_now())

@@ -21,6 +21,13 @@ void *tnri_host_alloc(size_t bytes);
 /* Returns memory of tnri_host_alloc; `bytes` as it was given there. Null is accepted. */
 void tnri_host_free(void *memory, size_t bytes);
 
+/* A sheet: zeroed host memory of one size, at a multiple of it, or null. For what there is very
+ * much of and is looked at all over: the kernel makes one large page of it if it can, so that the
+ * processor finds all of it by one entry of its table of pages. It counts as touched. */
+#define TNRI_HOST_SHEET_BYTES ((size_t)2 << 20)
+void *tnri_host_sheet_alloc(void);
+void tnri_host_sheet_free(void *sheet);
+
 /* A zeroed table that costs memory only where it is touched, or null. */
 void *tnri_host_reserve(size_t bytes);
 void tnri_host_unreserve(void *table, size_t bytes);

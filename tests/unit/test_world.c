@@ -7,7 +7,9 @@
  * A world needs no driver: pages are "mapped" here by entering chunks in the page table.
  *
  * In tnri_record_merge, the half that looks below removed: random_geometry failed with "two free
- * records meet". In block_fit, the lead left out: alignment failed.
+ * records meet". In block_fit, the lead left out: alignment failed. In slabs_free, without
+ * tnri_host_sheet_free, and in slab_make, sheets that are made one slab too early:
+ * slabs_come_in_sheets failed.
  */
 #include "unit.h"
 
@@ -506,6 +508,42 @@ static void random_geometry(void **state)
     }
 }
 
+/* One more slab; 0: no host memory. */
+static int slab_add(void)
+{
+    return tnri_world_spares_more(world, world->spares_count + 1);
+}
+
+/* After the first slabs they lie in sheets of host memory, in order, and all of it is given back.
+ * What lacks memory for a sheet has lost nothing. */
+static void slabs_come_in_sheets(void **state)
+{
+    (void)state;
+    enum { SHEET_SLABS = TNRI_HOST_SHEET_BYTES / sizeof(tnri_slab) };
+    while (world->slabs_count < TNRI_SLABS_SINGLE)
+        assert_int_equal(slab_add(), 1);
+    uint64_t before = tnri_host_bytes();
+    for (size_t i = 0; i < 2 * SHEET_SLABS; i++) {
+        if (i % SHEET_SLABS == 0) {
+            tnri_host_fail_at(1, 0);
+            assert_int_equal(slab_add(), 0);
+            assert_int_equal(tnri_host_fail_at(0, 0), 1);
+            assert_int_equal(world->slabs_count, TNRI_SLABS_SINGLE + i);
+        }
+        assert_int_equal(slab_add(), 1);
+        uintptr_t slab = (uintptr_t)world->slabs;
+        assert_int_equal(slab % TNRI_HOST_SHEET_BYTES, i % SHEET_SLABS * sizeof(tnri_slab));
+    }
+    assert_valid();
+    assert_int_equal(tnri_host_bytes() - before, 2 * TNRI_HOST_SHEET_BYTES);
+    uint64_t full = tnri_host_bytes();
+    tnri_world_destroy(world);
+    assert_true(full - tnri_host_bytes() >=
+                2 * TNRI_HOST_SHEET_BYTES + TNRI_SLABS_SINGLE * sizeof(tnri_slab));
+    memset(world, 0, sizeof(*world));
+    tnri_world_create(world, arena, &space, 0, 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -515,6 +553,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(claim_and_unclaim, world_start, world_stop),
         cmocka_unit_test_setup_teardown(what_is_stuck_becomes_stale, world_start, world_stop),
         cmocka_unit_test_setup_teardown(promised_records_are_kept, world_start, world_stop),
+        cmocka_unit_test_setup_teardown(slabs_come_in_sheets, world_start, world_stop),
         cmocka_unit_test_setup_teardown(broken_records_are_found, world_start, world_stop),
         cmocka_unit_test_setup_teardown(broken_lists_are_found, world_start, world_stop),
         cmocka_unit_test_setup_teardown(broken_totals_are_found, world_start, world_stop),
