@@ -46,16 +46,25 @@ static tnri_uses *block_uses(tnri_arena *arena, tnri_block *block)
 /* A zeroed use for the list, or null. */
 static tnri_use *use_take(tnri_uses *uses)
 {
-    return uses->one.owner == NULL ? &uses->one : tnri_record_take(&use_records);
+    for (int i = 0; i < TNRI_USES_FEW; i++)
+        if (uses->few[i].owner == NULL)
+            return &uses->few[i];
+    return tnri_record_take(&use_records);
+}
+
+/* 1 if a use lies in its list. */
+static int use_is_inside(const tnri_uses *uses, const tnri_use *use)
+{
+    return (uintptr_t)use - (uintptr_t)uses < sizeof(*uses);
 }
 
 /* Gives one back that is not in the list any more. */
 static void use_give(tnri_uses *uses, tnri_use *use)
 {
-    if (use == &uses->one)
-        *use = (tnri_use){.owner = NULL};
-    else if (use != &uses->fence)
+    if (!use_is_inside(uses, use))
         tnri_record_give(&use_records, use);
+    else if (use != &uses->fence)
+        *use = (tnri_use){.owner = NULL};
 }
 
 tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *stream, uint64_t number,

@@ -16,6 +16,9 @@
 #include "arena/upper.h"
 #include "stream/stream.h"
 
+/* Uses that need no record of their own: most blocks have one, and few have more than these. */
+enum { TNRI_USES_FEW = 4 };
+
 /* tnri_use.until_free */
 enum {
     TNRI_UNTIL_FREE_NO,
@@ -63,7 +66,7 @@ typedef struct tnri_uses {
     int is_orphaned; /* 1: its own stream cannot be named, so it is freed as by tnr_free_sync; the
                       * arena's lock */
     tnri_use fence;  /* tnr_free_sync: the use that the fence becomes */
-    tnri_use one;    /* for a stream's use, while its owner is null: most blocks have only one */
+    tnri_use few[TNRI_USES_FEW]; /* for streams' uses, those whose owner is null */
     uint64_t freed_ticks; /* when it was freed, for pictures; 0: inside a capture, as a piece; the
                            * arena's lock */
 } tnri_uses;

@@ -37,6 +37,7 @@ enum {
     EVENTS_MAX = 1 << 18,
     GRAPHS = 4000,
     HELD_MAX = 1 << 14,
+    USERS = 4,
     CROWD = 512,  /* more would need more addresses than there are under callgrind */
     SPREAD = 7919 /* a prime */
 };
@@ -266,6 +267,18 @@ static void alloc_use_free(path_run *run)
     }
 }
 
+/* The same with several streams. */
+static void alloc_uses_free(path_run *run)
+{
+    void *ptr;
+    for (uint64_t i = 0; i < run->operations; i++) {
+        tenure_check(tnr_malloc(&ptr, run->what->bytes_min, 0, run->streams[0]));
+        for (int k = 1; k <= USERS; k++)
+            tenure_check(tnr_record_use(ptr, run->streams[k]));
+        tenure_check(tnr_free(ptr));
+    }
+}
+
 static void run_record_use(path_run *run)
 {
     path_counted(run, record_uses);
@@ -274,6 +287,11 @@ static void run_record_use(path_run *run)
 static void run_alloc_use_free(path_run *run)
 {
     path_counted(run, alloc_use_free);
+}
+
+static void run_alloc_uses_free(path_run *run)
+{
+    path_counted(run, alloc_uses_free);
 }
 
 /* The allocations are not counted, so this goes batch by batch. The first ones warm up. */
@@ -571,6 +589,8 @@ static const path paths[] = {
      "tnr_record_stream and free", 0},
     {"alloc_use_free", 8192, NULL, run_alloc_use_free, 4096, 0, 0, "",
      "allocation, tnr_record_use, free", 0},
+    {"alloc_4_uses_free", 4096, NULL, run_alloc_uses_free, 4096, 0, 0, "",
+     "the same with uses of four streams", 0},
     {"announce", 4096, events_prepare, run_announce, 1, 0, 64, "",
      "tnr_event_recorded, 64 events in turn", 0},
     {"announce_many", 4096, events_prepare, run_announce, 1, 0, EVENTS_MAX, "",

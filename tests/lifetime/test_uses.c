@@ -4,6 +4,7 @@
  *
  * Seen to fail with these lines taken out of the library:
  *   every_stream_is_respected     use.c, tnri_use_add: "use->stream != stream" replaced by "0"
+ *   many_streams_are_respected    uses.c, use_is_inside: 1 always; 0 always: it never ends
  *   latest_mark_counts            use.c, tnri_use_add: "<= number" replaced by "== 0"
  *   record_stream_after_failed_free  retire.c: what puts the uses of a refused free back
  *   free_sync_covers_everything   collect.c, batch_fence: the call of proxy_follow_all
@@ -13,6 +14,8 @@
 
 #include <pthread.h>
 #include <string.h>
+
+#include "uses.h"
 
 #define BYTES (4 * MIB)
 
@@ -63,6 +66,42 @@ static void every_stream_is_respected(void **state)
         if (last < 3)
             assert_int_equal(life_stop(state), 0);
     }
+}
+
+/* More than lie in the list itself, in any order, and again and again. */
+static void many_streams_are_respected(void **state)
+{
+    (void)state;
+    enum { USERS = TNRI_USES_FEW + 5, ROUNDS = 300, WARM = 20 };
+    tnr_stream users[USERS];
+    uint64_t metadata = 0;
+    life_start("reuse:poll,cross_stream:off", NULL, NULL);
+    for (int i = 0; i < USERS; i++)
+        users[i] = unit_stream(0);
+    for (int round = 0; round < ROUNDS; round++) {
+        int last = round % USERS;
+        void *block = unit_malloc(BYTES, life_streams[0]);
+        for (int i = 0; i < USERS; i++) {
+            life_gate_close(i, users[i]);
+            assert_ok(tnr_record_use(block, users[i]));
+        }
+        assert_ok(tnr_free(block));
+        for (int i = 0; i < USERS; i++)
+            if (i != last)
+                life_gate_open(i);
+        simcuda_run(UINT64_MAX);
+        void *other = unit_malloc(BYTES, life_streams[0]); /* looks whether they are over */
+        assert_ptr_not_equal(other, block);
+        assert_int_equal(unit_stats().blocks_retired, 1);
+        life_gate_open(last);
+        simcuda_run(UINT64_MAX);
+        assert_ok(tnr_free(unit_malloc(2 * BYTES, life_streams[0])));
+        assert_int_equal(unit_stats().blocks_retired, 0);
+        assert_ok(tnr_free(other));
+        if (round == WARM)
+            metadata = unit_stats().metadata_bytes;
+    }
+    assert_true(unit_stats().metadata_bytes <= metadata + 8 * KIB);
 }
 
 static void latest_mark_counts(void **state)
@@ -415,6 +454,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(own_stream_is_no_use, life_stop),
         cmocka_unit_test_teardown(every_stream_is_respected, life_stop),
+        cmocka_unit_test_teardown(many_streams_are_respected, life_stop),
         cmocka_unit_test_teardown(latest_mark_counts, life_stop),
         cmocka_unit_test_teardown(a_million_uses_take_no_memory, life_stop),
         cmocka_unit_test_teardown(uses_compose, life_stop),
