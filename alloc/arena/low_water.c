@@ -20,19 +20,13 @@ static void low_bound(tnri_world *world)
         live == 0 ? TNRI_LOW_NEVER : world->headroom.bytes + (live > step ? step : live);
 }
 
-/* 1 if addresses of the world have gone to other streams, or theirs have come. */
-static int world_trades(const tnri_world *world)
-{
-    return world->lent != NULL || world->borrowed_bytes > 0;
-}
-
 /* A world has its bound while its arena waits for its first low water, or has chunks that are away
  * from home and go there. */
 static void world_watch(tnri_world *world)
 {
     const tnri_arena *arena = world->arena;
     if (atomic_load_explicit(&arena->low.keeping, memory_order_relaxed) == TNRI_KEEPS_NOT_YET ||
-        (arena->aliases_count > 0 && !world_trades(world)))
+        (arena->aliases_count > 0 && !tnri_world_trades(world)))
         low_bound(world);
 }
 
@@ -70,7 +64,7 @@ void tnri_low_water_look(tnri_world *world)
     world->low_headroom = TNRI_LOW_NEVER;
     if (is_low)
         low_begin(&world->arena->low);
-    if (!is_low || (!world_trades(world) && !tnri_alias_go_home(world->arena)))
+    if (!is_low || (!tnri_world_trades(world) && !tnri_alias_go_home(world->arena)))
         world_watch(world);
 }
 

@@ -352,6 +352,61 @@ static size_t run_donate(tnri_plan *plan, tnri_world *donor, tnri_block *run, in
     return plan->sources_count - from;
 }
 
+/* A run with whole chunks, and what it keeps if they all go. */
+typedef struct donor_run {
+    tnri_block *run;
+    size_t pages, rest_bytes;
+} donor_run;
+
+enum { DONOR_RUNS_MAX = 32 }; /* that are put in order at once */
+
+/* 1 if a run keeps less than another, beside what they give. */
+static int run_keeps_less(const donor_run *one, const donor_run *other)
+{
+    return one->rest_bytes * other->pages < other->rest_bytes * one->pages;
+}
+
+/* Lists the runs of a world that keep least; returns how many. */
+static size_t runs_list(const tnri_world *donor, size_t bytes_max, donor_run *list)
+{
+    size_t count = 0;
+    tnri_index_walk walk = {tnri_index_class(tnri_page_bytes(donor->space)), NULL};
+    tnri_block *run;
+    while ((run = tnri_index_next(donor->index, &walk)) != NULL) {
+        size_t first, end;
+        if (run->bytes > bytes_max || !tnri_run_whole_chunks(donor->space, run, &first, &end))
+            continue;
+        size_t pages = end - first;
+        donor_run one = {run, pages, run->bytes - (pages << donor->space->page_shift)};
+        if (count == DONOR_RUNS_MAX && !run_keeps_less(&one, &list[count - 1]))
+            continue;
+        size_t at = count < DONOR_RUNS_MAX ? count++ : count - 1;
+        for (; at > 0 && run_keeps_less(&one, &list[at - 1]); at--)
+            list[at] = list[at - 1];
+        list[at] = one;
+    }
+    return count;
+}
+
+/* Takes chunks from the runs of a world, those first that keep least beside what they give: what
+ * lies below a run's first whole chunk and above its last one is cut off by a hole then, and
+ * little fits there at the next peak. */
+static size_t world_donate_tidy(tnri_plan *plan, tnri_world *donor)
+{
+    donor_run list[DONOR_RUNS_MAX];
+    size_t bytes_max = tnri_run_bytes_max(plan->request->bytes);
+    size_t taken = 0;
+    size_t before;
+    do {
+        before = taken;
+        size_t count = runs_list(donor, bytes_max, list);
+        for (size_t i = 0; i < count && plan->pages_missing > 0; i++)
+            if (tnri_world_spares(donor, TNRI_CUT_RECORDS))
+                taken += run_donate(plan, donor, list[i].run, 0);
+    } while (taken > before && plan->pages_missing > 0);
+    return taken;
+}
+
 /* Takes chunks from all runs of a world, smallest runs first; from inside, those of one run. */
 static size_t world_donate(tnri_plan *plan, tnri_world *donor, int from_inside)
 {
@@ -367,6 +422,16 @@ static size_t world_donate(tnri_plan *plan, tnri_world *donor, int from_inside)
             taken += run_donate(plan, donor, run, from_inside);
     }
     return taken;
+}
+
+/* Takes chunks from a world. Another stream's runs, and those of a world that trades with others,
+ * are worth most where they are large, since they can be lent: there the smallest give first,
+ * whatever they keep. */
+static size_t world_take(tnri_plan *plan, tnri_world *donor)
+{
+    if (donor->arena == plan->arena && !tnri_world_trades(donor))
+        return world_donate_tidy(plan, donor);
+    return world_donate(plan, donor, 0);
 }
 
 /* Takes what a window that is made again wants and the arena has free. */
@@ -453,7 +518,7 @@ size_t tnri_plan_take(tnri_plan *plan, tnri_arena *arena)
         return again_take(plan, arena);
     do {
         for (int i = TNRI_WORLDS; i-- > 0;)
-            taken += world_donate(plan, &arena->worlds[i], 0);
+            taken += world_take(plan, &arena->worlds[i]);
     } while (arena == plan->arena && plan->gap_at + 1 < plan->gaps_count &&
              inside_take(plan, arena, &taken));
     if (plan->pages_missing > 0 && plan->pages_over > 0 && plan->gap_at + 1 == plan->gaps_count)

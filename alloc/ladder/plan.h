@@ -8,8 +8,10 @@
  *      ends in the untouched end of a span always fits, so there always is one, if need be in a
  *      new span. The window becomes PENDING, so that nobody else takes it.
  *   2. Donors. Chunks that are wholly free elsewhere are cut out of their runs (STALE) and will be
- *      mapped into the window. Smallest runs first: they are the least useful as they are. This
- *      arena's own chunks need no waiting at all, since one stream orders old use and new use.
+ *      mapped into the window. Of this arena's runs those come first that keep least, beside what
+ *      they give: what a run keeps is cut off by a hole. Where streams trade, the smallest runs
+ *      come first: a large one can be lent. This arena's own chunks need no waiting at all, since
+ *      one stream orders old use and new use.
  *      Another arena's need this stream to wait for theirs, on the device.
  *      What parked blocks have comes after all free memory (park.h).
  *   3. New chunks for what is still missing.
