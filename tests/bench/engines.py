@@ -94,9 +94,14 @@ def shown_measurements(path):
         "|---|---:|---:|---:|---:|---:|---:|"]
     for name, one in shown["cases"].items():
         held = {who: peak / (1 << 20) for who, peak in one["peak_reserved_bytes"].items()}
-        lines.append(f"| `{name}` | {held['tenure']:.0f} | {one['reserved_over_live']:.3f} | "
+        tight = one["reserved_over_live"]
+        part = f"{tight:.3f}" if tight >= 1 else ""
+        lines.append(f"| `{name}` | {held['tenure']:.0f} | {part} | "
                      f"{held['native']:.0f} | {held['expandable']:.0f} | {one['ratio']:.3f} | "
                      f"{one['low']:.3f} to {one['high']:.3f} |")
+    if any(one["reserved_over_live"] < 1 for one in shown["cases"].values()):
+        lines += ["", textwrap.fill("Where no part is said, several streams have memory, and what "
+                                    "was counted as live is the sum of their peaks.", 100)]
     empty, shapes = shown.get("empty"), shown.get("shapes")
     said = "The losses of all were the same bit by bit. " if all(
         one["same_losses"] for one in shown["cases"].values()) else "LOSSES DIFFER. "
@@ -145,10 +150,14 @@ WAYS = {"run": "`tenure run`", "check": "`tenure run --check`", "seen": "`auto_r
 
 
 def check_measurements(folder):
-    """What following a program costs."""
-    path = folder / "check_cost.json"
-    if not path.exists():
+    """What it costs to follow a program, a table for each run."""
+    paths = sorted(folder.glob("check_cost*.json"))
+    if not paths:
         return "Nothing has been measured yet: `tests/gpu/check_cost.sh`.\n"
+    return "\n".join(check_table(path) for path in paths)
+
+
+def check_table(path):
     shown = json.loads(path.read_text("utf-8"))
     step = shown["gpt2_train"]
     bare = step["ways"]["bare"]
@@ -156,13 +165,14 @@ def check_measurements(folder):
         f"A training step of GPT-2 in PyTorch {step['torch']} on an {step['gpu']}, driver "
         f"{shown['driver']}, commit {shown['commit']}, by its mean over {len(bare['seconds'])} "
         "rounds in turns and the 95 % interval; `tests/gpu/check_cost.sh` measures again. "
-        "[Data](benchmarks/check_cost.json).", 100), "",
+        f"[Data](benchmarks/{path.name}).", 100), "",
         "| way | of the bare step's time | from, to | host's memory, MiB more |",
         "|---|---:|---:|---:|"]
     for way, text in WAYS.items():
-        one = step["ways"][way]
-        lines.append(f"| {text} | {one['ratio']:.2f} | {one['low']:.2f} to {one['high']:.2f} | "
-                     f"{one['mib_after'] - bare['mib_after']:.0f} |")
+        one = step["ways"].get(way)
+        if one is not None:
+            lines.append(f"| {text} | {one['ratio']:.2f} | {one['low']:.2f} to {one['high']:.2f} | "
+                         f"{one['mib_after'] - bare['mib_after']:.0f} |")
     return "\n".join(lines) + "\n"
 
 
