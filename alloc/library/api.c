@@ -173,10 +173,9 @@ static tnr_status pool_destroy(tnr_pool pool)
     tnri_graph_end_await(pool);
     if (atomic_load(&pool->routed_threads) > 0)
         tnri_routes_sweep();
-    uint32_t routed = atomic_load(&pool->routed_threads);
-    if (routed > 0)
-        return tnri_error(TNR_ERR_BUSY, "%u threads are routed to pool \"%s\". Pop it there first.",
-                          routed, pool->account.name);
+    status = tnri_pool_check_routed(pool);
+    if (status != TNR_OK)
+        return status;
     status = tnri_device_enter(pool->device, &visit);
     if (status == TNR_OK) {
         status = tnri_pool_end(pool, 0);

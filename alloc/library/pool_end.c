@@ -141,6 +141,15 @@ static tnr_status pool_check_idle(tnr_pool pool)
     return TNR_OK;
 }
 
+tnr_status tnri_pool_check_routed(tnr_pool pool)
+{
+    uint32_t routed = atomic_load(&pool->routed_threads);
+    if (routed == 0)
+        return TNR_OK;
+    return tnri_error(TNR_ERR_BUSY, "%u threads are routed to pool \"%s\". Pop it there first.",
+                      routed, pool->account.name);
+}
+
 /* Gives back what a pool has that nobody can name any more. */
 static tnr_status pool_empty(tnr_pool pool, int force)
 {
@@ -151,7 +160,10 @@ static tnr_status pool_empty(tnr_pool pool, int force)
     /* Held by nobody else, no other thread has taken an old mapping out of its queue for a moment,
      * so what can be given back is given back now; and what came in the meantime is seen. */
     pool_wait_for_visitors(pool);
-    tnr_status status = force ? TNR_OK : pool_check_idle(pool);
+    /* Who pushed the pool was a visitor then, and none comes any more. */
+    tnr_status status = force ? TNR_OK : tnri_pool_check_routed(pool);
+    if (status == TNR_OK && !force)
+        status = pool_check_idle(pool);
     return status == TNR_OK ? pool_give_back(pool, force) : status;
 }
 

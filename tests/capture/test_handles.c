@@ -13,6 +13,7 @@
  *   handle_check in turn_begin: nothing_starts_for_a_stranger
  *   the hold in tnri_pool_find: no end, or a crash
  *   the exchange in tnri_pool_end, with a store in its place: pools_end_once (no end)
+ *   tnri_pool_check_routed in pool_empty: pushed_while_it_ends
  */
 #include "handle_calls.h"
 
@@ -453,6 +454,37 @@ static void every_function_is_here(void **state)
     assert_true(functions > 50);
 }
 
+static void *destroyer_main(void *pool)
+{
+    tnr_status status = tnr_pool_destroy(pool);
+    return (void *)(uintptr_t)status;
+}
+
+/* A thread found the pool before it was said to end, and pushes it after the destroyer has asked
+ * whether any did: then it does not end. */
+static void pushed_while_it_ends(void **state)
+{
+    (void)state;
+    steps_start(NULL, NULL);
+    (void)unit_malloc(100, NULL);
+    tnr_pool handle, pool;
+    pthread_t destroyer;
+    void *said;
+    assert_ok(tnr_pool_create(&handle, 0, NULL));
+    assert_ok(tnri_pool_resolve(handle, &pool)); /* as tnr_pool_push does */
+    assert_int_equal(pthread_create(&destroyer, NULL, destroyer_main, handle), 0);
+    while (atomic_load(&pool->live) != NULL)
+        (void)sched_yield();
+    atomic_fetch_add(&pool->routed_threads, 1);
+    tnri_pool_drop(pool);
+    assert_int_equal(pthread_join(destroyer, &said), 0);
+    assert_int_equal((uintptr_t)said, TNR_ERR_BUSY);
+    atomic_fetch_sub(&pool->routed_threads, 1);
+    assert_ok(tnr_pool_push(handle)); /* it lives */
+    assert_ok(tnr_pool_pop(handle));
+    assert_ok(tnr_pool_destroy(handle));
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -465,6 +497,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(dead_pools_cost_nothing, steps_stop),
         cmocka_unit_test_teardown(looking_while_pools_end, steps_stop),
         cmocka_unit_test_teardown(pools_end_once, steps_stop),
+        cmocka_unit_test_teardown(pushed_while_it_ends, steps_stop),
     };
     headers = argv + 1;
     return argc < 2 || steps_run(tests);
