@@ -665,8 +665,18 @@ static void no_descriptors(void **state)
         assert_true(said.status == TNR_ERR_TRANSPORT || said.status == TNR_ERR_FILE ||
                     said.status == TNR_ERR_DRIVER);
     }
-    (void)must(&publisher, 'L', 1); /* one, for who comes in, and none for the pair of sockets */
-    assert_error(attach(&info, 0), TNR_ERR_TRANSPORT, "ulimit -n");
+    /* One, for who comes in, and none for the pair of sockets. A connection of before that is
+     * closed there only now leaves room for more: then once more. */
+    tnr_status status = TNR_OK;
+    for (int tries = 0; status == TNR_OK && tries < 1000; tries++) {
+        (void)must(&publisher, 'L', 1);
+        status = attach(&info, 0);
+        if (status == TNR_OK) {
+            assert_ok(tnr_import_close(info.ptr));
+            (void)must(&publisher, 'L', (uint64_t)-1);
+        }
+    }
+    assert_error(status, TNR_ERR_TRANSPORT, "ulimit -n");
     (void)must(&publisher, 'L', (uint64_t)-1);
     assert_ok(attach(&info, 0));
     assert_ok(tnr_import_close(info.ptr));
