@@ -75,14 +75,20 @@ static tnr_status recipe_follow(tnri_plan *plan, tnri_arena *arena, const tnri_r
     const tnri_world *world = tnri_arena_world(arena, request->bytes);
     const tnri_space *space = world->space;
     uintptr_t end = recipe->base + recipe->bytes;
+    /* First: addresses that were lent since are another arena's, whose lock is not held. */
+    tnri_block *record = window_is_open(world, recipe->base, end);
+    if (record == NULL)
+        return TNR_ERR_NOT_LIVE;
     size_t first = tnri_page_of(space, recipe->base);
     size_t last = tnri_page_of(space, end - 1) + 1;
     size_t over = window_has_chunks(space, first, last, look, own_only);
     if (over == 0)
         return TNR_ERR_NOT_LIVE;
-    if (over > last)
+    if (over > last) {
         end = tnri_page_address(space, over);
-    tnri_window window = {window_is_open(world, recipe->base, end), recipe->base, end, 0};
+        record = window_is_open(world, recipe->base, end);
+    }
+    tnri_window window = {record, recipe->base, end, 0};
     if (window.first == NULL)
         return TNR_ERR_NOT_LIVE;
     if (tnri_plan_make_at(plan, arena, request, moves, &window) != TNR_OK)
