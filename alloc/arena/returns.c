@@ -12,6 +12,12 @@ TNRI_SELDOM tnri_returns *tnri_returns_make(tnri_arena *arena)
     return arena->returns;
 }
 
+TNRI_SELDOM void tnri_returns_hand_over(tnri_arena *arena, uintptr_t thread)
+{
+    tnri_arena_take_back(arena);
+    arena->allocator = thread;
+}
+
 /* The rest of a free. */
 static void block_take_back(tnri_arena *arena, tnri_block *block)
 {

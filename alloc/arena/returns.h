@@ -13,6 +13,10 @@
  * picture shows are as if each free had been finished at once. A peak is too: before one is raised
  * they are taken back (tnri_headroom_raise).
  *
+ * Threads that allocate in turn, as PyTorch's forward and backward passes do, are not what this is
+ * for: one that follows another takes all of them back first, so that it chooses from all that is
+ * free, merged, as if there were one thread.
+ *
  * All of it is done under the arena's lock. Only the thread that allocated last decides, so with
  * one thread nothing is ever returned. A block that has marks, or whose world is spent, is not.
  */
@@ -35,12 +39,15 @@ static inline int tnri_returns_wait(const tnri_arena *arena)
     return arena->returns != NULL && arena->returns->count > 0;
 }
 
+/* Another thread allocates from the arena from now on. Under the lock. */
+void tnri_returns_hand_over(tnri_arena *arena, uintptr_t thread);
+
 /* The calling thread allocates from the arena. Under the lock. */
 static inline void tnri_returns_allocating(tnri_arena *arena)
 {
     uintptr_t self = tnri_alive_self();
-    if (arena->allocator != self)
-        arena->allocator = self; /* stored if need be only: the cache line is shared */
+    if (tnri_unlikely(arena->allocator != self)) /* stored if need be only: the line is shared */
+        tnri_returns_hand_over(arena, self);
 }
 
 /* LIVE, without uses, -> BINNED among the returns if another thread allocates here; else 0, and

@@ -15,6 +15,7 @@
  *   marks_are_kept           returns.h, tnri_returns_put: without regard to marks
  *   given_again_by_an_owner  cached.c, arena_malloc_unbinned: without arena_malloc_returned
  *   taken_back_by_an_owner   cached.c, arena_malloc_returned: *ptr as it was
+ *   threads_in_turn          returns.c, tnri_returns_hand_over: without tnri_arena_take_back
  *   places_are_kept          block_map.c, is_taken: BINNED blocks not THERE
  */
 #include "unit.h"
@@ -90,6 +91,43 @@ static void left_to_who_allocates(void **state)
     tnr_stats stats = unit_stats();
     assert_int_equal(stats.served[TNR_SERVED_BIN], 1);
     assert_int_equal(stats.allocation[TNR_WORLD_ALL].current, 1);
+}
+
+typedef struct turn {
+    void **blocks;
+    size_t count;
+    tnr_stream stream;
+    void *block;
+} turn;
+
+/* Frees all blocks, then asks for as much as all but one of them had. */
+static void *turn_main(void *argument)
+{
+    turn *self = argument;
+    for (size_t i = 0; i < self->count; i++)
+        assert_ok(tnr_free(self->blocks[i]));
+    assert_int_equal(returned(), self->count);
+    self->block = unit_malloc((self->count - 1) * BYTES, self->stream);
+    return NULL;
+}
+
+/* Where threads allocate in turn, the second one finds what it freed merged, as the first would. */
+static void threads_in_turn(void **state)
+{
+    (void)state;
+    void *blocks[12];
+    pthread_t thread;
+    unit_start("bin_blocks:0", NULL);
+    tnr_stream stream = unit_stream(0);
+    blocks_make(blocks, 12, BYTES, stream);
+    void *end = unit_malloc(BYTES, stream);
+    turn second = {blocks, 12, stream, NULL};
+    assert_int_equal(pthread_create(&thread, NULL, turn_main, &second), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(returned(), 0);
+    assert_ptr_equal(second.block, blocks[0]);
+    assert_ok(tnr_free(second.block));
+    assert_ok(tnr_free(end));
 }
 
 /* Whoever looks sees no block that is freed, whatever waits. */
@@ -295,6 +333,7 @@ static void places_are_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(threads_in_turn, unit_stop),
         cmocka_unit_test_teardown(left_to_who_allocates, unit_stop),
         cmocka_unit_test_teardown(what_is_asked_is_exact, unit_stop),
         cmocka_unit_test_teardown(peaks_are_exact, unit_stop),
