@@ -14,6 +14,10 @@
  * memory are through with it just when the next one wants it, and what had gone home would have to
  * be moved for each turn.
  *
+ * The end of a pass is not one moment: a training program frees its activations, and then, with the
+ * next step, its gradients. So an arena whose chunks cannot all go home at low water looks on, in
+ * steps that are finer.
+ *
  * What is live is counted down from a peak, so a free that merges compares that one number with a
  * bound, which is out of reach where nobody looks; frees that a bin takes compare nothing. Each
  * time the bound is met it goes down by a step, and only a miss raises it again: so misses, not

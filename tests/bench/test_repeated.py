@@ -14,6 +14,7 @@ small cases of what steady.py shows of whole traces. Broken on purpose, each was
 import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -99,6 +100,32 @@ class Repeated(unittest.TestCase):
         one = replay(text, conf="chunk_share:16")
         self.assertLess(one["chunks_created"], 120)
         self.assertLess(one["reserved_over_live"], 1.07)
+
+    def test_lives_on(self):
+        """A program that never comes back to nothing: weights stay, gradients go when the next step
+        begins, batches differ in turn. After some turns nothing is mapped any more."""
+        def fill(run, turns):
+            chance = random.Random(7)
+            weights = [chance.randrange(300, 9000) * patterns.KIB for _ in range(40)]
+            batches = [[chance.randrange(100, 300) * most * patterns.KIB for _ in range(40)]
+                       for most in (20, 70, 45)]
+            gradients, model = [], run.several(3 * weights)  # the optimizer's, too
+            for _ in range(turns):
+                for sizes in batches:
+                    run.free(*gradients)
+                    passed = run.several(sizes)
+                    run.free(*passed[::2])
+                    passed = passed[1::2] + run.several([2 * size for size in sizes[:18]])
+                    gradients = []
+                    while passed:
+                        gradients.append(run.a(weights[len(gradients)]))
+                        run.free(passed.pop(0))
+            run.free(*gradients, *model)
+        few, many = (replay(made("lives_on", lambda run, n=turns: fill(run, n)),
+                            conf="chunk_share:2048") for turns in (14, 24))
+        self.assertGreater(few["chunks_moved"], 50)
+        self.assertEqual(mapped([many]), mapped([few]))
+        self.assertLess(many["reserved_over_live"], 1.03)
 
 
 def main():

@@ -9,9 +9,15 @@
  * repeated_moves map for ever, and so they do where no free looks for low water. With
  * aliases_max:0 they do too, which no_aliases shows. With tnri_low_water_keeps always 1, what moves
  * in before_low_water stays mapped twice, and so does what nothing_recurs moves without
- * TNRI_KEEP_TRIAL.
+ * TNRI_KEEP_TRIAL. Chunks stay away in little_goes_last with TNRI_LOW_WATER_FINE 1;
+ * much_goes_last fails where tnri_world_bin looks before it has the block, and both with
+ * TNRI_LOW_WATER_FIRST as large as TNRI_LOW_WATER_BLOCKS.
  */
 #include "unit.h"
+
+#include "arena/arena.h"
+#include "device/chunk.h"
+#include "library/library.h"
 
 enum { BLOCKS = 16, PASSES = 12, TURNS = 100 };
 
@@ -178,6 +184,73 @@ static void nothing_recurs(void **state)
     assert_ok(tnr_free(more));
 }
 
+static const tnri_arena *the_arena(void)
+{
+    return tnri_arena_walk(tnri_device_at(0)->pool_default, NULL);
+}
+
+/* Chunks of the only arena that are not at home. */
+static size_t chunks_away(void)
+{
+    const tnri_arena *arena = the_arena();
+    const tnri_space *space = tnri_arena_space(arena);
+    size_t away = 0;
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        for (const tnri_block *alias = arena->worlds[i].aliases; alias; alias = alias->next)
+            for (size_t page = tnri_page_of(space, alias->base);
+                 page < tnri_page_of(space, tnri_block_end(alias)); page++)
+                away += space->aliases[page] != NULL &&
+                        atomic_load(&space->aliases[page]->home) == page;
+    return away;
+}
+
+/* Passes beside weights, in each of which chunks move: every second block is freed, then larger
+ * ones come. The blocks go first, and of the large ones the last one last. Checks that in the end
+ * all chunks are at home, and that the arena has seen nothing but the weights live. */
+static void passes_beside_weights(const size_t *large_bytes, size_t count, int hits)
+{
+    unit_start("move_burst_ms:100000,chunk_exact_mb:2,chunk_max_mb:2", "SCHEDULE=eager", NULL);
+    tnr_stream stream = unit_stream(0);
+    void *weights = unit_malloc(256 * MIB, stream);
+    for (int turn = 0; turn < 4096 / BLOCKS; turn++) { /* until the beginning is forgotten */
+        void *blocks[BLOCKS], *large[3];
+        for (int i = 0; i < BLOCKS; i++)
+            blocks[i] = unit_malloc(4 * MIB, stream);
+        for (int i = 0; i < BLOCKS; i += 2)
+            assert_ok(tnr_free(blocks[i]));
+        for (size_t i = 0; i < count; i++)
+            large[i] = unit_malloc(large_bytes[i], stream);
+        for (int i = 1; i < BLOCKS; i += 2)
+            assert_ok(tnr_free(blocks[i]));
+        if (turn == 4096 / BLOCKS - 1)
+            assert_true(chunks_away() > 0);
+        for (int i = 0; i < hits; i++) { /* a bin is used that serves now and then */
+            assert_ok(tnr_free(large[0]));
+            large[0] = unit_malloc(large_bytes[0], stream);
+        }
+        for (size_t i = 0; i < count; i++)
+            assert_ok(tnr_free(large[i]));
+    }
+    assert_int_equal(chunks_away(), 0);
+    assert_int_equal(the_arena()->low.recent, 256 * MIB);
+    assert_ok(tnr_validate(0));
+    assert_ok(tnr_free(weights));
+}
+
+/* What is freed last is little beside the peak, as gradients are when the next step begins. */
+static void little_goes_last(void **state)
+{
+    (void)state;
+    passes_beside_weights((size_t[]){8 * MIB, 10 * MIB, 8 * MIB}, 3, 0);
+}
+
+/* What is freed last is much, and in a bin when low water is looked for. */
+static void much_goes_last(void **state)
+{
+    (void)state;
+    passes_beside_weights((size_t[]){8 * MIB, 10 * MIB, 20 * MIB}, 3, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -188,6 +261,8 @@ int main(void)
         cmocka_unit_test_teardown(before_low_water, unit_stop),
         cmocka_unit_test_teardown(from_the_first, unit_stop),
         cmocka_unit_test_teardown(nothing_recurs, unit_stop),
+        cmocka_unit_test_teardown(little_goes_last, unit_stop),
+        cmocka_unit_test_teardown(much_goes_last, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
