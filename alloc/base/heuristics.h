@@ -31,7 +31,7 @@ enum {
     TNRI_WINDOW_RECORDS = 64,    /* [bound] records of one; what lies above is not considered */
     TNRI_CHUNK_MOST_OF = 2,      /* [18696c6] this part (1/n) of what is mapped is most of it, */
     TNRI_CHUNK_MUCH_OF = 8,      /* [18696c6] and this part much of it, which has */
-    TNRI_CHUNK_MUCH_SHARE = 64,  /* [18696c6] chunks of this part, or of chunk_exact_mb; both */
+    TNRI_CHUNK_MUCH_TIMES = 6,   /* [3d7137d] chunks of so many times the share; both */
     TNRI_CHUNK_MOST_SHARE = 64,  /* [fe2697f] from this part (1/n) of chunk_whole_mb on */
 };
 

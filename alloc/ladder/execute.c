@@ -258,8 +258,8 @@ static uint64_t chunk_bytes_share(const tnri_plan *plan)
  *   - all of a request that is most of what there is, or that is very large: growth, of which a
  *     program has little, and which should cost what the driver's own allocation costs. Likewise of
  *     one whose chunks other processes attach, each at a price;
- *   - of one that is much of what there is, a larger share, or chunk_exact_mb: it goes again before
- *     the peak, and what comes to lie in a corner of one chunk would keep all of it. */
+ *   - of one that is much of what there is, some times the share: it goes again before the peak,
+ *     and what comes to lie in a corner of one chunk would keep all of it. */
 static uint64_t chunk_bytes_most(const tnri_plan *plan)
 {
     const tnri_conf *conf = tnri_conf_get();
@@ -276,9 +276,7 @@ static uint64_t chunk_bytes_most(const tnri_plan *plan)
     if (!plan->is_growth && most < exact)
         most = exact;
     if (is_large && request >= mapped / TNRI_CHUNK_MUCH_OF) {
-        uint64_t much = mapped / TNRI_CHUNK_MUCH_SHARE;
-        if (much < exact_most)
-            much = exact_most;
+        uint64_t much = TNRI_CHUNK_MUCH_TIMES * chunk_bytes_share(plan);
         if (most < much)
             most = much;
     }
