@@ -6,7 +6,8 @@
  * A launch is of a kernel with 16 parameters, or with one structure of path.bytes_min bytes; three
  * addresses, or path.bytes_max if that is not 0, are of blocks, others each time. An allocation is
  * one of Tenure's own, as engines make them, in the place of one of path.live blocks, of
- * path.bytes_min to path.bytes_max bytes.
+ * path.bytes_min to path.bytes_max bytes. Of a list that is stale every other address is of a block
+ * that was freed: an optimizer leaves those of the launch before where it has fewer of its own.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,13 @@ void checked_prepare(path_run *run)
         exit(1);
     for (size_t i = 0; i < run->what->live; i++)
         driver_check(cuMemAllocAsync(&blocks[i], 4096, run->streams[1]), "cuMemAllocAsync");
+}
+
+void stale_prepare(path_run *run)
+{
+    checked_prepare(run);
+    for (size_t i = 0; i < run->what->live; i += 2)
+        driver_check(cuMemFreeAsync(blocks[i], run->streams[1]), "cuMemFreeAsync");
 }
 
 static __attribute__((noinline)) void launch_do(const operation *what)

@@ -23,6 +23,9 @@
     X(tnr_record_stream)                                                                           \
     X(tnr_keep_until)                                                                              \
     X(tnr_pool_malloc)                                                                             \
+    X(tnr_reserve)                                                                                 \
+    X(tnr_commit)                                                                                  \
+    X(tnr_trim)                                                                                    \
     X(tnr_capture_begin)                                                                           \
     X(tnr_capture_end)                                                                             \
     X(tnr_vouched_pool_create)                                                                     \
@@ -46,6 +49,8 @@ static struct {
             exit(1);                                                                               \
         }                                                                                          \
     } while (0)
+
+enum { LARGE_BYTES = 64 << 20 };
 
 zoo the;
 
@@ -210,6 +215,28 @@ static void vouched(void)
     TENURE(tnr_free(block));
 }
 
+/* Where a block was, and was used after its free, is a growable one now: nothing is left of what
+ * was known of the addresses. */
+static void reserved(void)
+{
+    void *block, *grown;
+    size_t released;
+    TENURE(tnr_malloc(&block, LARGE_BYTES, 0, the.a));
+    TENURE(tnr_free(block));
+    MUST(cuMemsetD8Async((CUdeviceptr)block, 1, BYTES, the.a));
+    MUST(cuCtxSynchronize());
+    TENURE(tnr_trim(&released, 0, 0));
+    TENURE(tnr_reserve(&grown, LARGE_BYTES, 0, the.a));
+    if (grown != block) {
+        fprintf(stderr, "the growable block is at %p, not at %p\n", grown, block);
+        exit(1);
+    }
+    TENURE(tnr_commit(grown, BYTES));
+    MUST(cuMemsetD8Async((CUdeviceptr)grown, 1, BYTES, the.a));
+    block_use(grown);
+    TENURE(tnr_free(grown));
+}
+
 /* A graph that was captured through Tenure keeps what it refers to: both are right. */
 static void graph(void)
 {
@@ -306,6 +333,7 @@ static const struct {
     {"script_line_of_two_calls", script_line_of_two_calls},
     {"no_script", no_script},
     {"vouched", vouched},
+    {"reserved", reserved},
     {"graph", graph},
 };
 

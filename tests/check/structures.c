@@ -78,6 +78,16 @@ void animal_structure_given_twice(void)
     MUST(cuMemFreeAsync(given.first, the.a));
 }
 
+/* One error that one call makes again and again: once it is certain it is another finding. */
+void animal_structure_given_in_turn(void)
+{
+    volatile int times = LAUNCHES + 1;
+    for (int i = 0; i < times; i++) {
+        (void)make(the.a); /* has what was freed: the next one is where none has been */
+        use_and_free_one();
+    }
+}
+
 /* A certain use takes the place of a possible one before it. */
 void animal_structure_and_parameter(void)
 {
@@ -159,6 +169,36 @@ void animal_structure_shared(void)
     structure given = {7, make(the.a), 0};
     use(the.twin, given, the.a);
     use_and_free(given, given.first);
+}
+
+/* The same of one that was given up: what its words hold is remembered nevertheless. */
+void animal_structure_of_a_list(void)
+{
+    use(the.twin, (structure){7, 0, 0}, the.a);
+    use(the.twin, (structure){7, make(the.a), 0}, the.a);
+    (void)make(the.a);
+    animal_structure_shared();
+}
+
+/* Another parameter is a list, filled in part, and has the address, too. */
+void animal_structure_beside_a_list(void)
+{
+    for (int i = 0; i <= LAUNCHES; i++) {
+        structure given = {7, make(the.a), 0};
+        (void)make(the.a);
+        CUdeviceptr listed[4] = {i < LAUNCHES ? make(the.a) : given.first};
+        (void)make(the.a);
+        if (i % 2 == 0)
+            listed[1] = make(the.a);
+        wait_for(the.a, the.b);
+        void *params[] = {listed, &given};
+        MUST(cuLaunchKernel(the.beside, 1, 1, 1, 1, 1, 1, 0, the.b, params, NULL));
+        if (i < LAUNCHES)
+            continue;
+        if (!the.is_wrong)
+            wait_for(the.b, the.a);
+        MUST(cuMemFreeAsync(given.first, the.a));
+    }
 }
 
 /* It was null once. */

@@ -196,6 +196,24 @@ static void test_uses_of_many_streams_are_kept(void **state)
     check_blocks_forget(SLOT, SLOT);
 }
 
+/* What Tenure said of freed memory is not believed of the block that has it next. */
+static void test_a_block_begins_with_nothing(void **state)
+{
+    (void)state;
+    check_block *block = check_block_make(SLOT, SLOT);
+    block->own = 7;
+    check_block_free(block);
+    block->is_known_free = 1;
+    check_block *next = check_block_make(SLOT, SLOT);
+    assert_ptr_equal(next->before, block);
+    assert_true(next->own == 0 && next->is_known_free == 0);
+    check_blocks_forget(SLOT, SLOT);
+    next = check_block_make(SLOT, SLOT); /* in one of their records */
+    assert_null(next->before);
+    assert_true(next->own == 0 && next->is_known_free == 0);
+    check_blocks_forget(SLOT, SLOT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +221,7 @@ int main(void)
         cmocka_unit_test(test_a_block_that_begins_nowhere_is_not_followed),
         cmocka_unit_test(test_the_oldest_freed_blocks_are_forgotten),
         cmocka_unit_test(test_uses_of_many_streams_are_kept),
+        cmocka_unit_test(test_a_block_begins_with_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -309,7 +309,8 @@ class Structures(CheckTest):
                "given_twice": "free_in_use", "and_parameter": "free_in_use",
                "and_graph": "free_in_use", "large_given": "free_in_use"}
     POSSIBLE = {"early", "left_over", "shared", "null", "filled_in_part", "constant", "range",
-                "unloaded", "captured", "and_changed_graph", "reused"}
+                "unloaded", "captured", "and_changed_graph", "reused", "of_a_list",
+                "beside_a_list"}
 
     def test_what_is_certain(self):
         for name, kind in self.CERTAIN.items():
@@ -344,6 +345,14 @@ class Structures(CheckTest):
         self.assertEqual([(row["kind"], row["certain"]) for row in result.findings],
                          [("use_after_free", True), ("free_in_use", False)], result.err)
         self.check_silent(self.animal("structure_dead_before", "right"))
+
+    def test_one_call_is_possible_and_then_certain(self):
+        result = self.animal("structure_given_in_turn", "wrong")
+        self.assertEqual([(row["kind"], row["certain"]) for row in result.findings],
+                         [("free_in_use", False), ("free_in_use", True)], result.err)
+        sums = result.summaries[0]
+        self.assertEqual((sums["possible_times"], sums["certain_times"]), (8, 1))
+        self.check_silent(self.animal("structure_given_in_turn", "right"))
 
     def test_what_is_not_read_ends_it(self):
         """Whatever a kernel was given there may be left over in a structure."""
@@ -643,7 +652,7 @@ class Engines(CheckTest):
     def test_auto_record(self):
         """Without the checker, and `all` without `tenure run`: it is Tenure's own."""
         races = {"TENURE_SIM_RACES": "1"}
-        for name, (kind, _) in self.PROGRAMS.items():
+        for name, (kind, _) in [*self.PROGRAMS.items(), ("reserved", ("free_in_use", ""))]:
             if kind != "free_in_use":
                 continue
             for setting, count in [("off", 1), ("seen", 0), ("all", 0)]:

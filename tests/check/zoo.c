@@ -48,6 +48,7 @@ static size_t access_of(const void *parameter, size_t offset, simcuda_access *ou
 LOOKS_AT(touch, 0, 0)
 LOOKS_AT(both, 0, 0)
 LOOKS_AT(whole, 0, 8)
+LOOKS_AT(beside, 1, 8)
 LOOKS_AT(wide, 0, WIDE_BYTES - 12)
 LOOKS_AT(many, WIDE_BYTES / 8 - 1, 0)
 
@@ -106,6 +107,7 @@ static void kernels_register(void)
     static const size_t touch_bytes[] = {8, 4}, both_bytes[] = {8, 8}, whole_bytes[] = {24};
     static const size_t wide_bytes[] = {WIDE_BYTES}, large_bytes[] = {LARGE_WORDS * 8, 4};
     static const size_t tensor_bytes[] = {sizeof(CUtensorMap)}, pair_bytes[] = {PAIR_BYTES};
+    static const size_t beside_bytes[] = {32, 24};
     static size_t many_bytes[WIDE_BYTES / 8];
     for (int i = 0; i < WIDE_BYTES / 8; i++)
         many_bytes[i] = 8;
@@ -117,6 +119,7 @@ static void kernels_register(void)
         simcuda_kernel_register("large", 2, large_bytes, large_run, large_accesses) != 0 ||
         simcuda_kernel_register("many", WIDE_BYTES / 8, many_bytes, many_run, many_accesses) != 0 ||
         simcuda_kernel_register("twin", 1, whole_bytes, whole_run, whole_accesses) != 0 ||
+        simcuda_kernel_register("beside", 2, beside_bytes, beside_run, beside_accesses) != 0 ||
         simcuda_kernel_register("whole", 1, whole_bytes, whole_run, whole_accesses) != 0)
         exit(1);
 }
@@ -140,6 +143,7 @@ static void zoo_open(void)
     MUST(cuModuleGetFunction(&the.many, module, "many"));
     MUST(cuModuleGetFunction(&the.whole, module, "whole"));
     MUST(cuModuleGetFunction(&the.twin, module, "twin"));
+    MUST(cuModuleGetFunction(&the.beside, module, "beside"));
     MUST(cuStreamCreate(&the.a, CU_STREAM_NON_BLOCKING));
     MUST(cuStreamCreate(&the.b, CU_STREAM_NON_BLOCKING));
     MUST(cuStreamCreate(&the.c, CU_STREAM_NON_BLOCKING));

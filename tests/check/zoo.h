@@ -41,6 +41,7 @@ typedef struct zoo {
     CUfunction both;   /* both(begin, end) */
     CUfunction whole;  /* whole(struct of three words) */
     CUfunction twin;   /* twin(the same) */
+    CUfunction beside; /* beside(struct of four words, and of three) */
     CUfunction wide;   /* wide(struct of WIDE_BYTES) */
     CUfunction large;  /* large(struct of LARGE_WORDS words, which of them) */
     CUfunction tensor; /* tensor(tensor map) */

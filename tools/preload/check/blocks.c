@@ -86,9 +86,9 @@ static check_block *block_record(CUdeviceptr base, size_t bytes)
     if (block == NULL)
         return NULL;
     spare = block->before;
-    /* Not the room for uses, nor the free. */
+    /* Not the room for uses, nor what others fill in: made, the neighbours and the free. */
     memset(block, 0, offsetof(check_block, uses_inside));
-    block->older = block->newer = NULL;
+    block->before = block->older = block->newer = NULL;
     block->records = NULL;
     block->base = base;
     block->bytes = bytes;

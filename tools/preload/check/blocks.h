@@ -37,25 +37,26 @@ enum { CHECK_USES_INSIDE = 2 };
 
 enum { CHECK_LINE_BYTES = 64 };
 
-/* What a launch asks for comes first, and in few lines of the cache. */
+/* What each use of a block asks for is in the first line of the cache, and its last use mostly in
+ * the second. */
 typedef struct check_block {
     _Alignas(CHECK_LINE_BYTES) CUdeviceptr base;
     size_t bytes;
     struct check_block *next_base; /* others where bases meet: bases.h */
-    uint64_t named_in;             /* the launch that it was last named in, */
-    uint32_t named;                /* and how often */
-    uint8_t is_live;
-    uint8_t is_ordered; /* allocated in the order of a stream; 0: for all streams at once */
-    uint8_t is_engine;  /* by a call of Tenure's own */
+    uint64_t own;      /* made.stream: in whose order it was allocated; 0: for all at once */
+    uint64_t named_in; /* the launch that it was last named in, */
+    check_touch *uses; /* the last of each stream, certain ones and others apart */
     uint32_t uses_count, uses_room;
-    check_touch *uses;         /* the last of each stream, certain ones and others apart */
-    struct check_block *lower; /* the neighbours by address, whether live or freed */
+    uint32_t named; /* how often in that launch */
+    uint8_t is_live;
+    uint8_t is_engine;     /* allocated by a call of Tenure's own */
+    uint8_t is_known_free; /* Tenure has said so, of what was freed */
+    _Alignas(CHECK_LINE_BYTES) check_touch uses_inside[CHECK_USES_INSIDE]; /* `uses`, if few */
     check_touch made;
-    struct check_block *upper;
-    struct check_block *before; /* that had the addresses; null: none that is known */
-    check_touch uses_inside[CHECK_USES_INSIDE]; /* where `uses` are, as long as they are few */
-    uint64_t serial;                            /* no two blocks have one */
-    struct check_block *older, *newer;          /* freed ones, by age */
+    struct check_block *lower, *upper; /* the neighbours by address, whether live or freed */
+    struct check_block *before;        /* that had the addresses; null: none that is known */
+    uint64_t serial;                   /* no two blocks have one */
+    struct check_block *older, *newer; /* freed ones, by age */
     check_records *records; /* what the program has recorded with Tenure; null: nothing */
     check_touch freed;
 } check_block;

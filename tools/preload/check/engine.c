@@ -41,6 +41,7 @@ static _Atomic int has_ordered_by_caller;        /* there was one */
     X(tnr_malloc_aligned)                                                                          \
     X(tnr_pool_malloc)                                                                             \
     X(tnr_pool_malloc_at)                                                                          \
+    X(tnr_reserve)                                                                                 \
     X(tnr_free)                                                                                    \
     X(tnr_free_on)                                                                                 \
     X(tnr_free_sync)                                                                               \
@@ -172,6 +173,15 @@ tnr_status tnr_pool_malloc_at(void *ptr, tnr_pool pool, size_t bytes, int device
     if (!is_followed())
         return status;
     return allocated(status, "tnr_pool_malloc_at", bytes > 0 ? ptr : NULL, bytes, stream);
+}
+
+/* A growable block is not followed, but what is remembered of its addresses holds no more. */
+tnr_status tnr_reserve(void **ptr, size_t bytes_max, int device, tnr_stream stream)
+{
+    tnr_status status = PASSED_ON(tnr_reserve, (ptr, bytes_max, device, stream));
+    if (status == TNR_OK && is_followed())
+        check_allocated_unseen((CUdeviceptr)(uintptr_t)*ptr, bytes_max);
+    return status;
 }
 
 /* ---- pools ---------------------------------------------------------------------------------- */

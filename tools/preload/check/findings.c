@@ -170,12 +170,19 @@ check_kept *check_found(const check_finding *finding)
     }
     int is_unseen = check_unseen_means != NULL && depends_on_order(finding->kind);
     int is_certain = finding->is_certain && !is_unseen;
+    static check_kept *latest; /* a list of addresses brings the same one again and again */
+    if (latest != NULL && latest->is_certain >= is_certain &&
+        is_same(latest, finding, latest->is_certain)) {
+        check_found_again(latest, finding->kind, times);
+        return latest;
+    }
     uint16_t *slot = slot_of(finding, 1);
     if (*slot == 0) /* what is possible of what is certain already is the same error */
         slot = slot_of(finding, is_certain);
     if (*slot != 0) {
-        check_found_again(list[*slot - 1], finding->kind, times);
-        return list[*slot - 1];
+        latest = list[*slot - 1];
+        check_found_again(latest, finding->kind, times);
+        return latest;
     }
     size_t count = atomic_load(&check_findings_count);
     check_kept *fresh = count < KEPT_MAX ? calloc(1, sizeof(*fresh)) : NULL;
@@ -188,7 +195,7 @@ check_kept *check_found(const check_finding *finding)
     kept_fill(fresh, finding, is_certain);
     fresh->means = finding->is_certain && is_unseen ? check_unseen_means : NULL;
     fresh->times = times;
-    list[count] = fresh;
+    list[count] = latest = fresh; /* if it is certain, it counts for what is possible, too */
     *slot = (uint16_t)(count + 1);
     atomic_store(&check_findings_count, count + 1);
     return fresh;

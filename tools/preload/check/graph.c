@@ -104,11 +104,11 @@ typedef struct kernel_reading {
     const char *name;
 } kernel_reading;
 
-static void kernel_word(void *user, CUdeviceptr address, check_block *block, int is_certain)
+static void kernel_words(void *user, const check_word *words, size_t count)
 {
-    (void)block;
     const kernel_reading *self = user;
-    mention_add(self->exec, address, is_certain, self->name);
+    for (size_t i = 0; i < count; i++)
+        mention_add(self->exec, words[i].address, words[i].is_certain, self->name);
 }
 
 static void read_kernel(executable *to, CUgraphNode node)
@@ -125,7 +125,7 @@ static void read_kernel(executable *to, CUgraphNode node)
         return;
     kernel_reading self = {to, check_kernel_name(function)};
     to->is_unread |=
-        !check_words_each(function, params.kernelParams, params.extra, kernel_word, &self);
+        !check_words_each(function, params.kernelParams, params.extra, kernel_words, &self);
     check_leave();
 }
 

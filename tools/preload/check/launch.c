@@ -39,7 +39,7 @@ struct check_layout {
     check_layout *next;
     const char *name; /* kept, since reports may come after the code is gone */
     int is_known;
-    int has_large; /* parameters with words that are judged */
+    size_t large_count; /* parameters with words that are judged */
     size_t count, room;
     parameter *parameters; /* those in which an address has room */
 };
@@ -75,7 +75,7 @@ static int parameter_add(check_layout *to, const parameter *one)
         to->room = room;
     }
     to->parameters[to->count++] = *one;
-    to->has_large |= one->bytes > WORD;
+    to->large_count += one->bytes > WORD;
     return 1;
 }
 
@@ -186,34 +186,32 @@ const char *check_kernel_name(const void *function)
 
 /* ---- words ---------------------------------------------------------------------------------- */
 
-/* An address, and where it leads; null: to no block that is known. */
-typedef struct led {
-    CUdeviceptr address;
-    check_block *block;
-} led;
-
 typedef struct reading {
-    check_word visit;
+    check_words_visit visit;
     void *user;
+    const check_layout *layout; /* null: it is not known where parameters lie */
     int is_launch;              /* words are judged, and remembered */
+    int is_list;                /* the parameter that is being read: is_list */
     uint64_t number;            /* no two readings have one */
     uintptr_t low, span;        /* where Tenure's addresses are: service_low */
     uint64_t mask, wanted;      /* by which none of many words is one: is_clear */
     int has_tensors;            /* the program has had some encoded */
-    led pointers[POINTERS_MAX]; /* parameters of 8 bytes that are addresses of ours */
     size_t count;
-    check_held held[HELD_MAX]; /* words of larger ones, which are judged when all are known */
-    check_block *held_blocks[HELD_MAX];
-    parameter *holders[HELD_MAX];
+    check_word pointers[POINTERS_MAX]; /* parameters of 8 bytes that are addresses of ours */
     size_t held_count;
+    check_held held[HELD_MAX]; /* words of larger ones, which are judged when all are known */
+    check_word held_words[HELD_MAX];
+    parameter *holders[HELD_MAX];
 } reading;
 
-/* Not what is only counted: these are 28 KiB, and each launch would pay for their zeros. */
-static void reading_begin(reading *self, check_word visit, void *user, int is_launch)
+/* Not what is only counted: these are 40 KiB, and each launch would pay for their zeros. */
+static void reading_begin(reading *self, const check_layout *layout, check_words_visit visit,
+                          void *user, int is_launch)
 {
     static uint64_t numbers; /* under the lock of check_enter */
     self->visit = visit;
     self->user = user;
+    self->layout = layout;
     self->is_launch = is_launch;
     self->number = ++numbers;
     self->has_tensors = check_tensors_are_there();
@@ -232,26 +230,26 @@ static size_t read_tensor(const reading *self, const char *from, int is_whole)
 {
     CUdeviceptr address = check_tensor_find(from);
     if (address != 0 && service_of_address(address) != NULL)
-        self->visit(self->user, address, check_block_at(address), is_whole);
+        self->visit(self->user, &(check_word){address, check_block_at(address), is_whole}, 1);
     return address != 0 ? CHECK_TENSOR_BYTES : 0;
 }
 
-/* A word of a larger parameter. */
-static void read_word(reading *self, parameter *one, CUdeviceptr word, check_block *block,
-                      size_t at)
+/* A word of a larger parameter that is not read as a list. */
+static void word_hold(reading *self, parameter *one, check_word word, size_t at)
 {
-    if (self->is_launch && one != NULL && self->held_count < HELD_MAX) {
-        self->holders[self->held_count] = one;
-        self->held_blocks[self->held_count] = block;
-        self->held[self->held_count++] = (check_held){
-            .address = word, .at = (uint32_t)at, .is_live = block != NULL && block->is_live};
+    size_t count = self->held_count;
+    if (count == HELD_MAX) {
+        check_words_note(one->bytes, (uint32_t)at, word.address);
+        check_words_give_up(&one->words);
+        self->visit(self->user, &word, 1);
         return;
     }
-    if (self->is_launch && one != NULL) {
-        check_words_note(one->bytes, (uint32_t)at, word);
-        check_words_give_up(&one->words);
-    }
-    self->visit(self->user, word, block, 0);
+    self->held[count] = (check_held){.address = word.address,
+                                     .at = (uint32_t)at,
+                                     .is_live = word.block != NULL && word.block->is_live};
+    self->held_words[count] = word;
+    self->holders[count] = one;
+    self->held_count++;
 }
 
 /* Words that are compared at once. */
@@ -303,47 +301,141 @@ static size_t word_next(const reading *self, const char *from, size_t i, size_t 
     return i;
 }
 
-/* `one`: null where the parameters' places are not known. */
-static void read_here(reading *self, parameter *one, const char *from, size_t i, size_t bytes)
+/* Where a word leads. 0: it is no address of Tenure's; where a block is or was it is one. */
+static inline int is_ours(check_word *to, CUdeviceptr address)
 {
-    CUdeviceptr word;
-    memcpy(&word, from + i, sizeof(word));
-    if ((uintptr_t)word - self->low >= self->span)
-        return;
-    /* Where a block is or was, the address is Tenure's. */
-    check_block *block = check_block_at(word);
-    if (block == NULL && service_of_address(word) == NULL)
-        return;
-    if (bytes == WORD && self->count < POINTERS_MAX)
-        self->pointers[self->count++] = (led){word, block};
-    else
-        read_word(self, one, word, block, i);
+    to->address = address;
+    to->block = check_block_at(address);
+    to->is_certain = 0;
+    return to->block != NULL || service_of_address(address) != NULL;
 }
 
-static void read_bytes(reading *self, parameter *one, const char *from, size_t offset, size_t bytes)
+/* The block counts how many words of this launch lead to it. */
+static void block_name(const reading *self, check_block *block)
 {
-    size_t i = (0 - offset) & (WORD - 1);
-    int has_tensors = self->has_tensors;
-    if (bytes == WORD && i == 0) {
-        read_here(self, one, from, 0, bytes);
+    if (block == NULL)
+        return;
+    block->named = block->named_in == self->number ? block->named + 1 : 1;
+    block->named_in = self->number;
+}
+
+static void read_pointer(reading *self, const char *from)
+{
+    check_word word;
+    memcpy(&word.address, from, sizeof(word.address));
+    if ((uintptr_t)word.address - self->low >= self->span || !is_ours(&word, word.address))
+        return;
+    if (self->count < POINTERS_MAX) {
+        self->pointers[self->count++] = word;
         return;
     }
-    while (i + WORD <= bytes) {
-        size_t behind = CHECK_TENSOR_ALIGNMENT - (offset + i) % CHECK_TENSOR_ALIGNMENT;
-        /* Where a tensor map may begin next. */
-        size_t end = has_tensors && behind < bytes - i ? i + behind : bytes;
-        if (has_tensors && behind == CHECK_TENSOR_ALIGNMENT && bytes - i >= CHECK_TENSOR_BYTES) {
-            size_t skipped = read_tensor(self, from + i, bytes == CHECK_TENSOR_BYTES);
-            i += skipped;
-            if (skipped > 0)
-                continue;
-        }
+    block_name(self, word.block);
+    self->visit(self->user, &word, 1);
+}
+
+/* ---- lists ---------------------------------------------------------------------------------- */
+
+/* 1 if no word of the parameter will be believed, nor one of another, with which these would have
+ * to be compared: then they need not wait for the rest. So it is in the lists of optimizers, which
+ * have hundreds; where nothing is judged; and where nobody knows what the bytes are. */
+static int is_list(const reading *self, const parameter *one)
+{
+    const check_layout *layout = self->layout;
+    if (!self->is_launch || one == NULL)
+        return 1;
+    int is_one = !check_words_may_be(one->words) && self->held_count == 0;
+    for (size_t i = 0; is_one && layout->large_count > 1 && i < layout->count; i++)
+        is_one =
+            layout->parameters[i].bytes <= WORD || !check_words_may_be(layout->parameters[i].words);
+    return is_one;
+}
+
+/* The words that are held for the list. */
+static void list_use(reading *self, const parameter *one)
+{
+    if (self->is_launch && one != NULL)
+        check_words_remember(one->bytes, self->held, self->held_count);
+    self->visit(self->user, self->held_words, self->held_count);
+    self->held_count = 0;
+}
+
+/* Takes words for as long as each may be an address of ours, and there is room. Returns where that
+ * ends. */
+static size_t list_take(reading *self, const char *from, size_t i, size_t end)
+{
+    uintptr_t low = self->low, span = self->span;
+    check_word *word = &self->held_words[self->held_count], *last = &self->held_words[HELD_MAX];
+    check_held *held = &self->held[self->held_count];
+    for (; i + WORD <= end && word < last; i += WORD) {
+        CUdeviceptr address;
+        memcpy(&address, from + i, sizeof(address));
+        if ((uintptr_t)address - low >= span)
+            break;
+        if (!is_ours(word, address))
+            continue;
+        word++;
+        held->address = address;
+        held++->at = (uint32_t)i;
+    }
+    self->held_count = (size_t)(word - self->held_words);
+    return i;
+}
+
+/* ---- parameters ----------------------------------------------------------------------------- */
+
+/* From one place where a tensor map may begin to the next. Returns where the last word ends. */
+static size_t read_stretch(reading *self, parameter *one, const char *from, size_t i, size_t end)
+{
+    check_word word;
+    for (;;) {
         i = word_next(self, from, i, end);
         if (i + WORD > end)
+            return i;
+        if (self->is_list) {
+            if (self->held_count == HELD_MAX)
+                list_use(self, one);
+            i = list_take(self, from, i, end);
             continue;
-        read_here(self, one, from, i, bytes);
+        }
+        memcpy(&word.address, from + i, sizeof(word.address));
+        if (is_ours(&word, word.address))
+            word_hold(self, one, word, i);
         i += WORD;
     }
+}
+
+static void read_tensors(reading *self, parameter *one, const char *from, size_t offset,
+                         size_t bytes)
+{
+    size_t i = (0 - offset) & (WORD - 1);
+    while (i + WORD <= bytes) {
+        size_t behind = CHECK_TENSOR_ALIGNMENT - (offset + i) % CHECK_TENSOR_ALIGNMENT;
+        size_t skipped = 0;
+        if (behind == CHECK_TENSOR_ALIGNMENT && bytes - i >= CHECK_TENSOR_BYTES)
+            skipped = read_tensor(self, from + i, bytes == CHECK_TENSOR_BYTES);
+        i = skipped > 0 ? i + skipped
+                        : read_stretch(self, one, from, i, behind < bytes - i ? i + behind : bytes);
+    }
+}
+
+/* A parameter that is no single word, or bytes of which nobody knows what they are. */
+static void read_bytes(reading *self, parameter *one, const char *from, size_t offset, size_t bytes)
+{
+    self->is_list = is_list(self, one);
+    if (self->has_tensors)
+        read_tensors(self, one, from, offset, bytes);
+    else
+        (void)read_stretch(self, one, from, (0 - offset) & (WORD - 1), bytes);
+    if (self->is_list && self->held_count > 0)
+        list_use(self, one);
+}
+
+static void read_parameter(reading *self, parameter *one, const char *from)
+{
+    if (one->bytes == WORD) /* it is aligned, or would have no room */
+        read_pointer(self, from);
+    else
+        read_bytes(self, one, from, one->offset, one->bytes);
 }
 
 /* ---- where the words of a launch lead ------------------------------------------------------- */
@@ -356,17 +448,8 @@ static const check_block *block_ending_at(CUdeviceptr address, const check_block
     return below != NULL && address - 1 - below->base < below->bytes ? below : NULL;
 }
 
-/* The block counts how many words of this launch lead to it. */
-static void block_name(const reading *self, check_block *block)
-{
-    if (block == NULL)
-        return;
-    block->named = block->named_in == self->number ? block->named + 1 : 1;
-    block->named_in = self->number;
-}
-
 /* 1 if a pointer is where a block begins and a live one ends, to which another pointer leads. */
-static int is_end_of_another(const reading *self, const led *pointer)
+static int is_end_of_another(const reading *self, const check_word *pointer)
 {
     if (pointer->block != NULL && pointer->block->base != pointer->address)
         return 0;
@@ -380,61 +463,55 @@ static int is_end_of_another(const reading *self, const led *pointer)
 }
 
 /* 1 if a block begins where a word leads, and no other word leads to it or to the one below. */
-static int is_alone(const reading *self, CUdeviceptr address, const check_block *block)
+static int is_alone(const reading *self, const check_word *word)
 {
-    if (block == NULL || block->base != address || block->named != 1)
+    const check_block *block = word->block;
+    if (block == NULL || block->base != word->address || block->named != 1)
         return 0;
-    const check_block *below = block_ending_at(address, block);
+    const check_block *below = block_ending_at(word->address, block);
     return below == NULL || below->named_in != self->number;
 }
 
-/* Which words are alone; of a list, of which none will be believed, nobody asks. */
+/* Which words are alone. */
 static void held_tell(reading *self)
 {
-    int is_asked = 0;
-    for (size_t i = 0; i < self->held_count && !is_asked; i++)
-        is_asked = (i == 0 || self->holders[i] != self->holders[i - 1]) &&
-                   check_words_may_be(self->holders[i]->words);
-    if (!is_asked)
-        return;
     for (size_t i = 0; i < self->count; i++)
         block_name(self, self->pointers[i].block);
     for (size_t i = 0; i < self->held_count; i++)
-        block_name(self, self->held_blocks[i]);
+        block_name(self, self->held_words[i].block);
     for (size_t i = 0; i < self->held_count; i++)
-        self->held[i].is_alone = is_alone(self, self->held[i].address, self->held_blocks[i]);
+        self->held[i].is_alone = is_alone(self, &self->held_words[i]);
 }
 
 /* All words of a parameter at once, of those that had none, too. */
 static void read_held(reading *self, check_layout *layout)
 {
     size_t from = 0;
-    if (self->held_count == 0 && !layout->has_large)
+    if (layout->large_count == 0)
         return;
-    held_tell(self);
+    if (self->held_count > 0)
+        held_tell(self);
     for (size_t i = 0; i < layout->count; i++) {
         parameter *one = &layout->parameters[i];
         size_t count = 0;
         while (from + count < self->held_count && self->holders[from + count] == one)
             count++;
-        if (one->bytes > WORD)
+        if (count > 0 || (one->bytes > WORD && check_words_may_be(one->words)))
             check_words_judge(&one->words, one->bytes, &self->held[from], count);
         from += count;
     }
     for (size_t i = 0; i < self->held_count; i++)
-        self->visit(self->user, self->held[i].address, self->held_blocks[i],
-                    self->held[i].is_certain);
+        self->held_words[i].is_certain = self->held[i].is_certain;
+    self->visit(self->user, self->held_words, self->held_count);
 }
 
 static void read_end(reading *self, check_layout *layout)
 {
     if (self->is_launch && layout != NULL)
         read_held(self, layout);
-    for (size_t i = 0; i < self->count; i++) {
-        const led *pointer = &self->pointers[i];
-        self->visit(self->user, pointer->address, pointer->block,
-                    self->is_launch && !is_end_of_another(self, pointer));
-    }
+    for (size_t i = 0; i < self->count && self->is_launch; i++)
+        self->pointers[i].is_certain = !is_end_of_another(self, &self->pointers[i]);
+    self->visit(self->user, self->pointers, self->count);
 }
 
 /* The parameters in one buffer: each by itself if their places are known. */
@@ -459,7 +536,7 @@ static int read_packed(reading *self, check_layout *layout, void *const *extra)
     for (size_t i = 0; i < layout->count; i++) {
         parameter *one = &layout->parameters[i];
         if (one->offset + one->bytes <= bytes)
-            read_bytes(self, one, buffer + one->offset, one->offset, one->bytes);
+            read_parameter(self, one, buffer + one->offset);
         else
             check_words_blind();
     }
@@ -478,10 +555,8 @@ static int words_each(reading *self, check_layout *layout, void *const *paramete
         for (size_t i = 0; i < layout->count && is_read; i++) {
             parameter *one = &layout->parameters[i];
             is_read = parameters != NULL && parameters[one->index] != NULL;
-            if (is_read && one->bytes == WORD) /* it is aligned, or would have no room */
-                read_here(self, one, parameters[one->index], 0, WORD);
-            else if (is_read)
-                read_bytes(self, one, parameters[one->index], one->offset, one->bytes);
+            if (is_read)
+                read_parameter(self, one, parameters[one->index]);
         }
     }
     if (!is_read)
@@ -491,15 +566,15 @@ static int words_each(reading *self, check_layout *layout, void *const *paramete
 }
 
 static int layout_words(check_layout *layout, void *const *parameters, void *const *extra,
-                        check_word visit, void *user)
+                        check_words_visit visit, void *user)
 {
     reading self;
-    reading_begin(&self, visit, user, check_does(CHECK_REPORTS));
+    reading_begin(&self, layout, visit, user, check_does(CHECK_REPORTS));
     return words_each(&self, layout, parameters, extra);
 }
 
 int check_words_each(const void *function, void *const *parameters, void *const *extra,
-                     check_word visit, void *user)
+                     check_words_visit visit, void *user)
 {
     return layout_words(layout_find(function), parameters, extra, visit, user);
 }
@@ -514,22 +589,22 @@ typedef struct launched {
     int named_count;
 } launched;
 
-static void launch_uses(void *user, CUdeviceptr address, check_block *block, int is_certain)
+static void launch_uses(void *user, const check_word *words, size_t count)
 {
     launched *self = user;
-    if (self->named_count < JOURNAL_WORDS)
-        self->named[self->named_count++] = address;
-    if (self->is_followed)
-        check_use_in(&self->work, block, address, is_certain);
+    for (size_t i = 0; i < count && self->named_count < JOURNAL_WORDS; i++)
+        self->named[self->named_count++] = words[i].address;
+    if (!self->is_followed)
+        return;
+    for (const check_word *one = words; one < words + count; one++)
+        check_use_in(&self->work, one->block, one->address, one->is_certain);
 }
 
 /* Without auto_record the words are only remembered: the graph is asked when it is made. */
-static void captured_uses(void *user, CUdeviceptr address, check_block *block, int is_certain)
+static void captured_uses(void *user, const check_word *words, size_t count)
 {
-    (void)block;
-    (void)is_certain;
-    if (check_does(CHECK_RECORDS))
-        check_use_captured(address, user);
+    for (size_t i = 0; i < count && check_does(CHECK_RECORDS); i++)
+        check_use_captured(words[i].address, user);
 }
 
 /* Inside of check_enter, once the layout has been asked for. 0: not. */

@@ -10,13 +10,20 @@
 /* What the driver tells of a function: its name and where its parameters lie. */
 typedef struct check_layout check_layout;
 
+/* A word of a launch that is an address of Tenure's, and where it leads, as check_block_at says. */
+typedef struct check_word {
+    CUdeviceptr address;
+    check_block *block;
+    int is_certain;
+} check_word;
+
 /* The layout, asked for once: outside of check_enter. Then the parameters of a launch: calls for
- * each word of Tenure's addresses, inside of check_enter. `block`: as check_block_at says. 0: not
- * read, or not all. */
+ * the words that are addresses of Tenure's, some at a time, inside of check_enter. 0: not read, or
+ * not all. */
 void check_layout_ask(const void *function);
-typedef void (*check_word)(void *user, CUdeviceptr address, check_block *block, int is_certain);
+typedef void (*check_words_visit)(void *user, const check_word *words, size_t count);
 int check_words_each(const void *function, void *const *parameters, void *const *extra,
-                     check_word visit, void *user);
+                     check_words_visit visit, void *user);
 
 /* The kernel's name; null: the driver does not tell. Inside of check_enter. */
 const char *check_kernel_name(const void *function);

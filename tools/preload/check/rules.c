@@ -104,7 +104,7 @@ static void allocated(const char *call, CUdeviceptr address, size_t bytes, check
     } else {
         check_block *block = check_block_make(address, bytes);
         if (block != NULL) {
-            block->is_ordered = 1;
+            block->own = work.touch.stream;
             block->is_engine = is_engine != 0;
             block->made = work.touch;
             if (is_engine)
@@ -209,7 +209,7 @@ static void block_freed(check_block *block, const check_stream *stream, const ch
             free_is_early(block, CHECK_FREE_IN_USE, use, freed);
     }
     const check_touch *made = &block->made;
-    if (block->is_ordered && stream != NULL && !check_is_after(stream, made->index, made->number))
+    if (block->own != 0 && stream != NULL && !check_is_after(stream, made->index, made->number))
         free_is_early(block, CHECK_USE_BEFORE_ALLOC, made, freed);
     block->freed = *freed;
     check_block_free(block);
@@ -245,7 +245,7 @@ void check_freeing_at_once(const char *call, CUdeviceptr address)
     check_block *block = check_block_live(address);
     check_touch freed = touch_on_host(place_of(call, stack));
     if (block != NULL && block->base == address)
-        block_freed(block, NULL, &freed, !block->is_ordered);
+        block_freed(block, NULL, &freed, block->own == 0);
     else
         free_is_wrong(address, &freed);
     check_leave();
@@ -258,7 +258,7 @@ void check_freed_at_once(CUdeviceptr address)
     if (device == NULL || !check_enter())
         return;
     const check_block *block = check_block_freed(address);
-    int has_waited = block != NULL && block->base == address && !block->is_ordered;
+    int has_waited = block != NULL && block->base == address && block->own == 0;
     if (has_waited)
         check_host_saw_device(device->index);
     check_leave();
@@ -294,7 +294,7 @@ void check_freeing_own(const char *call, CUdeviceptr address, int is_sync)
             check_block_free(block);
     } else if (block == NULL || block->base != address) {
         free_is_wrong(address, &freed);
-    } else if (!block->is_ordered) {
+    } else if (block->own == 0) {
         block_freed(block, NULL, &freed, 1);
     } else {
         check_stream *own =
@@ -341,14 +341,6 @@ void check_use_kept(CUdeviceptr address, CUevent event)
 
 /* ---- uses ----------------------------------------------------------------------------------- */
 
-/* Of the block's own stream Tenure knows; but not of another that has its index now. */
-static void use_record(const check_work *work, const check_block *block, CUdeviceptr address)
-{
-    int is_own = block != NULL && block->is_ordered && block->made.stream == work->touch.stream;
-    if (!is_own && check_does(CHECK_RECORDS))
-        check_record(address, (CUstream)(uintptr_t)work->touch.handle);
-}
-
 /* What it begins with is not ordered after the allocation. */
 static __attribute__((cold, noinline)) void use_is_early(const check_work *work,
                                                          const check_block *block,
@@ -368,14 +360,15 @@ static __attribute__((cold, noinline)) void use_is_early(const check_work *work,
     check_found(&finding);
 }
 
-static inline void use_of_live(const check_work *work, check_block *block, CUdeviceptr address,
-                               int is_certain)
+static void use_of_live(const check_work *work, check_block *block, CUdeviceptr address,
+                        int is_certain)
 {
     const check_touch *made = &block->made;
-    use_record(work, block, address);
-    if (!check_does(CHECK_REPORTS))
+    if (check_does(CHECK_RECORDS))
+        check_record(address, (CUstream)(uintptr_t)work->touch.handle);
+    if (work->touch.number == 0)
         return;
-    if (block->is_ordered && made->index != work->stream->index &&
+    if (block->own != 0 && made->index != work->stream->index &&
         !check_is_after(work->stream, made->index, made->number))
         use_is_early(work, block, address, is_certain);
     check_block_use(block, &work->touch, is_certain);
@@ -397,20 +390,40 @@ static void use_of_freed(const check_work *work, const check_block *block, CUdev
     check_found(&finding);
 }
 
+/* 1 if nothing is allocated where a block was freed. Lists of addresses are full of such, left over
+ * from before, so Tenure is asked once: whatever hands the memory out later is told to the checker,
+ * which then has another block there, or none. Of what is certain it is asked each time. */
+static int is_free_still(check_block *block, CUdeviceptr address, int is_certain)
+{
+    if (block->is_known_free && !(is_certain && check_does(CHECK_REPORTS)))
+        return 1;
+    int is_free = is_free_now(address);
+    block->is_known_free = is_free && block->base == address;
+    return is_free;
+}
+
 void check_use(const check_work *work, CUdeviceptr address, int is_certain)
 {
     if (service_of_address(address) != NULL)
         check_use_in(work, check_block_at(address), address, is_certain);
 }
 
-void check_use_in(const check_work *work, check_block *block, CUdeviceptr address, int is_certain)
+/* Of memory that is not followed: a capture's, perhaps. */
+static void use_of_others(const check_work *work, CUdeviceptr address)
+{
+    if (check_does(CHECK_RECORDS))
+        check_record(address, (CUstream)(uintptr_t)work->touch.handle);
+}
+
+void check_use_otherwise(const check_work *work, check_block *block, CUdeviceptr address,
+                         int is_certain)
 {
     if (block != NULL && block->is_live)
         use_of_live(work, block, address, is_certain);
-    else if (block != NULL && is_free_now(address))
+    else if (block == NULL || !is_free_still(block, address, is_certain))
+        use_of_others(work, address);
+    else if (work->touch.number > 0)
         use_of_freed(work, block, address, is_certain);
-    else
-        use_record(work, NULL, address); /* of a capture, perhaps */
 }
 
 /* The addresses may be another block's by now: then the graph uses memory that it was not given.
@@ -421,7 +434,7 @@ void check_use_of_graph(const check_work *work, CUdeviceptr address, uint64_t se
     check_block *block = check_block_live(address);
     const check_block *gone = check_block_freed(address);
     if (block != NULL && block->serial == serial)
-        use_of_live(work, block, address, is_certain);
+        check_use_in(work, block, address, is_certain);
     else if (block != NULL && block->before != NULL && block->before->serial == serial &&
              !block->before->is_engine)
         use_of_freed(work, block->before, address, is_certain);

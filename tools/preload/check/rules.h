@@ -27,7 +27,8 @@ int check_is_live(CUdeviceptr address);
 void check_use(const check_work *work, CUdeviceptr address, int is_certain);
 
 /* The same of memory that is Tenure's; `block`: what check_block_at says of it. */
-void check_use_in(const check_work *work, check_block *block, CUdeviceptr address, int is_certain);
+static inline void check_use_in(const check_work *work, check_block *block, CUdeviceptr address,
+                                int is_certain);
 
 /* Work that is captured uses it: with auto_record:seen alone. */
 void check_use_captured(CUdeviceptr address, CUstream stream);
@@ -35,5 +36,26 @@ void check_use_captured(CUdeviceptr address, CUstream stream);
 /* The work uses a block that its graph was given when it was made. */
 void check_use_of_graph(const check_work *work, CUdeviceptr address, uint64_t serial,
                         int is_certain);
+
+/* ---- most uses ------------------------------------------------------------------------------- */
+
+void check_use_otherwise(const check_work *work, check_block *block, CUdeviceptr address,
+                         int is_certain);
+
+/* 1 if the stream is that in whose order the live block was allocated: it comes after that, and
+ * Tenure knows of it. Not another that has its index now. */
+static inline int check_use_is_own(const check_work *work, const check_block *block)
+{
+    return block != NULL && block->is_live && block->own == work->touch.stream;
+}
+
+static inline void check_use_in(const check_work *work, check_block *block, CUdeviceptr address,
+                                int is_certain)
+{
+    if (!check_use_is_own(work, block))
+        check_use_otherwise(work, block, address, is_certain);
+    else if (work->touch.number > 0) /* it is numbered where findings are said */
+        check_block_use(block, &work->touch, is_certain);
+}
 
 #endif

@@ -90,13 +90,23 @@ static int were_there(size_t bytes, const check_held *held, size_t count)
 {
     static uint64_t sets[SETS];
     uint64_t sum = mixed((uint64_t)bytes << 32 | count);
-    for (size_t i = 0; i < count; i++)
-        sum += mixed(held[i].address + ((uint64_t)held[i].at << 48) + held[i].at);
+    for (size_t i = 0; i < count; i++) {
+        sum = (sum ^ held[i].address) * UINT64_C(0x9e3779b97f4a7c15);
+        sum = (sum ^ sum >> 32) + held[i].at;
+    }
     uint64_t *set = &sets[mixed(sum) >> 32 & (SETS - 1)];
     if (*set == sum)
         return 1;
     *set = sum;
     return 0;
+}
+
+void check_words_remember(size_t bytes, const check_held *held, size_t count)
+{
+    if (is_blind || count == 0 || were_there(bytes, held, count))
+        return;
+    for (size_t i = 0; i < count; i++)
+        (void)is_new(bytes, held[i].at, held[i].address);
 }
 
 void check_words_note(size_t bytes, uint32_t at, CUdeviceptr address)

@@ -31,6 +31,9 @@ void check_words_judge(check_words **history, size_t bytes, check_held *held, si
 /* 0: none of a parameter's words will ever be certain. */
 int check_words_may_be(const check_words *history);
 
+/* The same of a parameter none of whose words will ever be certain: they are only remembered. */
+void check_words_remember(size_t bytes, const check_held *held, size_t count);
+
 /* There are more of these words than are judged: one is only remembered as having been there. */
 void check_words_note(size_t bytes, uint32_t at, CUdeviceptr address);
 
