@@ -3,6 +3,8 @@
  * Launches, allocations and frees as the checker and auto_record:seen look at them: from a stack of
  * 17 frames, as deep as an engine's, by eight operators whose stacks end at one depth.
  *
+ * Some of these run under a script of 600 lines, whose frames its engine tells.
+ *
  * A launch is of a kernel with 16 parameters, or with one structure of path.bytes_min bytes; three
  * addresses, or path.bytes_max if that is not 0, are of blocks, others each time. An allocation is
  * one of Tenure's own, as engines make them, in the place of one of path.live blocks, of
@@ -12,12 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <tenure/alloc.h>
+#include <tenure/tenure.h>
 #include <tenure/simcuda.h>
 
 #include "paths.h"
 
 enum { OPERATORS = 8, INSIDE = 3, OUTSIDE = 10, PARAMETERS = 16, ADDRESSES = 3, WORDS_MAX = 512 };
+enum { SCRIPT_FRAMES = 8, SCRIPT_LINES = 600 };
 
 /* What an operator does at the end of its stack. */
 typedef struct operation {
@@ -67,6 +70,29 @@ void stale_prepare(path_run *run)
         driver_check(cuMemFreeAsync(blocks[i], run->streams[1]), "cuMemFreeAsync");
 }
 
+/* A script runs, at another of its lines each time. */
+static uint64_t script_line;
+
+static size_t script_take(uintptr_t *frames, size_t room)
+{
+    size_t count = room < SCRIPT_FRAMES ? room : SCRIPT_FRAMES;
+    for (size_t i = 0; i < count; i++)
+        frames[i] = (uintptr_t)1 << (sizeof(uintptr_t) * 8 - 1) | (i == 0 ? script_line : 1000 + i);
+    return count;
+}
+
+static void script_describe(tnr_frame_info *info, uintptr_t frame)
+{
+    *info = (tnr_frame_info){"step", "script.py", (int)(frame & INT32_MAX)};
+}
+
+void script_prepare(path_run *run)
+{
+    checked_prepare(run);
+    if (tnr_frames_source_set(script_take, script_describe) != TNR_OK)
+        exit(1);
+}
+
 static __attribute__((noinline)) void launch_do(const operation *what)
 {
     static uint64_t words[WORDS_MAX];
@@ -77,6 +103,7 @@ static __attribute__((noinline)) void launch_do(const operation *what)
         words[i] = blocks[(what->number * count + i) % how->live];
     for (int i = 1; i < PARAMETERS; i++)
         parameters[i] = &words[i];
+    script_line = what->number % SCRIPT_LINES;
     driver_check(
         cuLaunchKernel(what->kernel, 1, 1, 1, 1, 1, 1, 0, what->run->streams[1], parameters, NULL),
         "cuLaunchKernel");

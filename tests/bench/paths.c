@@ -633,6 +633,8 @@ static const path paths[] = {
      "cuLaunchKernel under tenure run", 1},
     {"check_launch", 4096, checked_prepare, run_checked, 0, 0, 64, "",
      "cuLaunchKernel under --check from 17 frames, 3 of 16 parameters are addresses", UNDER_CHECK},
+    {"check_script", 4096, script_prepare, run_checked, 0, 0, 64, "",
+     "the same from a script, at one of 600 lines each time", UNDER_CHECK},
     {"check_structure", 4096, checked_prepare, run_checked, 4096, 0, 64, "",
      "the same with the addresses in a structure of 4 KiB", UNDER_CHECK},
     {"seen_launch", 4096, checked_prepare, run_checked, 0, 0, 64, "",

@@ -71,6 +71,7 @@ void run_kernels(path_run *run);
 
 void checked_prepare(path_run *run);
 void stale_prepare(path_run *run);
+void script_prepare(path_run *run);
 void run_checked(path_run *run);
 void replaced_prepare(path_run *run);
 void run_replaced(path_run *run);

@@ -41,7 +41,7 @@ static check_block *overlapping_first(CUdeviceptr base, size_t bytes, check_bloc
 /* ---- records -------------------------------------------------------------------------------- */
 
 /* What only a live block needs: it grows with the streams that use it. */
-static void block_lighten(check_block *block)
+static __attribute__((noinline)) void block_lighten_more(check_block *block)
 {
     if (block->records != NULL) {
         free(block->records->covered.at);
@@ -52,8 +52,14 @@ static void block_lighten(check_block *block)
     if (block->uses != block->uses_inside)
         free(block->uses);
     block->uses = block->uses_inside;
-    block->uses_count = 0;
     block->uses_room = CHECK_USES_INSIDE;
+}
+
+static inline void block_lighten(check_block *block)
+{
+    if (block->records != NULL || block->uses != block->uses_inside)
+        block_lighten_more(block);
+    block->uses_count = 0;
 }
 
 /* Records are not given back to the system: a program that goes round has one for each block that
@@ -182,13 +188,11 @@ void check_block_free(check_block *block)
         block_forget(oldest);
 }
 
-/* A certain use takes the place of a possible one, too: whoever waits for it waits for that. So the
- * certain one of a stream always comes first. */
 void check_block_use_more(check_block *block, const check_touch *use, int is_certain)
 {
     for (uint32_t i = 0; i < block->uses_count; i++) {
         check_touch *last = &block->uses[i];
-        if (last->index != use->index || last->is_certain > is_certain)
+        if (!check_touch_ends(last, use, is_certain))
             continue;
         *last = *use;
         last->is_certain = is_certain;

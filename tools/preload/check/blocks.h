@@ -133,11 +133,20 @@ static inline check_block *check_block_freed(CUdeviceptr address)
 
 void check_block_use_more(check_block *block, const check_touch *use, int is_certain);
 
-/* Most blocks are used by one stream. */
+/* 1 if a use is forgotten for a later one. A certain one takes the place of a possible one, too:
+ * whoever waits for it waits for that. So the certain one of a stream always comes first. */
+static inline int check_touch_ends(const check_touch *last, const check_touch *use, int is_certain)
+{
+    return last->index == use->index && last->is_certain <= is_certain;
+}
+
+/* Most blocks are used by one stream, for certain, and in lists besides. */
 static inline void check_block_use(check_block *block, const check_touch *use, int is_certain)
 {
     check_touch *last = block->uses;
-    if (block->uses_count == 0 || last->index != use->index || last->is_certain > is_certain) {
+    if (block->uses_count == 0 ||
+        (!check_touch_ends(last, use, is_certain) &&
+         (block->uses_count == 1 || !check_touch_ends(++last, use, is_certain)))) {
         check_block_use_more(block, use, is_certain);
         return;
     }

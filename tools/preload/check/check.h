@@ -113,7 +113,8 @@ void check_freed_at_once(CUdeviceptr address);
  * are ordered on the block's own stream, after what it has recorded; `is_sync`: after all. And what
  * it records, for findings alone: the use of a stream ends here, or with the free; or
  * where the event is. */
-void check_allocated_own(const char *call, CUdeviceptr address, size_t bytes, CUstream stream);
+void check_allocated_own(const char *call, CUdeviceptr address, size_t bytes, int device,
+                         CUstream stream);
 void check_allocated_unseen(CUdeviceptr address, size_t bytes);
 void check_freeing_own(const char *call, CUdeviceptr address, int is_sync);
 void check_use_recorded(CUdeviceptr address, CUstream stream, int until_free);

@@ -131,14 +131,16 @@ static tnr_status allocated(tnr_status status, const char *call, void *block, si
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)block;
     if (status != TNR_OK || block == NULL)
         return status;
-    if (service_of_address(address) == NULL && service_enter()) {
+    const service_device *device = service_of_address(address);
+    if (device == NULL && service_enter()) {
         service_learn(address);
         service_leave();
+        device = service_of_address(address);
     }
-    if (is_ordered_otherwise(block))
+    if (device == NULL || is_ordered_otherwise(block))
         check_allocated_unseen(address, bytes);
     else
-        check_allocated_own(call, address, bytes, stream);
+        check_allocated_own(call, address, bytes, device->index, stream);
     return status;
 }
 

@@ -283,7 +283,7 @@ static void launch_events(const executable *exec, const check_stream *stream)
         check_event_set(exec->events[i], check_moment_of(stream));
 }
 
-static void launch_uses(const executable *exec, check_work *work, const check_stack *stack)
+static void launch_uses(const executable *exec, check_work *work, check_stack *stack)
 {
     for (size_t i = 0; i < exec->mentions_count; i++) {
         const mention *one = &exec->mentions[i];
@@ -295,8 +295,9 @@ static void launch_uses(const executable *exec, check_work *work, const check_st
 void check_graph_launched(CUgraphExec handle, CUstream on)
 {
     check_work work;
-    check_stack room, stack = *check_stack_here(&room);
-    stack.last = NULL; /* it is asked for more places than one, and other stacks meanwhile */
+    check_stack room, stack = {.count = 0};
+    if (check_does(CHECK_REPORTS))
+        stack = check_stack_copy(check_stack_whole(&room)); /* there are more places than one */
     check_name name = check_name_of(on);
     if (name.is_capturing || !check_enter())
         return;

@@ -217,12 +217,14 @@ static void reading_begin(reading *self, const check_layout *layout, check_words
     self->has_tensors = check_tensors_are_there();
     self->low = atomic_load_explicit(&service_low, memory_order_relaxed);
     self->span = atomic_load_explicit(&service_high, memory_order_relaxed) - self->low;
+    self->count = self->held_count = 0;
+    if (layout != NULL && layout->is_known && layout->large_count == 0)
+        return;
     /* The upper half of a word has what all addresses from the first to the last have in common. */
     uint64_t differ = (self->low ^ (self->low + self->span - 1)) >> 32;
     self->mask = differ == 0 ? ~(uint64_t)0 : ~(uint64_t)0 << (64 - __builtin_clzll(differ));
     self->mask <<= 32;
     self->wanted = (self->low & self->mask) | 1; /* no lower half has a 1 under the mask */
-    self->count = self->held_count = 0;
 }
 
 /* How many bytes at a place of a parameter are a tensor map, which is then visited; 0: none are. */
@@ -319,18 +321,26 @@ static void block_name(const reading *self, check_block *block)
     block->named_in = self->number;
 }
 
-static void read_pointer(reading *self, const char *from)
+/* The next of the pointers; behind the first POINTERS_MAX each is visited as it comes. */
+static __attribute__((noinline)) void read_surplus(reading *self, CUdeviceptr address)
 {
     check_word word;
-    memcpy(&word.address, from, sizeof(word.address));
-    if ((uintptr_t)word.address - self->low >= self->span || !is_ours(&word, word.address))
+    if (!is_ours(&word, address))
         return;
-    if (self->count < POINTERS_MAX) {
-        self->pointers[self->count++] = word;
-        return;
-    }
     block_name(self, word.block);
     self->visit(self->user, &word, 1);
+}
+
+static inline void read_pointer(reading *self, const char *from)
+{
+    CUdeviceptr address;
+    memcpy(&address, from, sizeof(address));
+    if ((uintptr_t)address - self->low >= self->span)
+        return;
+    if (self->count < POINTERS_MAX)
+        self->count += is_ours(&self->pointers[self->count], address) != 0;
+    else
+        read_surplus(self, address);
 }
 
 /* ---- lists ---------------------------------------------------------------------------------- */
@@ -430,7 +440,7 @@ static void read_bytes(reading *self, parameter *one, const char *from, size_t o
         list_use(self, one);
 }
 
-static void read_parameter(reading *self, parameter *one, const char *from)
+static inline void read_parameter(reading *self, parameter *one, const char *from)
 {
     if (one->bytes == WORD) /* it is aligned, or would have no room */
         read_pointer(self, from);
@@ -629,7 +639,7 @@ void check_launched(const char *call, CUfunction function, CUstream handle, void
     launched self;
     check_layout *layout;
     check_stack room;
-    const check_stack *stack = check_stack_here(&room);
+    check_stack *stack = check_stack_here(&room);
     check_name name = check_name_of(handle);
     if (!launch_enter(&layout, function))
         return;

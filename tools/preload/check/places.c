@@ -84,16 +84,19 @@ void check_stack_interpreter(const void *symbol)
  * long as the thread is.
  *
  * It is found by its depth, where the walk began, and by the words in a few places above: those in
- * which stacks of that depth were seen to differ, since they begin and end alike. */
+ * which stacks of that depth were seen to differ, since they begin and end alike.
+ *
+ * A program has more such places than a first cache has room for. So they are compared by a sum of
+ * 64 bits, and all that is looked at lies in two lines. */
 typedef struct walked {
-    check_asked last;
-    uint32_t number; /* no two of a thread's have one; 0: none */
+    _Alignas(128) uint64_t sum; /* of the return addresses from `first` on, but for such an end */
+    uint32_t number;            /* no two of a thread's have one; 0: none */
     uint8_t count;
-    uint8_t has_end;       /* the last one is the interpreter's, wherever in it that is */
-    uint8_t first;         /* what lies below the depth was the walk's own */
-    uint32_t places[DEEP]; /* above the depth, for those from `first` on */
-    uintptr_t frames[DEEP];
+    uint8_t has_end;      /* the last one is the interpreter's, wherever in it that is */
+    uint8_t first;        /* what lies below the depth was the walk's own */
+    uint16_t steps[DEEP]; /* in words, from the depth to the first one, from each to the next */
     check_stack stack;
+    uintptr_t frames[DEEP];
 } walked;
 
 enum { SETS = 1024, WAYS = 4, DEPTHS = 1024, FORKS = 4, DEPTH_UNIT = 16 };
@@ -109,16 +112,16 @@ typedef struct depth_forks {
 _Static_assert((int)CHECK_FRAMES < (int)DEPTH_UNIT, "the lower bits of a depth");
 
 /* A stack with an interpreter's frames in front. */
-enum { JOINED = 128, ABOVE = CHECK_FRAMES - 4 };
+enum { JOINED = 4096, ABOVE = CHECK_FRAMES - 4 };
 typedef struct joined {
     uint32_t number; /* of what comes behind them */
     uint32_t count;  /* of them; 0: none */
-    check_asked last;
     check_stack stack;
 } joined;
 
 /* A thread's, made when it first walks. */
 typedef struct memory {
+    void *whole; /* what is to be freed: itself, at a multiple of its alignment, lies in it */
     /* Its stack: from the first to behind the last, or the upper part of it; 0: not known. */
     uintptr_t low, high;
     depth_forks forks[DEPTHS];
@@ -137,7 +140,7 @@ static pthread_once_t memory_once = PTHREAD_ONCE_INIT;
 static void memory_end(void *self)
 {
     thread_memory = NULL;
-    free(self);
+    free(((memory *)self)->whole);
 }
 
 static void memory_key_make(void)
@@ -150,12 +153,16 @@ static memory *memory_make(void)
     pthread_attr_t attributes;
     void *low = NULL;
     size_t bytes = 0;
-    memory *fresh = calloc(1, sizeof(*fresh));
+    char *whole = calloc(1, sizeof(memory) + _Alignof(memory)); /* which is not touched yet */
+    if (whole == NULL)
+        return NULL;
+    memory *fresh = (memory *)(whole + (0 - (uintptr_t)whole) % _Alignof(memory));
     (void)pthread_once(&memory_once, memory_key_make);
-    if (fresh == NULL || pthread_setspecific(memory_key, fresh) != 0) {
-        free(fresh);
+    if (pthread_setspecific(memory_key, fresh) != 0) {
+        free(whole);
         return NULL;
     }
+    fresh->whole = whole;
     thread_memory = fresh;
     if (pthread_getattr_np(pthread_self(), &attributes) != 0)
         return fresh;
@@ -197,14 +204,32 @@ static uintptr_t word_at(uintptr_t depth, uint32_t place)
     return *(const uintptr_t *)(depth + place);
 }
 
-/* The first return address that is not where it was found; -1: each is. */
-static int walked_differs(const walked *one, uintptr_t depth)
+static uint64_t sum_add(uint64_t sum, uintptr_t frame)
 {
-    int exact = one->count - one->has_end;
-    for (int i = one->first; i < exact; i++)
-        if (word_at(depth, one->places[i]) != one->frames[i])
-            return i;
-    return !one->has_end || is_in(&interpreter, word_at(depth, one->places[exact])) ? -1 : exact;
+    return (sum + frame) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* 1 if each return address is where it was found. */
+static int is_there(const walked *one, uintptr_t depth)
+{
+    const uintptr_t *at = (const uintptr_t *)depth;
+    const uint16_t *step = &one->steps[one->first], *last = &one->steps[one->count - one->has_end];
+    uint64_t sum = 0;
+    for (; step < last; step++) {
+        at += *step;
+        sum = sum_add(sum, *at);
+    }
+    return sum == one->sum && (!one->has_end || is_in(&interpreter, at[*last]));
+}
+
+/* Where the first one is that is not, above the depth; they are not all there. */
+static uint32_t differing_place(const walked *one, uintptr_t depth)
+{
+    const uintptr_t *at = (const uintptr_t *)depth;
+    int last = one->count - 1, i = one->first;
+    for (at += one->steps[i]; i < last && *at == one->frames[i]; at += one->steps[i])
+        i++;
+    return (uint32_t)((uintptr_t)at - depth);
 }
 
 static depth_forks *forks_of(memory *own, uintptr_t depth, int most)
@@ -248,21 +273,26 @@ static size_t set_of(uint64_t hash)
 static int walk_keep(walked *to, const walk *from, uintptr_t depth, memory *own)
 {
     int first = 0;
+    uintptr_t below = depth;
     while (first < from->count && from->slots[first] <= depth)
         first++;
-    for (int i = 0; i < from->count; i++) {
+    to->sum = 0;
+    for (int i = first; i < from->count; i++) {
+        uintptr_t step = (from->slots[i] - below) / sizeof(uintptr_t);
         if (from->slots[i] % sizeof(uintptr_t) != 0 || from->slots[i] >= own->high ||
-            (i > 0 && from->slots[i] <= from->slots[i - 1]))
+            from->slots[i] <= below || step > UINT16_MAX)
             return 0;
-        to->places[i] = i >= first ? (uint32_t)(from->slots[i] - depth) : 0;
+        to->steps[i] = (uint16_t)step;
         to->frames[i] = from->frames[i];
+        if (i < from->count - from->has_end)
+            to->sum = sum_add(to->sum, from->frames[i]);
+        below = from->slots[i];
     }
     to->count = (uint8_t)from->count;
     to->has_end = from->has_end != 0;
     to->first = (uint8_t)first;
-    to->last.place = NULL;
     to->number = ++own->numbers;
-    return first < from->count - to->has_end && walked_differs(to, depth) < 0;
+    return first < from->count - to->has_end && is_there(to, depth);
 }
 
 /* The stack of a depth, if it is remembered; null: it is not. */
@@ -274,10 +304,9 @@ static walked *walked_find(memory *own, depth_forks *forks, uintptr_t depth)
         walked *one = &own->list[set][i];
         if (own->keys[set][i] != (uint32_t)hash)
             continue;
-        int differs = walked_differs(one, depth);
-        if (differs < 0)
+        if (is_there(one, depth))
             return one;
-        forks_add(forks, one->places[differs]);
+        forks_add(forks, differing_place(one, depth));
     }
     return NULL;
 }
@@ -287,8 +316,8 @@ static __attribute__((noinline)) walked *stack_walk(check_stack *room, int most,
                                                     depth_forks *forks, uintptr_t depth)
 {
     walk self = {.most = most, .count = 0, .has_end = 0, .stack = room};
-    room->count = 0;
-    room->last = NULL;
+    room->count = room->keeps_last = 0;
+    room->last.place = NULL;
     (void)_Unwind_Backtrace(frame_note, &self);
     if (forks == NULL)
         return NULL;
@@ -304,7 +333,7 @@ static __attribute__((noinline)) walked *stack_walk(check_stack *room, int most,
         return NULL;
     own->keys[set][way] = (uint32_t)hash;
     one->stack = *room;
-    one->stack.last = &one->last;
+    one->stack.keeps_last = 1;
     return one;
 }
 
@@ -324,7 +353,7 @@ static __attribute__((noinline)) check_stack *stack_take(check_stack *room, int 
     return one == NULL ? room : &one->stack;
 }
 
-const check_stack *check_stack_take(check_stack *room)
+check_stack *check_stack_take(check_stack *room)
 {
     uint32_t number;
     return stack_take(room, CHECK_FRAMES, &number);
@@ -338,34 +367,31 @@ static int is_joined(const joined *one, const uintptr_t *above, size_t count, ui
 
 /* Frames of an interpreter come first, and leave room for some of what they have called: the same
  * C code runs all of a program's Python, so its return addresses would say nothing. */
-static const check_stack *stack_join(check_stack *room, const uintptr_t *above, size_t count)
+static check_stack *stack_join(check_stack *room, const uintptr_t *above, size_t count)
 {
     uint32_t number;
     const check_stack *below = stack_take(room, CHECK_FRAMES - (int)count, &number);
     uint64_t mixed = number;
     for (size_t i = 0; i < count; i++)
         mixed = (mixed ^ above[i]) * UINT64_C(0x9e3779b97f4a7c15);
-    joined *one = number == 0 ? NULL : &thread_memory->joined[mixed >> 57];
+    joined *one = number == 0 ? NULL : &thread_memory->joined[mixed >> 52];
     if (one != NULL && is_joined(one, above, count, number))
         return &one->stack;
-    check_stack found = {.count = (int)count, .last = NULL};
+    check_stack found = {.count = (int)count};
     memcpy(found.frames, above, count * sizeof(above[0]));
     for (int i = 0; i < below->count; i++)
         found.frames[found.count++] = below->frames[i];
     *room = found;
     if (one == NULL)
         return room;
-    *one = (joined){.number = number, .count = (uint32_t)count, .stack = found};
-    one->stack.last = &one->last;
+    found.keeps_last = 1;
+    *one = (joined){number, (uint32_t)count, found};
     return &one->stack;
 }
 
-const check_stack *check_stack_here(check_stack *room)
+check_stack *check_stack_whole(check_stack *room)
 {
-    static const check_stack none = {.count = 0};
     uintptr_t above[ABOVE];
-    if (!check_does(CHECK_REPORTS))
-        return &none;
     size_t count = check_frames_take(above, ABOVE);
     return count == 0 ? check_stack_take(room) : stack_join(room, above, count);
 }
@@ -429,26 +455,27 @@ static const check_place *place_find(const char *call, const char *kernel, const
     check_place *fresh = calloc(1, sizeof(*fresh));
     if (fresh == NULL)
         return &unknown;
-    *fresh = (check_place){parts[part], call, kernel, *stack, ++places_count};
-    fresh->stack.last = NULL;
+    *fresh = (check_place){parts[part], call, kernel, check_stack_copy(stack), ++places_count};
     parts[part] = fresh;
     return fresh;
 }
 
 static __attribute__((noinline)) const check_place *place_ask(const char *call, const char *kernel,
-                                                              const check_stack *stack)
+                                                              check_stack *stack)
 {
     const check_place *found = place_find(call, kernel, stack);
-    if (stack->last != NULL)
-        *stack->last = (check_asked){call, kernel, found};
+    if (stack->keeps_last)
+        stack->last = (check_asked){call, kernel, found};
     return found;
 }
 
-const check_place *check_place_of(const char *call, const char *kernel, const check_stack *stack)
+const check_place *check_place_of(const char *call, const char *kernel, check_stack *stack)
 {
-    static const check_stack none;
-    const check_asked *last = stack == NULL ? NULL : stack->last;
-    if (last != NULL && last->place != NULL && last->call == call && last->kernel == kernel)
+    static check_stack none;
+    if (stack == NULL)
+        return place_ask(call, kernel, &none);
+    const check_asked *last = &stack->last;
+    if (last->place != NULL && last->call == call && last->kernel == kernel)
         return last->place;
-    return place_ask(call, kernel, stack == NULL ? &none : stack);
+    return place_ask(call, kernel, stack);
 }

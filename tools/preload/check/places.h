@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "check/check.h"
+
 enum { CHECK_FRAMES = 12 };
 
 typedef struct check_place check_place;
@@ -23,9 +25,10 @@ typedef struct check_asked {
 } check_asked;
 
 typedef struct check_stack {
-    const void *frames[CHECK_FRAMES];
+    check_asked last;
+    int keeps_last; /* it is the thread's that asks */
     int count;
-    check_asked *last; /* the thread's; null: there is none */
+    const void *frames[CHECK_FRAMES];
 } check_stack;
 
 struct check_place {
@@ -37,9 +40,22 @@ struct check_place {
 };
 
 /* The caller's stack: the thread's, until it asks again, or in `room`. Before check_enter. */
-const check_stack *check_stack_take(check_stack *room);
-/* The same for a report; empty where none is made. */
-const check_stack *check_stack_here(check_stack *room);
+check_stack *check_stack_take(check_stack *room);
+/* The same with an interpreter's frames in front, for a report; null where none is made. */
+check_stack *check_stack_whole(check_stack *room);
+static inline check_stack *check_stack_here(check_stack *room)
+{
+    return check_does(CHECK_REPORTS) ? check_stack_whole(room) : NULL;
+}
+
+/* One that any thread may ask with, and for more places than one. */
+static inline check_stack check_stack_copy(const check_stack *stack)
+{
+    check_stack copy = *stack;
+    copy.last.place = NULL;
+    copy.keeps_last = 0;
+    return copy;
+}
 
 /* Frames of the object with this symbol are not the caller's either. Once, before stacks are taken.
  */
@@ -55,7 +71,7 @@ void check_stack_interpreter(const void *symbol);
 const char *check_text_keep(const char *text);
 
 /* The place; without host memory, or beyond a bound, one without stack that many may share. Only
- * the thread that has taken a stack asks for it, unless its `last` is null. */
-const check_place *check_place_of(const char *call, const char *kernel, const check_stack *stack);
+ * the thread that has taken a stack asks for it, unless it is a copy. Null: no stack. */
+const check_place *check_place_of(const char *call, const char *kernel, check_stack *stack);
 
 #endif

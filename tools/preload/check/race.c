@@ -122,12 +122,11 @@ static uint32_t call_note(const simcuda_call *call, void *user)
     check_stack room;
     tag asked = {.call = call->what,
                  .kernel = (char *)(uintptr_t)call->kernel,
-                 .stack = *check_stack_here(&room),
+                 .stack = check_stack_copy(check_stack_whole(&room)),
                  .handle = call->stream,
                  .key = check_stream_key(call->stream, call->device),
                  .stream_id = call->stream_id,
                  .thread = check_thread()};
-    asked.stack.last = NULL; /* another thread may ask for the place */
     pthread_mutex_lock(&lock);
     uint32_t number = tag_find(&asked);
     pthread_mutex_unlock(&lock);

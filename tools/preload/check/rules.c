@@ -35,7 +35,7 @@ pid_t check_thread(void)
 }
 
 /* Null where nothing is reported. */
-static const check_place *place_of(const char *call, const check_stack *stack)
+static const check_place *place_of(const char *call, check_stack *stack)
 {
     return check_does(CHECK_REPORTS) ? check_place_of(call, NULL, stack) : NULL;
 }
@@ -95,7 +95,7 @@ static void allocated(const char *call, CUdeviceptr address, size_t bytes, check
     check_work work;
     check_python_missing();
     check_stack room;
-    const check_stack *stack = check_stack_here(&room);
+    check_stack *stack = check_stack_here(&room);
     if (!check_enter())
         return;
     /* A graph's own memory has lives of its own: it is not followed. */
@@ -120,11 +120,10 @@ void check_allocated(const char *call, CUdeviceptr address, size_t bytes, CUstre
         allocated(call, address, bytes, check_name_of(stream), 0);
 }
 
-void check_allocated_own(const char *call, CUdeviceptr address, size_t bytes, CUstream stream)
+void check_allocated_own(const char *call, CUdeviceptr address, size_t bytes, int device,
+                         CUstream stream)
 {
-    const service_device *device = service_of_address(address);
-    if (device != NULL)
-        allocated(call, address, bytes, check_name_on(device->index, stream), 1);
+    allocated(call, address, bytes, check_name_on(device, stream), 1);
 }
 
 void check_allocated_unseen(CUdeviceptr address, size_t bytes)
@@ -139,7 +138,7 @@ void check_allocated_at_once(const char *call, CUdeviceptr address, size_t bytes
 {
     check_python_missing();
     check_stack room;
-    const check_stack *stack = check_stack_here(&room);
+    check_stack *stack = check_stack_here(&room);
     if (service_of_address(address) == NULL || !check_enter())
         return;
     check_block *block = check_block_make(address, bytes);
@@ -219,7 +218,7 @@ void check_freeing(const char *call, CUdeviceptr address, CUstream handle)
 {
     check_work work;
     check_stack room;
-    const check_stack *stack = check_stack_here(&room);
+    check_stack *stack = check_stack_here(&room);
     check_name name = check_name_of(handle);
     if (!check_enter())
         return;
@@ -239,7 +238,7 @@ void check_freeing(const char *call, CUdeviceptr address, CUstream handle)
 void check_freeing_at_once(const char *call, CUdeviceptr address)
 {
     check_stack room;
-    const check_stack *stack = check_stack_here(&room);
+    check_stack *stack = check_stack_here(&room);
     if (!check_enter())
         return;
     check_block *block = check_block_live(address);
@@ -283,7 +282,7 @@ static void records_close(check_block *block)
 void check_freeing_own(const char *call, CUdeviceptr address, int is_sync)
 {
     check_stack room;
-    const check_stack *stack = check_stack_here(&room);
+    check_stack *stack = check_stack_here(&room);
     if (!check_enter())
         return;
     const check_place *place = place_of(call, stack);
@@ -464,7 +463,7 @@ static void copied(const char *call, CUstream handle, CUdeviceptr to, CUdevicept
 {
     check_work work;
     check_stack room;
-    const check_stack *stack = check_stack_here(&room);
+    check_stack *stack = check_stack_here(&room);
     check_name name = check_name_of(handle);
     if ((name.is_capturing && !check_does(CHECK_RECORDS)) || !check_enter())
         return;
@@ -496,7 +495,7 @@ void check_copied_between(const char *call, CUdeviceptr to, CUdeviceptr from)
 {
     check_work work;
     check_stack room;
-    const check_stack *stack = check_stack_here(&room);
+    check_stack *stack = check_stack_here(&room);
     check_name name = check_name_of(NULL);
     if (name.is_capturing || !check_enter())
         return;

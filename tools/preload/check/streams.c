@@ -11,6 +11,9 @@
 #include "handles.h"
 #include "service.h"
 
+/* A way that is taken seldom, and need not cost the others anything. */
+#define SELDOM __attribute__((noinline, cold))
+
 struct check_moment {
     check_clock clock;
     size_t sharers;
@@ -124,34 +127,40 @@ const void *check_stream_key(CUstream stream, int device)
                                                         : (const void *)stream;
 }
 
-/* The current context's; where there is but one the driver need not be asked each time. */
-static int device_now(void)
+static SELDOM int is_capturing(CUstream stream)
 {
-    static _Atomic int devices_count; /* 0: not known yet */
-    CUdevice device = 0;
-    int count = atomic_load_explicit(&devices_count, memory_order_relaxed);
-    if (count == 0 && REAL(cuDeviceGetCount, (&count)) == CUDA_SUCCESS)
-        atomic_store_explicit(&devices_count, count, memory_order_relaxed);
-    if (count == 1 || REAL(cuCtxGetDevice, (&device)) != CUDA_SUCCESS)
-        return 0;
-    return device;
-}
-
-check_name check_name_of(CUstream stream)
-{
-    return check_name_on(device_now(), stream);
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return REAL(cuStreamIsCapturing, (stream, &status)) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 check_name check_name_on(int device, CUstream stream)
 {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (device < 0 || device >= LEGACY_MAX)
         device = 0;
-    check_name name = {.stream = stream, .key = check_stream_key(stream, device), .device = device};
-    if (atomic_load_explicit(&has_captures, memory_order_relaxed) != 0 &&
-        REAL(cuStreamIsCapturing, (stream, &status)) == CUDA_SUCCESS)
-        name.is_capturing = status != CU_STREAM_CAPTURE_STATUS_NONE;
+    check_name name = {stream, check_stream_key(stream, device), device, 0};
+    if (atomic_load_explicit(&has_captures, memory_order_relaxed) != 0)
+        name.is_capturing = is_capturing(stream);
     return name;
+}
+
+static _Atomic int devices_count; /* 0: not known yet */
+
+static SELDOM int device_now(void)
+{
+    CUdevice device = 0;
+    int count = atomic_load_explicit(&devices_count, memory_order_relaxed);
+    if (count == 0 && REAL(cuDeviceGetCount, (&count)) == CUDA_SUCCESS)
+        atomic_store_explicit(&devices_count, count, memory_order_relaxed);
+    return REAL(cuCtxGetDevice, (&device)) == CUDA_SUCCESS ? device : 0;
+}
+
+/* Of the current context's device; where there is but one the driver need not be asked each time.
+ */
+check_name check_name_of(CUstream stream)
+{
+    int is_one = atomic_load_explicit(&devices_count, memory_order_relaxed) == 1;
+    return check_name_on(is_one ? 0 : device_now(), stream);
 }
 
 void check_capture_begins(void)
@@ -234,29 +243,33 @@ static void stream_settle(check_stream *stream)
         stream_changed(stream);
 }
 
-check_stream *check_stream_find(const check_name *name)
-{
-    /* What was found lately is found again for as long as nothing in the table changes. */
-    static struct {
-        const void *key;
-        uint64_t changes;
-        check_stream *stream;
-    } lately[16];
-    size_t slot = (uint64_t)(uintptr_t)name->key * UINT64_C(0x9e3779b97f4a7c15) >> 60;
-    uint64_t found, changes = handles_changes(&by_handle);
+/* What was found lately is found again for as long as nothing in the table changes. */
+typedef struct found_lately {
+    const void *key;
+    uint64_t changes;
     check_stream *stream;
-    if (lately[slot].key == name->key && lately[slot].changes == changes) {
-        stream = lately[slot].stream;
-    } else if (handles_get(&by_handle, name->key, &found)) {
-        stream = streams[found - 1];
-        lately[slot].key = name->key;
-        lately[slot].changes = changes;
-        lately[slot].stream = stream;
-    } else {
+} found_lately;
+
+static SELDOM check_stream *stream_look(const check_name *name, found_lately *to)
+{
+    uint64_t found, changes = handles_changes(&by_handle);
+    if (!handles_get(&by_handle, name->key, &found)) {
         /* One that nobody saw being made is taken for a blocking one, which orders more. */
         int is_legacy = name->stream == NULL || name->stream == CU_STREAM_LEGACY;
-        stream = stream_make(name->key, name->device, is_legacy, !is_legacy);
+        return stream_make(name->key, name->device, is_legacy, !is_legacy);
     }
+    *to = (found_lately){name->key, changes, streams[found - 1]};
+    return to->stream;
+}
+
+check_stream *check_stream_find(const check_name *name)
+{
+    static found_lately lately[16];
+    size_t slot = (uint64_t)(uintptr_t)name->key * UINT64_C(0x9e3779b97f4a7c15) >> 60;
+    const found_lately *one = &lately[slot];
+    check_stream *stream = one->key == name->key && one->changes == handles_changes(&by_handle)
+                               ? one->stream
+                               : stream_look(name, &lately[slot]);
     if (stream != NULL && check_does(CHECK_REPORTS))
         stream_settle(stream);
     return stream;
@@ -326,9 +339,13 @@ int check_clock_has(const check_clock *clock, size_t index, uint64_t number)
 
 uint64_t check_stream_work(check_stream *stream)
 {
-    (void)clock_raise(&stream->known, stream->index, ++stream->done);
+    uint64_t number = ++stream->done;
+    if (stream->index < stream->known.count) /* it knows itself best */
+        stream->known.at[stream->index] = number;
+    else
+        (void)clock_raise(&stream->known, stream->index, number);
     stream_changed(stream);
-    return stream->done;
+    return number;
 }
 
 int check_is_after(const check_stream *stream, size_t index, uint64_t number)
