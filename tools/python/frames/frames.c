@@ -287,31 +287,45 @@ typedef struct lately {
 
 enum { LATELY = 64 };
 
-static uintptr_t frame_known(python_frame *frame, unsigned number)
+/* Once for a stack: a library that may be loaded at any time asks the loader where it is. */
+static __attribute__((noinline)) lately *known_here(void)
 {
     static _Thread_local lately known[LATELY];
+    return known;
+}
+
+/* A function of its own, so that the others need not save registers for it. */
+static __attribute__((noinline)) uintptr_t frame_look(lately *to, python_frame frame,
+                                                      unsigned number)
+{
+    uintptr_t found = frame_find(&frame);
+    if (found != NO_CODE)
+        *to = (lately){frame.self, found, frame.code, frame.instruction, number};
+    return found;
+}
+
+static inline uintptr_t frame_known(lately *known, const python_frame *frame, unsigned number)
+{
     lately *one = &known[(frame->self >> 4 ^ frame->self >> 10) % LATELY];
     if (one->number == number && one->self == frame->self && one->code == frame->code &&
         one->instruction == frame->instruction && number != 0)
         return one->found;
-    uintptr_t found = frame_find(frame);
-    if (found != NO_CODE)
-        *one = (lately){frame->self, found, frame->code, frame->instruction, number};
-    return found;
+    return frame_look(one, *frame, number);
 }
 
 __attribute__((visibility("default"))) size_t tenure_python_take(uintptr_t *frames, size_t room)
 {
-    python_frame frame;
+    python_frame frame = {.self = 0};
     if (!atomic_load_explicit(&is_there, memory_order_acquire) || !python.Py_IsInitialized())
         return 0;
     const void *state = python.PyGILState_GetThisThreadState();
     unsigned number = python_codes_number();
     size_t count = 0;
+    lately *known = known_here();
     int has_frame = state != NULL && python_walk_first(&frame, state);
     for (int walked = 0; has_frame && count < room && walked < WALKED_MAX;
          has_frame = python_walk_next(&frame)) {
-        uintptr_t found = frame_known(&frame, number);
+        uintptr_t found = frame_known(known, &frame, number);
         walked += found != NO_CODE;
         if ((found & TAG) != 0)
             frames[count++] = found;

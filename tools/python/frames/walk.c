@@ -20,19 +20,7 @@ enum {
     INSTRUCTIONS_MAX = 4096, /* from a code object to its instructions, at most */
 };
 
-/* A pointer in a frame may have marks in its lowest bits. */
-static const uintptr_t MARKS = 7;
-
-/* Offsets in words; constant once they were learned. */
-static struct {
-    const void *code_type;
-    size_t state, indirect;       /* in the state; and in what that leads to */
-    size_t code, previous, place; /* in a frame; the last in halves of words, if it is a number */
-    size_t type, file, name;      /* in a code object */
-    uintptr_t instructions;       /* in bytes */
-    int is_indirect;
-    int scale; /* bytes that the number counts; 0: it is a pointer */
-} at;
+struct python_places python_at;
 
 /* ---- learning -------------------------------------------------------------------------------- */
 
@@ -50,13 +38,6 @@ static uintptr_t word_at(uintptr_t address, size_t index)
 {
     uintptr_t word;
     return words_read(&word, address + index * WORD, 1) == 1 ? word : 0;
-}
-
-static int half_of(const uintptr_t *word, size_t half)
-{
-    int value;
-    memcpy(&value, (const char *)word + half * sizeof(value), sizeof(value));
-    return value;
 }
 
 /* The word in which each known code object has what it must have. `wanted`: its place in
@@ -79,14 +60,14 @@ static int code_field(const python_known *known, size_t wanted, uintptr_t value)
 
 static int code_learn(const python_known *known)
 {
-    int type = code_field(known, 0, (uintptr_t)at.code_type);
+    int type = code_field(known, 0, (uintptr_t)python_at.code_type);
     int file = code_field(known, offsetof(python_known, file), 0);
     int name = code_field(known, offsetof(python_known, name), 0);
     if (type < 0 || file < 0 || name < 0)
         return 0;
-    at.type = (size_t)type;
-    at.file = (size_t)file;
-    at.name = (size_t)name;
+    python_at.type = (size_t)type;
+    python_at.file = (size_t)file;
+    python_at.name = (size_t)name;
     return 1;
 }
 
@@ -102,8 +83,8 @@ static int place_is_pointer(const uintptr_t *frames, const python_known *known, 
             return 0;
         distance = found;
     }
-    at.instructions = distance;
-    at.place = place;
+    python_at.instructions = distance;
+    python_at.place = place;
     return distance > 0;
 }
 
@@ -116,20 +97,20 @@ static int place_is_number(const uintptr_t *frames, const python_known *known, s
         int count = 0;
         for (int k = 0; k < PYTHON_KNOWN; k++) {
             uintptr_t word = word_at(frames[k], half / 2);
-            count += (int64_t)half_of(&word, half % 2) * scales[i] == known[k].instruction;
+            count += (int64_t)python_half(&word, half % 2) * scales[i] == known[k].instruction;
         }
-        at.scale = scales[i];
-        at.place = half;
+        python_at.scale = scales[i];
+        python_at.place = half;
         if (count == PYTHON_KNOWN)
             return 1;
     }
-    at.scale = 0;
+    python_at.scale = 0;
     return 0;
 }
 
 static int place_learn(const uintptr_t *frames, const python_known *known)
 {
-    at.scale = 0;
+    python_at.scale = 0;
     for (size_t place = 0; place < FRAME_WORDS; place++)
         if (place_is_pointer(frames, known, place))
             return 1;
@@ -144,7 +125,7 @@ static int chain_fits(uintptr_t *frames, const python_known *known, size_t code,
 {
     for (int k = 1; k < PYTHON_KNOWN; k++) {
         frames[k] = word_at(frames[k - 1], previous);
-        if ((word_at(frames[k], code) & ~MARKS) != known[k].code)
+        if ((word_at(frames[k], code) & ~PYTHON_MARKS) != known[k].code)
             return 0;
     }
     return 1;
@@ -156,11 +137,12 @@ static int frame_learn(uintptr_t address, const python_known *known)
     uintptr_t words[FRAME_WORDS], frames[PYTHON_KNOWN] = {address};
     if (words_read(words, address, FRAME_WORDS) == 0)
         return 0;
-    for (at.code = 0; at.code < FRAME_WORDS; at.code++) {
-        if ((words[at.code] & ~MARKS) != known[0].code)
+    for (python_at.code = 0; python_at.code < FRAME_WORDS; python_at.code++) {
+        if ((words[python_at.code] & ~PYTHON_MARKS) != known[0].code)
             continue;
-        for (at.previous = 0; at.previous < FRAME_WORDS; at.previous++)
-            if (chain_fits(frames, known, at.code, at.previous) && place_learn(frames, known))
+        for (python_at.previous = 0; python_at.previous < FRAME_WORDS; python_at.previous++)
+            if (chain_fits(frames, known, python_at.code, python_at.previous) &&
+                place_learn(frames, known))
                 return 1;
     }
     return 0;
@@ -169,17 +151,17 @@ static int frame_learn(uintptr_t address, const python_known *known)
 int python_walk_learn(const void *state, const void *code_type,
                       const python_known known[PYTHON_KNOWN])
 {
-    at.code_type = code_type;
+    python_at.code_type = code_type;
     if (!code_learn(known))
         return 0;
-    for (at.state = 0; at.state < STATE_WORDS; at.state++) {
-        uintptr_t address = word_at((uintptr_t)state, at.state);
-        at.is_indirect = 0;
+    for (python_at.state = 0; python_at.state < STATE_WORDS; python_at.state++) {
+        uintptr_t address = word_at((uintptr_t)state, python_at.state);
+        python_at.is_indirect = 0;
         if (frame_learn(address, known))
             return 1;
-        at.is_indirect = 1;
-        for (at.indirect = 0; at.indirect < INDIRECT_WORDS; at.indirect++)
-            if (frame_learn(word_at(address, at.indirect), known))
+        python_at.is_indirect = 1;
+        for (python_at.indirect = 0; python_at.indirect < INDIRECT_WORDS; python_at.indirect++)
+            if (frame_learn(word_at(address, python_at.indirect), known))
                 return 1;
     }
     return 0;
@@ -187,44 +169,12 @@ int python_walk_learn(const void *state, const void *code_type,
 
 /* ---- walking --------------------------------------------------------------------------------- */
 
-static uintptr_t field(uintptr_t object, size_t index)
-{
-    return ((const uintptr_t *)object)[index];
-}
-
-int python_walk_next(python_frame *frame)
-{
-    uintptr_t code = 0;
-    while (code == 0) {
-        frame->self = frame->next;
-        if (frame->self == 0)
-            return 0;
-        code = field(frame->self, at.code) & ~MARKS;
-        frame->next = field(frame->self, at.previous);
-    }
-    frame->code = (void *)code;
-    if (at.scale == 0)
-        frame->instruction = (int)(field(frame->self, at.place) - code - at.instructions);
-    else
-        frame->instruction = at.scale * half_of((const uintptr_t *)frame->self, at.place);
-    return 1;
-}
-
 int python_walk_is_code(python_frame *frame)
 {
     uintptr_t code = (uintptr_t)frame->code;
-    if (field(code, at.type) != (uintptr_t)at.code_type)
+    if (python_field(code, python_at.type) != (uintptr_t)python_at.code_type)
         return 0;
-    frame->file = (void *)field(code, at.file);
-    frame->name = (void *)field(code, at.name);
+    frame->file = (void *)python_field(code, python_at.file);
+    frame->name = (void *)python_field(code, python_at.name);
     return 1;
-}
-
-int python_walk_first(python_frame *frame, const void *state)
-{
-    uintptr_t first = field((uintptr_t)state, at.state);
-    if (at.is_indirect && first != 0)
-        first = field(first, at.indirect);
-    frame->next = first;
-    return python_walk_next(frame);
 }

@@ -15,7 +15,9 @@
 #ifndef TENURE_PYTHON_WALK_H
 #define TENURE_PYTHON_WALK_H
 
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { PYTHON_KNOWN = 3 };
 
@@ -41,8 +43,65 @@ typedef struct python_frame {
 
 /* The first frame of the calling thread's state, and the one that called a frame; 0: none. Where C
  * code has called Python there are some whose code is none: python_walk_is_code tells. */
-int python_walk_first(python_frame *frame, const void *state);
-int python_walk_next(python_frame *frame);
+static inline int python_walk_first(python_frame *frame, const void *state);
+static inline int python_walk_next(python_frame *frame);
 int python_walk_is_code(python_frame *frame);
+
+/* ---- a step --------------------------------------------------------------------------------- */
+
+/* A stack has some eight frames, and each launch and allocation under the checker has a stack: so
+ * this is no function of another file. Offsets in words; constant once they were learned. */
+extern struct python_places {
+    const void *code_type;
+    size_t state, indirect;       /* in the state; and in what that leads to */
+    size_t code, previous, place; /* in a frame; the last in halves of words, if it is a number */
+    size_t type, file, name;      /* in a code object */
+    uintptr_t instructions;       /* in bytes */
+    int is_indirect;
+    int scale; /* bytes that the number counts; 0: it is a pointer */
+} python_at;
+
+/* A pointer in a frame may have marks in its lowest bits. */
+#define PYTHON_MARKS ((uintptr_t)7)
+
+static inline uintptr_t python_field(uintptr_t object, size_t index)
+{
+    return ((const uintptr_t *)object)[index];
+}
+
+static inline int python_half(const uintptr_t *word, size_t half)
+{
+    int value;
+    memcpy(&value, (const char *)word + half * sizeof(value), sizeof(value));
+    return value;
+}
+
+static inline int python_walk_next(python_frame *frame)
+{
+    const struct python_places *at = &python_at;
+    uintptr_t code = 0;
+    while (code == 0) {
+        frame->self = frame->next;
+        if (frame->self == 0)
+            return 0;
+        code = python_field(frame->self, at->code) & ~PYTHON_MARKS;
+        frame->next = python_field(frame->self, at->previous);
+    }
+    frame->code = (void *)code;
+    if (at->scale == 0)
+        frame->instruction = (int)(python_field(frame->self, at->place) - code - at->instructions);
+    else
+        frame->instruction = at->scale * python_half((const uintptr_t *)frame->self, at->place);
+    return 1;
+}
+
+static inline int python_walk_first(python_frame *frame, const void *state)
+{
+    const struct python_places *at = &python_at;
+    frame->next = python_field((uintptr_t)state, at->state);
+    if (at->is_indirect && frame->next != 0)
+        frame->next = python_field(frame->next, at->indirect);
+    return python_walk_next(frame);
+}
 
 #endif
