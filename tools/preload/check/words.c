@@ -75,13 +75,37 @@ static int bit_set(uint64_t *line, uint64_t bit)
     return was_set;
 }
 
-/* 1 if no word in this place had the address before. It has from now on. */
-static int is_new(size_t bytes, uint32_t at, CUdeviceptr address)
+static uint64_t *line_of(uint64_t hash)
 {
-    uint64_t hash = mixed(mixed((uint64_t)bytes << 32 | at) + address);
-    uint64_t *line = filter[hash >> 40 & (FILTER_LINES - 1)];
+    return filter[hash >> 40 & (FILTER_LINES - 1)];
+}
+
+/* What words are found by. Their lines are in no near cache, and come all at once. */
+static void hashes_fetch(uint64_t *hashes, size_t bytes, const check_held *held, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        hashes[i] = mixed(mixed((uint64_t)bytes << 32 | held[i].at) + held[i].address);
+        __builtin_prefetch(line_of(hashes[i]), 1);
+    }
+}
+
+/* 1 if no word in this place had the address before. It has from now on. */
+static int is_new(uint64_t hash)
+{
+    uint64_t *line = line_of(hash);
     int had_first = bit_set(line, hash >> 20), had_second = bit_set(line, hash >> 30);
     return !had_first || !had_second;
+}
+
+static void words_note(size_t bytes, const check_held *held, size_t count)
+{
+    uint64_t hashes[ADDRESSES_MAX];
+    for (size_t i = 0; i < count; i += ADDRESSES_MAX) {
+        size_t some = count - i < ADDRESSES_MAX ? count - i : ADDRESSES_MAX;
+        hashes_fetch(hashes, bytes, &held[i], some);
+        for (size_t k = 0; k < some; k++)
+            (void)is_new(hashes[k]);
+    }
 }
 
 /* 1 if all of these words were in their places before, for certain: programs that go round name the
@@ -103,15 +127,13 @@ static int were_there(size_t bytes, const check_held *held, size_t count)
 
 void check_words_remember(size_t bytes, const check_held *held, size_t count)
 {
-    if (is_blind || count == 0 || were_there(bytes, held, count))
-        return;
-    for (size_t i = 0; i < count; i++)
-        (void)is_new(bytes, held[i].at, held[i].address);
+    if (!is_blind && count > 0 && !were_there(bytes, held, count))
+        words_note(bytes, held, count);
 }
 
 void check_words_note(size_t bytes, uint32_t at, CUdeviceptr address)
 {
-    (void)is_new(bytes, at, address);
+    words_note(bytes, &(check_held){.address = address, .at = at}, 1);
 }
 
 /* ---- histories ------------------------------------------------------------------------------ */
@@ -142,10 +164,13 @@ static int has_same_words(const check_words *self, const check_held *held, size_
 static int words_judge(check_words *history, size_t bytes, check_held *held, size_t count,
                        int are_old)
 {
+    uint64_t hashes[ADDRESSES_MAX];
     int are_alive = 1;
+    if (!are_old)
+        hashes_fetch(hashes, bytes, held, count);
     for (size_t i = 0; i < count; i++) {
         word *one = &history->words[i];
-        int is_given = !are_old && is_new(bytes, held[i].at, held[i].address) && held[i].is_alone;
+        int is_given = !are_old && is_new(hashes[i]) && held[i].is_alone;
         held[i].is_certain = is_given && one->changes >= CHANGES_MIN;
         if (is_given && one->changes < CHANGES_MIN)
             one->changes++;
@@ -168,8 +193,8 @@ void check_words_judge(check_words **history, size_t bytes, check_held *held, si
             check_words_give_up(history);
         return;
     }
-    for (size_t i = 0; i < count && !are_old; i++)
-        (void)is_new(bytes, held[i].at, held[i].address);
+    if (!are_old)
+        words_note(bytes, held, count);
     check_words_give_up(history);
 }
 
