@@ -291,6 +291,23 @@ static void call_first(void)
     extension_first(record_use);
 }
 
+/* From one library, and, when that is gone, from another that lies where it lay. */
+static void reloaded(void)
+{
+    static const char *const names[] = {"CHECK_FIRST", "CHECK_SECOND"};
+    for (int i = 0; i < 2; i++) {
+        void (*first)(void (*)(void));
+        void *handle = dlopen(getenv(names[i]), RTLD_NOW | RTLD_LOCAL), *found;
+        if (handle == NULL)
+            exit(1);
+        found = dlsym(handle, "extension_first");
+        memcpy(&first, &found, sizeof(first));
+        first(i == 0 ? record_use : use_after_free);
+        if (dlclose(handle) != 0)
+            exit(1);
+    }
+}
+
 static void call_second(void)
 {
     extension_second(record_use);
@@ -332,6 +349,7 @@ static const struct {
     {"script_line", script_line},
     {"script_line_of_two_calls", script_line_of_two_calls},
     {"no_script", no_script},
+    {"reloaded", reloaded},
     {"vouched", vouched},
     {"reserved", reserved},
     {"graph", graph},

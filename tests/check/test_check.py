@@ -42,6 +42,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -631,6 +632,18 @@ class Engines(CheckTest):
     def test_the_missing_call_is_tenures(self):
         found = self.engine("record_use", "wrong").findings[0]
         self.assertTrue(found["missing"].startswith("tnr_record_use(0x"), found["missing"])
+
+    def test_a_library_in_the_place_of_another(self):
+        """Frames are remembered, but not those of what is gone."""
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [os.path.join(folder, name) for name in ("libone.so", "libtwo.so")]
+            for path in paths:
+                shutil.copy(PROGRAMS / "libcheck_extension.so", path)
+            result = self.engine("reloaded", "wrong", CHECK_FIRST=paths[0], CHECK_SECOND=paths[1])
+        files = [{row["frame"].partition("+")[0] for row in found["later"]["stack"]}
+                 for found in result.findings]
+        self.assertEqual([[name for name in ("libone.so", "libtwo.so") if name in one]
+                          for one in files], [["libone.so"], ["libtwo.so"]], result.err)
 
     def test_a_line_of_a_script_is_one_place(self):
         """An interpreter returns elsewhere once it has specialised a line: that is no other error.

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 #include "between.h"
 #include "check/python.h"
 
-enum { BUILD_ID_MAX = 20, KNOWN = 1024 };
+enum { BUILD_ID_MAX = 20, KNOWN = 4096 };
 
 /* A file that code lies in, mapped as it is on the disk for its symbols. */
 typedef struct module {
@@ -37,11 +38,13 @@ typedef struct module {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static module *modules; /* under the lock; none is ever removed */
 
-/* Functions that were looked up, under the lock. */
+/* Frames that were asked for, under the lock, as long as no library is unloaded. The loader looks
+ * through all symbols of a library for one, and PyTorch's have hundreds of thousands. */
 static struct {
     const void *address;
-    const char *function;
+    check_frame frame;
 } known[KNOWN];
+static unsigned long long known_unloads;
 
 static void lock_renew(void)
 {
@@ -175,14 +178,52 @@ static const char *symbol_at(const module *in, uint64_t place)
     return NULL;
 }
 
-static const char *function_of(const module *in, const void *address, uint64_t place)
+/* A text of a library as it lies in its file, which stays mapped when the library is gone; null: it
+ * is not there. */
+static const char *text_in_file(const module *in, const struct link_map *loaded, const char *text)
 {
-    size_t slot = (size_t)((uintptr_t)address * UINT64_C(0x9e3779b97f4a7c15) >> 54);
-    if (known[slot].address != address) {
-        known[slot].address = address;
-        known[slot].function = symbol_at(in, place);
-    }
-    return known[slot].function;
+    const ElfW(Ehdr) *header = (const void *)in->bytes;
+    uint64_t place = (uint64_t)((uintptr_t)text - (uintptr_t)loaded->l_addr);
+    const ElfW(Phdr) *parts =
+        header == NULL || text == NULL
+            ? NULL
+            : part_of(in, header->e_phoff, (uint64_t)header->e_phnum * sizeof(*parts));
+    for (size_t i = 0; parts != NULL && i < header->e_phnum; i++)
+        if (parts[i].p_type == PT_LOAD && place - parts[i].p_vaddr < parts[i].p_filesz) {
+            uint64_t offset = parts[i].p_offset + (place - parts[i].p_vaddr);
+            const char *found = part_of(in, offset, strlen(text) + 1);
+            return found != NULL && strcmp(found, text) == 0 ? found : NULL;
+        }
+    return NULL;
+}
+
+/* ---- frames --------------------------------------------------------------------------------- */
+
+static int unloads_take(struct dl_phdr_info *info, size_t size, void *to)
+{
+    if (size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof(info->dlpi_subs))
+        *(unsigned long long *)to = info->dlpi_subs;
+    return 1;
+}
+
+static size_t slot_of(const void *address)
+{
+    return (size_t)((uintptr_t)address * UINT64_C(0x9e3779b97f4a7c15) >> 52);
+}
+
+/* 1 if the frame was asked for before. `unloads`: how many libraries are gone by now. */
+static int known_get(check_frame *frame, const void *address, unsigned long long *unloads)
+{
+    (void)dl_iterate_phdr(unloads_take, unloads);
+    pthread_mutex_lock(&lock);
+    if (known_unloads != *unloads)
+        memset(known, 0, sizeof(known));
+    known_unloads = *unloads;
+    int is_known = known[slot_of(address)].address == address;
+    if (is_known)
+        *frame = known[slot_of(address)].frame;
+    pthread_mutex_unlock(&lock);
+    return is_known;
 }
 
 check_frame check_frame_of(const void *address)
@@ -195,9 +236,12 @@ check_frame check_frame_of(const void *address)
                              .function = code.function,
                              .is_interpreted = 1,
                              .line = code.line};
+    check_frame frame = {.path = NULL};
+    unsigned long long unloads = 0;
+    if (known_get(&frame, address, &unloads))
+        return frame;
     char self[4096];
     void *map = NULL;
-    check_frame frame = {.path = NULL};
     /* What is returned to may be the next function's: the call is what is looked for. */
     const char *call = (const char *)address - 1;
     if (dladdr1(call, &info, &map, RTLD_DL_LINKMAP) == 0 || info.dli_fname == NULL || map == NULL)
@@ -216,11 +260,17 @@ check_frame check_frame_of(const void *address)
         frame.name = in->name;
         frame.build_id = in->build_id;
         frame.offset = (uint64_t)((uintptr_t)address - (uintptr_t)info.dli_fbase);
-        frame.function =
-            function_of(in, address, (uint64_t)((uintptr_t)call - (uintptr_t)loaded->l_addr));
+        frame.function = symbol_at(in, (uint64_t)((uintptr_t)call - (uintptr_t)loaded->l_addr));
         if (frame.function == NULL)
+            frame.function = text_in_file(in, loaded, info.dli_sname);
+        int stays = frame.function != NULL || info.dli_sname == NULL;
+        if (!stays)
             frame.function = info.dli_sname;
         frame.is_between = between_is(frame.name, frame.function);
+        if (stays && known_unloads == unloads) {
+            known[slot_of(address)].address = address;
+            known[slot_of(address)].frame = frame;
+        }
     }
     pthread_mutex_unlock(&lock);
     return frame;
