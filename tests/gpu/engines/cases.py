@@ -256,6 +256,8 @@ def graph_parts(torch, models, steps, kinds):
 MODES = {"eager": (None, 0), "compile": (dict(dynamic=False), 3),
          "reduce": (dict(mode="reduce-overhead", dynamic=False), 3),
          "ddp": (None, 0), "fsdp2": (None, 0)}
+# Those of schedules.py.
+SCHEDULES = ("pipeline_train", "rollout_train", "diffusion")
 # Those of two processes.
 SHARED = ("ddp", "fsdp2")
 
@@ -311,6 +313,14 @@ PARTS = {"gpt2": gpt2_parts, "llama": llama_parts, "resnet50": resnet50_parts, "
          "graph": graph_parts}
 CASES.update({f"{name}_{mode}": trained(parts, mode) for name, parts in PARTS.items()
               for mode in MODES})
+
+
+def case_of(name):
+    """The workload of that name. Those of schedules.py need PyTorch to be imported, so late."""
+    if name in SCHEDULES:
+        import schedules
+        return schedules.CASES[name]
+    return CASES[name]
 
 
 class Partner:
@@ -378,7 +388,7 @@ class Running:
         if self.partner:
             self.partner.epoch()
         if self.run_epoch is None:
-            self.run_epoch = CASES[self.case](self.torch, self.models, self.steps)
+            self.run_epoch = case_of(self.case)(self.torch, self.models, self.steps)
         before = self.driver()
         self.torch.cuda.synchronize()
         began = time.perf_counter()
@@ -435,7 +445,7 @@ def turn(is_shared):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("case", choices=CASES)
+    parser.add_argument("case", choices=(*CASES, *SCHEDULES))
     parser.add_argument("allocator", choices=ALLOCATORS)
     parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--serve", action="store_true", help="an epoch for each line of input")
