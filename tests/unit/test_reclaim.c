@@ -4,7 +4,8 @@
  * a stream still works on.
  *
  * In tnri_stale_drain, the proof skipped (`over = 1`): work_is_waited_for failed, the simulated
- * device having seen an unmap under queued work.
+ * device having seen an unmap under queued work. In tnri_reclaim, without tnri_release_idle:
+ * streams_that_keep_theirs_give_it failed.
  */
 #include "unit.h"
 
@@ -157,6 +158,25 @@ static void max_split_size(void **state)
     assert_int_equal(unit_stats().reserved_bytes.current, 52 * MIB);
 }
 
+/* With cross_stream:off another stream's memory stays with it, until memory runs out. */
+static void streams_that_keep_theirs_give_it(void **state)
+{
+    (void)state;
+    unit_start("cross_stream:off", "MEMORY=1G", NULL);
+    tnr_stream one = unit_stream(0);
+    tnr_stream other = unit_stream(0);
+    void *ptr = unit_malloc(400 * MIB, one);
+    assert_ok(tnr_free(ptr));
+    ptr = unit_malloc(400 * MIB, other);
+    assert_int_equal(unit_stats().reserved_bytes.current, 800 * MIB);
+    void *more = unit_malloc(500 * MIB, other);
+    tnr_stats stats = unit_stats();
+    assert_true(stats.reserved_bytes.current <= 1024 * MIB);
+    assert_int_equal(stats.served[TNR_SERVED_SHARED] + stats.served[TNR_SERVED_LENT], 0);
+    assert_ok(tnr_free(more));
+    assert_ok(tnr_free(ptr));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +187,7 @@ int main(void)
         cmocka_unit_test_teardown(release_threshold, unit_stop),
         cmocka_unit_test_teardown(garbage_collection_threshold, unit_stop),
         cmocka_unit_test_teardown(max_split_size, unit_stop),
+        cmocka_unit_test_teardown(streams_that_keep_theirs_give_it, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ def kind() -> Optional[str]:
 
 
 # Settings that differ from Tenure's defaults, unless TENURE_CONF or install() say otherwise.
-_DEFAULTS = {"chunk_share": 2048, "peers": "used"}
+_DEFAULTS = {"chunk_share": 2048, "cross_stream": "off", "peers": "used"}
 
 
 def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str] = None,
@@ -89,10 +89,13 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
 
     ``conf`` is as in TENURE_CONF, or a dictionary; keys of PYTORCH_ALLOC_CONF that mean something
     to Tenure count too, if TENURE_CONF and ``conf`` do not have them. What none of them says is
-    Tenure's default, but for two. ``chunk_share`` is 2048: programs of PyTorch run for long, so
+    Tenure's default, but for three. ``chunk_share`` is 2048: programs of PyTorch run for long, so
     less slack is worth more driver calls at the start (ResNet-50 training: 20 MiB instead of 64 of
-    8.1 GiB, for 90 ms of driver time in all). ``peers`` is ``used``: GPUs that one process uses
-    reach each other's memory, as PyTorch expects it when it copies between them. ``history`` is
+    8.1 GiB, for 90 ms of driver time in all). ``cross_stream`` is ``off``: what a stream has freed
+    stays with it until memory runs out, as with PyTorch's own allocator. Programs such as FSDP2
+    count on streams that do not wait for each other; with ``wait`` they hold less and take longer.
+    ``peers`` is ``used``: GPUs that one process uses reach each other's memory, as PyTorch expects
+    it when it copies between them. ``history`` is
     ``"light"`` or ``"full"`` to record what happens to memory.
     Mistakes in either raise.
 
