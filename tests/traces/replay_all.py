@@ -16,10 +16,12 @@ import time
 # the start (tests/bench/perturbed.py) it is 1.013 to 1.024, with small_limit_kb 128 (1.0187 in the
 # mean) and with 1024 (1.0202) alike. That one trace stayed below 1.02 was luck.
 RATIO_LIMIT = 1.02
-# graph_eager has blocks of up to a tenth of its memory, of which chunks that were made whole cannot
-# move while a corner is used: 1.04 to 1.18.
+# The limits of those that tests/gpu/engines/cases.py runs leave room for where their first blocks
+# lie; two of pipeline_train's streams trade, and gpt2_reduce has a pool for its graphs.
 RATIO_LIMITS = {"moe_infer": 1.025, "serve_streams": 1.12, "gpt2_eager": 1.025,
-                "llama_eager": 1.025, "moe_eager": 1.03, "graph_eager": 1.2}
+                "llama_eager": 1.025, "moe_eager": 1.02, "graph_eager": 1.03,
+                "diffusion": 1.03, "gpt2_reduce": 1.03, "pipeline_train": 1.035,
+                "resnet50_eager": 1.03, "rollout_train": 1.03}
 # Allocations in the second half of the trace that may reach the driver.
 SECOND_HALF_LIMITS = {"gpt2_train": 20}
 # What `tenure replay --json` promises to have, at least.
@@ -37,6 +39,11 @@ PEAKS = {
     "moe_infer": 658602410,
     "offload_streams": 436207616,
     "serve_streams": 488960048,
+    "diffusion": 1007467652,
+    "gpt2_reduce": 1428556008,
+    "pipeline_train": 10109777080,
+    "resnet50_eager": 6733601836,
+    "rollout_train": 2824413476,
 }
 
 
