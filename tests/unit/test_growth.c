@@ -76,8 +76,9 @@ static void test_growth_of_a_large_program(void **state)
         assert_ok(tnr_free(blocks[i]));
 }
 
-/* A block that is much of what is mapped, but not most of it, is made of chunks of 16 MiB, or of
- * 1/64 of what is mapped: a block that later lies in a corner of one keeps no more than that. */
+/* A block that is much of what is mapped, but not most of it, is made of chunks of six times the
+ * share, by default 1/64 of what is mapped: a block that later lies in a corner of one keeps no
+ * more than that. */
 static void test_chunks_of_much(void **state)
 {
     (void)state;
@@ -85,11 +86,16 @@ static void test_chunks_of_much(void **state)
     void *most = unit_malloc(258 * MIB, stream);
     assert_int_equal(unit_stats().chunks_created, 2);
     void *much = unit_malloc(66 * MIB, stream);
-    assert_int_equal(unit_stats().chunks_created, 2 + 4 + 1);
+    assert_int_equal(unit_stats().chunks_created, 2 + 16 + 1);
     void *whole = unit_malloc(4 * GIB, stream);
-    assert_int_equal(unit_stats().chunks_created, 2 + 5 + 1);
+    assert_int_equal(unit_stats().chunks_created, 2 + 17 + 1);
     void *larger = unit_malloc(1538 * MIB, stream);
-    assert_int_equal(unit_stats().chunks_created, 2 + 5 + 1 + 24 + 1);
+    assert_int_equal(unit_stats().chunks_created, 2 + 17 + 1 + 24 + 1);
+    assert_ok(tnr_configure("chunk_share:2048"));
+    void *finer = unit_malloc(1202 * MIB, stream);
+    assert_int_equal(unit_stats().chunks_created, 2 + 17 + 1 + 25 + 75 + 1);
+    assert_ok(tnr_configure("chunk_share:384"));
+    assert_ok(tnr_free(finer));
     assert_ok(tnr_free(most));
     assert_ok(tnr_free(much));
     assert_ok(tnr_free(whole));
