@@ -51,7 +51,7 @@ WARM_UP_LIMIT_S, EPOCH_LIMIT_S = 480, 120
 SHAPES = 20
 # Eager, and on one stream: what is reserved is compared with what is live.
 ONE_STREAM = ("gpt2_train", "resnet50_train", "gpt2_eager", "llama_eager", "resnet50_eager",
-              "moe_eager", "graph_eager")
+              "moe_eager", "graph_eager", "rollout_train", "diffusion")
 # Those of two processes are asked for by name, since they want two GPUs.
 DEFAULT_CASES = ",".join(f"{model}_{mode}" for mode in cases.MODES if mode not in cases.SHARED
                          for model in cases.PARTS)
@@ -336,6 +336,18 @@ def show_shapes(check):
     return held
 
 
+def asked(words):
+    """The command that was given, without what belongs to where it was run."""
+    kept, words = [], list(words)
+    while words:
+        word = words.pop(0)
+        if word in ("--json", "--commit"):
+            del words[:1]
+        else:
+            kept.append(word)
+    return " ".join(["tests/gpu/torch.sh shown", *kept])
+
+
 def check_self():
     """That the arithmetic is right, and that each kind of failure is seen."""
     ratio, low, high = interval([1.0, 1.0, 1.0])
@@ -352,6 +364,7 @@ def check_self():
     assert [order[i] for i in (0, 3, 6)] == list(ALLOCATORS) and len(order) == 9
     assert in_rounds(2, lambda name, _turn: None) is None
     assert apart({"native": [1.0, 2.0, 1.0, 2.0], "tenure": [3.0] * 4}, 2) == 2.0
+    assert asked(["--commit", "1", "--steps", "6", "--json", "/x"]).endswith("shown --steps 6")
     check_rounds()
     print("the arithmetic and the rounds are right")
     return 0
@@ -413,7 +426,7 @@ def main():
     if options.self:
         return check_self()
     names = [name for name in options.cases.split(",") if name]
-    unknown = set(names) - set(cases.CASES)
+    unknown = set(names) - {*cases.CASES, *cases.SCHEDULES}
     if unknown or options.rounds < ROUNDS_MIN:
         parser.error(f"no such case: {', '.join(sorted(unknown))}" if unknown
                      else f"an interval wants {ROUNDS_MIN} rounds")
@@ -422,8 +435,8 @@ def main():
     print(f"       processors: {near_the_gpu() or 'any'}", flush=True)
     driver = engines.command_output("nvidia-smi", "--query-gpu=driver_version",
                                     "--format=csv,noheader", "--id=0")
-    shown = dict(facts=dict(commit=options.commit, driver=driver, command=" ".join(
-        ["tests/gpu/torch.sh shown"] + sys.argv[1:])), rounds=options.rounds, cases={})
+    shown = dict(facts=dict(commit=options.commit, driver=driver, command=asked(
+        sys.argv[1:])), rounds=options.rounds, cases={})
     if "empty" in options.parts:
         shown["empty"] = show_empty(check, options)
     if "shapes" in options.parts:
