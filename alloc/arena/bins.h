@@ -66,16 +66,16 @@ static inline int tnri_world_bin(tnri_world *world, tnri_block *block)
     }
     if (!tnri_bin_fits(bins, slot, block->bytes))
         return 0;
-    if (world->count_in[TNRI_BINNED] < bins->max) {
-        tnri_bin_push(world, block, slot);
-        return 1;
+    int is_full = world->count_in[TNRI_BINNED] >= bins->max;
+    if (is_full) {
+        if (bins->max == 0)
+            return world->is_spent ? tnri_world_bin_spent(world, block) : 0;
+        bins->misses += !world->is_small;
+        tnri_world_evict(world);
     }
-    if (bins->max == 0)
-        return world->is_spent ? tnri_world_bin_spent(world, block) : 0;
-    bins->misses += !world->is_small;
-    tnri_world_evict(world);
     tnri_bin_push(world, block, slot);
-    tnri_world_look_low(world); /* now that the block is none of what is live */
+    if (is_full)
+        tnri_world_look_low(world); /* now that the block is none of what is live */
     return 1;
 }
 
