@@ -108,19 +108,23 @@ static size_t device_poll(tnri_device *device)
 
 /* ---- ending a block early ------------------------------------------------------------------- */
 
+/* Begins to look at a block: 0 if it is about to end. Under the lock of its life. */
+static int uses_look(tnri_uses *uses)
+{
+    uint32_t pending = atomic_load(&uses->pending);
+    while (pending > 0 && !atomic_compare_exchange_weak(&uses->pending, &pending, pending + 1))
+        ;
+    return pending > 0;
+}
+
 /* The block after `after` in the order of frees, for this thread to look at: it will not end before
  * tnri_uses_over gives up the look. `after` is one that the thread looks at too, or null. */
 static tnri_uses *life_look(tnri_life *life, const tnri_uses *after)
 {
     tnri_lock_take(&life->lock);
     tnri_uses *uses = after == NULL ? life->oldest : after->newer;
-    for (; uses != NULL; uses = uses->newer) {
-        uint32_t pending = atomic_load(&uses->pending);
-        while (pending > 0 && !atomic_compare_exchange_weak(&uses->pending, &pending, pending + 1))
-            ;
-        if (pending > 0)
-            break;
-    }
+    while (uses != NULL && !uses_look(uses))
+        uses = uses->newer;
     tnri_lock_release(&life->lock);
     return uses;
 }
@@ -210,6 +214,75 @@ static size_t arena_order(tnri_arena *arena, tnri_life *life, size_t bytes, int 
     }
     if (own != NULL)
         tnri_stream_drop(own);
+    return freed;
+}
+
+/* ---- what the arena itself waits for --------------------------------------------------------- */
+
+enum { OLDEST_AT_ONCE = 64 }; /* blocks that are looked at, and end, at once */
+
+/* 1 if all uses of a block that the thread looks at are over. The driver is asked about those that
+ * are not known to be: an answer speaks for all earlier marks of its stream. */
+static int uses_ask(const tnri_uses *uses)
+{
+    if (tnri_uses_are_unfenced(uses))
+        return 0;
+    for (const tnri_use *use = uses->first; use != NULL; use = use->next) {
+        if (tnri_stream_is_over(use->stream, use->number))
+            continue;
+        if (!tnri_event_is_over(use->stream->device, use->event))
+            return 0;
+        tnri_stream_completed(use->stream, use->number);
+    }
+    return 1;
+}
+
+/* Asks about blocks in the order of their frees. Most often all are over, or none is; else the
+ * place where one ends and the other begins is searched by halves. Of blocks that were freed in
+ * another order than they were used in, some are not found. */
+static void oldest_ask(tnri_uses *const *oldest, size_t count)
+{
+    if (count == 0)
+        return;
+    size_t from = 0;
+    size_t to = count - 1;
+    int is_last_over = uses_ask(oldest[to]); /* what most often says so of the first, too */
+    int is_first_over = uses_ask(oldest[from]);
+    while (is_first_over != is_last_over && to - from > 1) {
+        size_t middle = (from + to) / 2;
+        if (uses_ask(oldest[middle]) == is_first_over)
+            from = middle;
+        else
+            to = middle;
+    }
+}
+
+/* The oldest blocks of a list, for this thread to look at as life_look does. Returns how many. */
+static size_t life_look_oldest(tnri_life *life, tnri_uses **oldest)
+{
+    size_t count = 0;
+    tnri_lock_take(&life->lock);
+    for (tnri_uses *uses = life->oldest; uses != NULL && count < OLDEST_AT_ONCE; uses = uses->newer)
+        if (uses_look(uses))
+            oldest[count++] = uses;
+    tnri_lock_release(&life->lock);
+    return count;
+}
+
+/* Ends the oldest of an arena's retired blocks, as far as they are over. No other arena's block is
+ * touched, so threads that work on different streams do not meet here: what the driver said of a
+ * stream that they share tells the others all the same, once they ask for their own. */
+static size_t arena_end_over(tnri_life *life)
+{
+    tnri_uses *oldest[OLDEST_AT_ONCE];
+    size_t freed = 0;
+    size_t count = life_look_oldest(life, oldest);
+    oldest_ask(oldest, count);
+    for (size_t i = 0; i < count; i++) {
+        int waited = 0;
+        uint32_t done = uses_are_before(oldest[i], NULL, 0, &waited) ? uses_withdraw(oldest[i]) : 0;
+        freed += tnri_uses_over(oldest[i], done + 1, TNR_REUSE_EVENT_DONE);
+    }
     return freed;
 }
 
@@ -326,6 +399,10 @@ static size_t exports_poll(tnri_arena *arena)
 
 size_t tnri_collect_arena(tnri_arena *arena, size_t bytes, tnri_collect how)
 {
+    if (how == TNRI_COLLECT_OWN) {
+        tnri_life *own = atomic_load_explicit(&arena->life, memory_order_acquire);
+        return own == NULL ? 0 : arena_end_over(own);
+    }
     tnri_holds_retry();
     size_t freed = exports_poll(arena);
     (void)tnri_batch_fence(arena->device);

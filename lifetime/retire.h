@@ -6,11 +6,12 @@
  *   1. tnr_free marks the uses that tnr_record_stream left open (free.h), and retires the block.
  *   2. Uses that are over, or that the block's stream is ordered after, are dropped at once; if
  *      none is left, the block is free now.
- *   3. Each other use waits in the heap of its stream, lowest mark first. Only the first of a heap
- *      is ever asked about: if it is over, so may be the next; if not, none is.
- *   4. When a request finds no room, the ladder collects (collect.h): asks the heaps (poll), looks
- *      at what the clock has come to know (follow), makes the block's stream wait (wait), and,
- *      before giving up, waits on the host for as many blocks as are needed, oldest first.
+ *   3. Each other use waits in the heap of its stream, lowest mark first: if the first is over, so
+ *      may be the next; if not, none is.
+ *   4. When a request finds no room, the ladder collects (collect.h): asks about the oldest of the
+ *      arena's own blocks, then the heaps (poll), looks at what the clock knows by now (follow),
+ *      makes the block's stream wait (wait), and, before giving up, waits on the host for as many
+ *      blocks as are needed, oldest first.
  *
  * Who ends a block. `pending` counts its uses not over, plus one for each thread that is looking at
  * it; whoever brings it to 0 ends it. A thread may begin to look only while it is not 0, under the

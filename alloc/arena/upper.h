@@ -15,7 +15,8 @@
 
 /* How far tnri_upper.collect may go to end retired blocks, each including those before. */
 typedef enum tnri_collect {
-    TNRI_COLLECT_OVER,  /* ask which uses are over */
+    TNRI_COLLECT_OWN,   /* ask about the oldest of the arena's blocks alone */
+    TNRI_COLLECT_OVER,  /* ask which uses are over, of all streams */
     TNRI_COLLECT_ORDER, /* make the blocks' stream wait for uses, on the device */
     TNRI_COLLECT_WAIT   /* wait for uses on the host */
 } tnri_collect;

@@ -320,19 +320,9 @@ static size_t lanes_collect(tnri_arena *arena, const tnri_request *request, size
     return freed;
 }
 
-/* Step 3: serves from retired blocks, as far as the settings allow. Blocks whose uses are over, or
- * ordered already, cost nothing more; to make this stream wait is worth it when much is retired. */
-static int ladder_retired(tnri_arena *arena, const tnri_request *request, int reclaimed, void **ptr)
+/* Serves from what retired blocks have become; 0 if it cannot. */
+static int retired_serve(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
-    if (tnri_upper_get() == NULL)
-        return 0;
-    int has_lanes = tnri_lane_has_others(arena);
-    size_t retired = stream_retired_bytes(arena);
-    size_t freed = retired_collect(arena, request, retired);
-    if (has_lanes)
-        freed += lanes_collect(arena, request, retired);
-    if (freed == 0 && !reclaimed) /* reclaiming may have ended some before */
-        return 0;
     int no_host;
     tnri_arena_enter(arena);
     tnri_block *block = tnri_arena_serve_index(arena, request, &no_host);
@@ -341,7 +331,28 @@ static int ladder_retired(tnri_arena *arena, const tnri_request *request, int re
         *ptr = (void *)block->base;
     }
     tnri_lock_release(&arena->lock);
-    return block != NULL ||
+    return block != NULL;
+}
+
+/* Step 3: serves from retired blocks, as far as the settings allow. First from the oldest that are
+ * the arena's own, for which a few streams are asked. Blocks whose uses are over, or ordered
+ * already, cost nothing more; to make this stream wait is worth it when much is retired. */
+static int ladder_retired(tnri_arena *arena, const tnri_request *request, int reclaimed, void **ptr)
+{
+    const tnri_upper *upper = tnri_upper_get();
+    if (upper == NULL)
+        return 0;
+    if (upper->collect(arena, request->bytes, TNRI_COLLECT_OWN) > 0 &&
+        retired_serve(arena, request, ptr))
+        return 1;
+    int has_lanes = tnri_lane_has_others(arena);
+    size_t retired = stream_retired_bytes(arena);
+    size_t freed = retired_collect(arena, request, retired);
+    if (has_lanes)
+        freed += lanes_collect(arena, request, retired);
+    if (freed == 0 && !reclaimed) /* reclaiming may have ended some before */
+        return 0;
+    return retired_serve(arena, request, ptr) ||
            (has_lanes && tnri_lane_borrow(arena, request, TNR_SERVED_RETIRED, ptr));
 }
 

@@ -266,7 +266,9 @@ static void streams_come_and_go(void **state)
             events = live.events;
         } else if (i > rounds / 2) {
             assert_true(unit_stats().metadata_bytes <= metadata + (64 << 10));
-            assert_true(live.events <= events + 64);
+            /* Blocks of another arena are retired until it allocates, or all streams are asked: two
+             * of `kept`, of 50 uses each, may be. 16,000 rounds need no more events than 2,000. */
+            assert_true(live.events <= events + 128);
         }
     }
     assert_true(unit_stats().arenas <= 3);
