@@ -79,7 +79,11 @@ void tnri_pending_add(tnri_stream *stream, tnri_use *use)
     tnri_lock_take(&stream->pending_lock);
     tnri_pending_insert(&stream->pending, use);
     use->is_pending = 1;
-    size_t before = atomic_fetch_add(&stream->pending_count, 1);
+    size_t before = atomic_load_explicit(&stream->pending_count, memory_order_relaxed);
+    if (before == 0)
+        atomic_store(&stream->pending_count, 1); /* one order with the list of polled streams */
+    else
+        atomic_store_explicit(&stream->pending_count, before + 1, memory_order_relaxed);
     tnri_lock_release(&stream->pending_lock);
     if (before == 0)
         tnri_stream_poll_enter(stream);
@@ -90,7 +94,8 @@ void tnri_pending_leave(tnri_stream *stream, tnri_use *use)
     tnri_assert_held(&stream->pending_lock);
     tnri_pending_remove(&stream->pending, use);
     use->is_pending = 0;
-    atomic_fetch_sub(&stream->pending_count, 1);
+    size_t before = atomic_load_explicit(&stream->pending_count, memory_order_relaxed);
+    atomic_store_explicit(&stream->pending_count, before - 1, memory_order_release);
 }
 
 int tnri_pending_withdraw(tnri_stream *stream, tnri_use *use)

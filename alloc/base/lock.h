@@ -159,6 +159,13 @@ static inline int tnri_lock_try_own(tnri_lock *lock)
     return is_taken;
 }
 
+/* 1 if a thread that does not own the lock is inside, or waits to be. A hint, for whoever can do
+ * without the lock. */
+static inline int tnri_lock_is_busy(const tnri_lock *lock)
+{
+    return atomic_load_explicit(&lock->taken, memory_order_relaxed) != 0;
+}
+
 static inline void tnri_lock_release(tnri_lock *lock)
 {
 #if TNR_CHECK >= 2

@@ -20,12 +20,24 @@ static inline tnri_event *seal_of(const tnri_stream *stream)
 
 /* ---- recording ------------------------------------------------------------------------------ */
 
+/* Takes the stream's lock in order to keep an event for it; 0 if that is not worth it. A thread
+ * that has the stream to itself keeps as many as it will soon need, without a locked instruction.
+ * Where threads share a stream, one is enough, and none is worth a wait for who records now. */
+static int stream_lock_to_keep(tnri_stream *stream)
+{
+    if (tnri_lock_try_own(&stream->lock))
+        return 1;
+    if (tnri_stream_has_spare(stream) || tnri_lock_is_busy(&stream->lock))
+        return 0;
+    tnri_lock_take(&stream->lock);
+    return 1;
+}
+
 void tnri_stream_recycle(tnri_stream *stream, tnri_event *event)
 {
     if (event == NULL)
         return;
-    if (!tnri_stream_has_spare(stream) && !stream->is_default) {
-        tnri_lock_take(&stream->lock);
+    if (!stream->is_default && stream_lock_to_keep(stream)) {
         if (seal_of(stream) == NULL) {
             tnri_stream_mark_end(stream, event);
             return;

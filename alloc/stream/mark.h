@@ -113,9 +113,27 @@ int tnri_stream_may_capture(tnri_stream *stream);
 
 /* ---- the two halves of a mark --------------------------------------------------------------- */
 
+enum { TNRI_STREAM_SPARES_MAX = 64 };
+
 static inline int tnri_stream_has_spare(const tnri_stream *stream)
 {
     return atomic_load_explicit(&stream->spare, memory_order_relaxed) != NULL;
+}
+
+/* Takes the spare event that comes next out of the list, or puts one into it. Under the lock. */
+static inline void tnri_stream_spare_pop(tnri_stream *stream, const tnri_event *spare)
+{
+    atomic_store_explicit(&stream->spare, (tnri_event *)(void *)spare->thing.next,
+                          memory_order_relaxed);
+    stream->spares_count--;
+}
+
+static inline void tnri_stream_spare_push(tnri_stream *stream, tnri_event *event)
+{
+    event->thing.next =
+        (tnri_thing *)(void *)atomic_load_explicit(&stream->spare, memory_order_relaxed);
+    atomic_store_explicit(&stream->spare, event, memory_order_relaxed);
+    stream->spares_count++;
 }
 
 static inline int tnri_stream_mark_begin(tnri_stream *stream, tnri_event **event, uint64_t *number)
@@ -127,7 +145,7 @@ static inline int tnri_stream_mark_begin(tnri_stream *stream, tnri_event **event
     if (tnri_likely(fresh != NULL)) {
         atomic_store_explicit(&fresh->completed, 0, memory_order_relaxed);
         if (tnri_likely(tnri_stream_drive(stream, fresh, stream->handle) == CUDA_SUCCESS)) {
-            atomic_store_explicit(&stream->spare, NULL, memory_order_relaxed);
+            tnri_stream_spare_pop(stream, fresh);
             stream->marked = *number = tnri_number_next();
             *event = fresh;
             return 1;
@@ -139,9 +157,9 @@ static inline int tnri_stream_mark_begin(tnri_stream *stream, tnri_event **event
 
 static inline void tnri_stream_mark_end(tnri_stream *stream, tnri_event *superfluous)
 {
-    if (tnri_likely(superfluous != NULL && !tnri_stream_has_spare(stream) &&
+    if (tnri_likely(superfluous != NULL && stream->spares_count < TNRI_STREAM_SPARES_MAX &&
                     atomic_load_explicit(&superfluous->holders, memory_order_acquire) == 1)) {
-        atomic_store_explicit(&stream->spare, superfluous, memory_order_relaxed);
+        tnri_stream_spare_push(stream, superfluous);
         superfluous = NULL;
     }
     tnri_lock_release(&stream->lock);

@@ -70,11 +70,12 @@ typedef struct tnri_stream {
     tnri_clock *clock;       /* null: waits for nothing known */
     unsigned uncounted;      /* marks whose driver calls have not been handed in */
     uint64_t capture_number; /* of capture_mark */
+    unsigned spares_count;   /* of `spare` */
 
     /* Written under the lock; may be looked at without it. */
     _Atomic uint64_t waited; /* number of the latest change of the clock */
-    /* For the next mark, with the only reference; null: none, as always for a default stream and
-     * for one that has ended. */
+    /* For the next marks, each with its only reference, through tnri_event.thing.next; null: none,
+     * as always for a default stream and for one that has ended. */
     tnri_event *_Atomic spare;
     tnri_event *_Atomic seal; /* of an ended stream: the end of its work, which `marked` numbers */
     /* The stream is being captured, and cannot be marked: the end of its work before; else null. */
@@ -85,7 +86,7 @@ typedef struct tnri_stream {
      * held while the driver records, which with many threads takes long. */
     tnri_lock pending_lock;
     struct tnri_use *pending;     /* a heap */
-    _Atomic size_t pending_count; /* may be looked at without the lock */
+    _Atomic size_t pending_count; /* the lock to write; may be looked at without it */
 } tnri_stream;
 
 #endif

@@ -131,15 +131,26 @@ static int poll_leave(tnri_stream **link)
     return 1;
 }
 
+/* Gives up a list of spare events. */
+static void spares_drop(tnri_device *device, tnri_event *spare)
+{
+    while (spare != NULL) {
+        tnri_event *next = (tnri_event *)(void *)spare->thing.next;
+        tnri_event_drop(device, spare);
+        spare = next;
+    }
+}
+
 /* Gives up what an object without a reference has. Under the registry's lock. */
 static void stream_empty(tnri_stream *stream)
 {
     tnri_assert(stream->pending == NULL && atomic_load(&stream->capture_mark) == NULL);
     tnri_event_drop(stream->device, atomic_load(&stream->seal));
-    tnri_event_drop(stream->device, atomic_load(&stream->spare));
+    spares_drop(stream->device, atomic_load(&stream->spare));
     tnri_clock_drop(stream->clock);
     atomic_store(&stream->seal, NULL);
     atomic_store(&stream->spare, NULL);
+    stream->spares_count = 0;
     stream->clock = NULL;
 }
 
@@ -464,8 +475,9 @@ static void stream_seal(tnri_stream *stream, tnri_event *event, uint64_t number)
     if (stream->marked < number)
         stream->marked = number;
     tnri_event *spare = atomic_exchange(&stream->spare, NULL);
+    stream->spares_count = 0;
     tnri_lock_release(&stream->lock);
-    tnri_event_drop(stream->device, spare);
+    spares_drop(stream->device, spare);
     atomic_store_explicit(&stream->is_dead, 1, memory_order_release);
     if (stream->thread == 0) /* no living thread remembers the stream of one that is gone */
         atomic_fetch_add(&registry_generation, 1);

@@ -10,10 +10,14 @@
  *   an_answer_is_for_all      uses_ask: without tnri_stream_is_over
  *   many_are_asked_by_halves  oldest_ask: "middle = from + 1", too many questions
  *                             arena_end_over: all end, though uses of some are not over
+ *   spare_events_are_bounded  stream/mark.h, tnri_stream_mark_end: without TNRI_STREAM_SPARES_MAX
+ *   spare_events_go_with_it   stream/stream.c, spares_drop: the first alone; stream_seal: without
+ *                             it (an assertion when the device ends, for both)
  */
 #include "life.h"
 
 enum { OWN, OTHER, USER, USER_OF_OTHER };
+enum { MANY = 300, LITTLE = 4096, OWNING = 4, KEPT_MAX = 65 };
 enum { BLOCKS = 24, OVER = 10, QUESTIONS = 7 };
 #define BYTES (4 * MIB)
 
@@ -87,12 +91,66 @@ static void many_are_asked_by_halves(void **state)
     assert_int_equal(unit_stats().chunks_created, created);
 }
 
+/* ---- events for the next marks -------------------------------------------------------------- */
+
+/* MANY blocks of a stream's that end at once: so many events are spare then. The thread has had the
+ * user's lock for so long that it owns it, where there are owners, and so keeps them there. */
+static void many_end(tnr_stream user)
+{
+    static void *blocks[MANY];
+    for (int i = 0; i < MANY; i++)
+        blocks[i] = unit_malloc(LITTLE, life_streams[OWN]);
+    for (int i = 0; i < OWNING * MANY; i++)
+        assert_ok(tnr_record_use(blocks[i % MANY], user));
+    for (int i = 0; i < MANY; i++)
+        assert_ok(tnr_free(blocks[i]));
+    simcuda_run(UINT64_MAX);
+    assert_ok(tnr_trim(NULL, 0, 0));
+    assert_int_equal(unit_stats().blocks_retired, 0);
+}
+
+/* Marks of another stream on so many blocks. Returns how many events were created for them. */
+static uint64_t marks_create(tnr_stream user)
+{
+    static void *blocks[MANY];
+    uint64_t before = simcuda_calls("cuEventCreate");
+    for (int i = 0; i < MANY; i++) {
+        blocks[i] = unit_malloc(LITTLE, life_streams[OWN]);
+        assert_ok(tnr_record_use(blocks[i], user));
+    }
+    uint64_t created = simcuda_calls("cuEventCreate") - before;
+    for (int i = 0; i < MANY; i++)
+        assert_ok(tnr_free(blocks[i]));
+    return created;
+}
+
+static void spare_events_are_bounded(void **state)
+{
+    (void)state;
+    life_start(conf, NULL, NULL);
+    many_end(life_streams[USER]);
+    assert_in_range(marks_create(life_streams[USER_OF_OTHER]), 0, KEPT_MAX);
+}
+
+static void spare_events_go_with_it(void **state)
+{
+    (void)state;
+    life_start(conf, NULL, NULL);
+    tnr_stream user = life_stream(CU_STREAM_NON_BLOCKING);
+    many_end(user);
+    assert_ok(tnr_stream_destroying(0, user));
+    assert_int_equal(cuStreamDestroy(user), CUDA_SUCCESS);
+    assert_in_range(marks_create(life_streams[USER_OF_OTHER]), 0, 1); /* the seal has one */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(others_are_not_asked, life_stop),
         cmocka_unit_test_teardown(an_answer_is_for_all, life_stop),
         cmocka_unit_test_teardown(many_are_asked_by_halves, life_stop),
+        cmocka_unit_test_teardown(spare_events_are_bounded, life_stop),
+        cmocka_unit_test_teardown(spare_events_go_with_it, life_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
