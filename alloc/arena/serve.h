@@ -24,7 +24,7 @@ tnri_block *tnri_arena_serve_index(tnri_arena *arena, const tnri_request *reques
 /* Carves the request out of a run that has room for it, under the lock. Null: no host memory. */
 tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_request *request);
 
-enum { TNRI_CHUNK_LEAST = 2 << 20 }; /* no chunk has fewer bytes */
+enum { TNRI_CHUNK_LEAST = 2 << 20 }; /* bytes: the least of chunk_mb */
 
 /* Rare, and apart from what is inlined. */
 tnri_block *tnri_serve_aligned(tnri_world *world, tnri_block *run, size_t bytes, size_t alignment);

@@ -42,8 +42,8 @@ enum {
     TNRI_RECIPE_LOOKS = 1024,      /* [8eb4045] of them that are tried for a request */
     TNRI_LOW_WATER_SHARE = 32,     /* [8eb4045] this part (1/n) of the peak is near the least */
     TNRI_LOW_WATER_FINE = 16,      /* [3d7137d] part (1/n) of that, where chunks cannot go home */
-    TNRI_LOW_WATER_FIRST = 1024,   /* [3d7137d] allocations in which the least is looked for */
-    TNRI_LOW_WATER_BLOCKS = 65536, /* [8eb4045] at first, and at last */
+    TNRI_LOW_WATER_FIRST = 1024,   /* [3d7137d] allocations in which the least is looked for: */
+    TNRI_LOW_WATER_BLOCKS = 65536, /* [8eb4045] from the first window, doubled, to the last */
     TNRI_KEEP_TRIAL = 5900,        /* [18696c6] chunks that move, more than come back, until
                                     * no aliases are kept: what the budget grants at once */
 };

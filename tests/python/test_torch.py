@@ -60,6 +60,21 @@ class Install(Case):
         del x
         self.assertEqual(tenure.stats()["allocated_bytes.all.current"], before)
 
+    def test_streams_keep_their_memory(self):
+        """What a stream has freed is no other's while there is memory, as in PyTorch. This failed
+        without cross_stream among tenure.torch._DEFAULTS."""
+        self.module.install(strict=True)
+        served = tenure.stats()
+        x = torch.Tensor(30 * MIB)
+        del x
+        torch.state.stream = new_stream()
+        y = torch.Tensor(30 * MIB)
+        torch.state.stream = torch.Stream()
+        after = tenure.stats()
+        self.assertEqual([after[key] - served[key] for key in ("served.lent", "served.shared")],
+                         [0, 0])
+        del y
+
     def test_all_setters_are_set(self):
         self.module.install(strict=True)
         self.assertEqual(set(torch.state.allocator.functions),
