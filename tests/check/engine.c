@@ -3,11 +3,17 @@
  * An engine that is linked with libtenure, for the checker: each with its error and without.
  *
  *   check_engine NAME wrong|right [dlsym]
+ *   check_engine exporter WAY
  *
- * With `dlsym` it finds the functions of libtenure by name, as a module of Python's does.
+ * With `dlsym` it finds the functions of libtenure by name, as a module of Python's does. The
+ * exporter is the other process of those that import, which start it.
  */
 #include <dlfcn.h>
+#include <spawn.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <tenure/tenure.h>
 
@@ -26,6 +32,10 @@
     X(tnr_reserve)                                                                                 \
     X(tnr_commit)                                                                                  \
     X(tnr_trim)                                                                                    \
+    X(tnr_import_receive)                                                                          \
+    X(tnr_import_open)                                                                             \
+    X(tnr_attach)                                                                                  \
+    X(tnr_import_close)                                                                            \
     X(tnr_capture_begin)                                                                           \
     X(tnr_capture_end)                                                                             \
     X(tnr_vouched_pool_create)                                                                     \
@@ -254,6 +264,125 @@ static void graph(void)
     MUST(cuStreamSynchronize(the.b));
 }
 
+/* ---- imports -------------------------------------------------------------------------------- */
+
+enum { OTHER_SOCKET = 3 }; /* the exporter's descriptor */
+
+static char way[16]; /* receive, open or attach */
+static const char published[] = "check_engine";
+
+/* Its first block lies where that of every process does. It is there until the socket ends. */
+static void export_one(void)
+{
+    void *block;
+    tnr_export exported;
+    tnr_export_name name = {{0}};
+    tnr_status status;
+    int is_sent = strcmp(way, "receive") == 0;
+    TENURE(tnr_malloc(&block, LARGE_BYTES, 0, the.a));
+    if (is_sent)
+        status = tnr_export_create(&exported, block);
+    else if (strcmp(way, "open") == 0)
+        status = tnr_export_offer(&name, block);
+    else
+        status = tnr_publish(NULL, published, block, NULL);
+    if (status == TNR_OK && is_sent)
+        status = tnr_export_send(exported, OTHER_SOCKET);
+    if (status != TNR_OK) {
+        fprintf(stderr, "the exporter: %s\n", tnr_last_error());
+        exit(1);
+    }
+    if (!is_sent && write(OTHER_SOCKET, &name, sizeof(name)) != sizeof(name))
+        exit(1);
+    while (read(OTHER_SOCKET, &name, 1) > 0) {}
+}
+
+static pid_t exporter_start(int *mine)
+{
+    int ends[2];
+    pid_t process;
+    posix_spawn_file_actions_t actions;
+    char name[] = "check_engine", role[] = "exporter", *arguments[] = {name, role, way, NULL};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0 ||
+        posix_spawn_file_actions_init(&actions) != 0 ||
+        posix_spawn_file_actions_adddup2(&actions, ends[1], OTHER_SOCKET) != 0 ||
+        posix_spawn(&process, "/proc/self/exe", &actions, NULL, arguments, environ) != 0)
+        exit(1);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    (void)close(ends[1]);
+    *mine = ends[0];
+    return process;
+}
+
+/* For reading alone: what is attached allows no more. */
+static void block_read(const void *block)
+{
+    static char read_to[4096];
+    MUST(cuMemcpyDtoHAsync(read_to, (CUdeviceptr)block, sizeof(read_to), the.a));
+}
+
+/* The other process's block, where it has it. */
+static void *import_one(int from)
+{
+    tnr_export_name name;
+    tnr_import_info info = {.struct_bytes = sizeof(info)};
+    tnr_import_options options = TNR_IMPORT_OPTIONS_INIT;
+    options.same_address = 1;
+    if (strcmp(way, "receive") == 0) {
+        TENURE(tnr_import_receive(&info, from, 0, &options));
+        return info.ptr;
+    }
+    if (read(from, &name, sizeof(name)) != sizeof(name))
+        exit(1);
+    if (strcmp(way, "open") == 0)
+        TENURE(tnr_import_open(&info, &name, 0, &options));
+    else
+        TENURE(tnr_attach(&info, published, 0, &options));
+    return info.ptr;
+}
+
+/* An import lies where a block was that is freed. Wrong: it is used without one. */
+static void imported(const char *by)
+{
+    int status, from;
+    size_t released;
+    void *block;
+    snprintf(way, sizeof(way), "%s", by);
+    TENURE(tnr_malloc(&block, LARGE_BYTES, 0, the.a));
+    TENURE(tnr_free(block));
+    if (the.is_wrong) {
+        block_read(block);
+        return;
+    }
+    pid_t other = exporter_start(&from);
+    TENURE(tnr_trim(&released, 0, 0));
+    void *there = import_one(from);
+    if (there != block) {
+        fprintf(stderr, "the import is at %p, not at %p\n", there, block);
+        exit(1);
+    }
+    block_read(there);
+    TENURE(tnr_import_close(there));
+    (void)close(from);
+    if (waitpid(other, &status, 0) != other || status != 0)
+        exit(1);
+}
+
+static void import_received(void)
+{
+    imported("receive");
+}
+
+static void import_opened(void)
+{
+    imported("open");
+}
+
+static void import_attached(void)
+{
+    imported("attach");
+}
+
 /* ---- frames of a script --------------------------------------------------------------------- */
 
 static int is_script; /* 0: C alone runs, as in a thread of an engine's own */
@@ -352,7 +481,11 @@ static const struct {
     {"reloaded", reloaded},
     {"vouched", vouched},
     {"reserved", reserved},
+    {"import_received", import_received},
+    {"import_opened", import_opened},
+    {"import_attached", import_attached},
     {"graph", graph},
+    {"exporter", export_one},
 };
 
 int main(int argc, char **argv)
@@ -360,6 +493,7 @@ int main(int argc, char **argv)
     if (argc < 3)
         return 2;
     the.is_wrong = strcmp(argv[2], "wrong") == 0;
+    snprintf(way, sizeof(way), "%s", argv[2]);
     if (argc > 3)
         functions_find();
     MUST(cuInit(0));

@@ -24,11 +24,12 @@ the same each time, nor new, nor alive, nor alone; seven launches do, or nine ar
 was not read or changed in executables does not count, captured launches are not read, and nothing
 is forgotten at an unload (check/words.c, check/launch.c, check/graph.c); possible and certain
 findings of one place are two (check/findings.c, check/blocks.c); frees in sync count as plain ones;
-captures that Tenure begins are not told, vouched pools are followed (check/engine.c); a full file
-is tried again. Races are not told, or not folded into the error that they come from; the sides are
-those that ran first and second; frames of the device are not left out; the host does not wait in
-cuMemFree (check/race.c, check/findings.c); the number of places is not bounded. Frames of an
-interpreter count where it has some of its own, or end every stack (check/places.c).
+captures that Tenure begins are not told, vouched pools are followed, imports of any of the three
+ways forget nothing (check/engine.c); a full file is tried again. Races are
+not told, or not folded into the error that they come from; the sides are those that ran first and
+second; frames of the device are not left out; the host does not wait in cuMemFree (check/race.c,
+check/findings.c); the number of places is not bounded. Frames of an interpreter count where it has
+some of its own, or end every stack (check/places.c).
 The place that a stack was last is taken for another kernel's (check/places.c); a layout that was
 found lately, or a block that a word led to, is another's; of 16 words of a structure, some or all
 are passed over, or those of a second device (check/launch.c); the stream that was found last is
@@ -622,6 +623,17 @@ class Engines(CheckTest):
         for name in ["vouched", "graph"]:
             for which in ["wrong", "right"]:
                 self.check_silent(self.engine(name, which))
+
+    def test_memory_that_comes_another_way(self):
+        """Where a block was freed there is an import. Without it its use is an error."""
+        for name in ["import_received", "import_opened", "import_attached"]:
+            for way in [(), ("dlsym",)]:
+                with self.subTest(name=name, way=way), tempfile.TemporaryDirectory() as folder:
+                    conf = {"TENURE_CONF": f"control_dir:{folder}"}
+                    result = self.engine(name, "wrong", way, **conf)
+                    self.assertEqual([(row["kind"], row["certain"]) for row in result.findings],
+                                     [("use_after_free", True)], result.err)
+                    self.check_silent(self.engine(name, "right", way, **conf))
 
     def test_names_of_streams(self):
         for way in [(), ("dlsym",)]:

@@ -56,6 +56,9 @@ static _Atomic int has_ordered_by_caller;        /* there was one */
     X(tnr_device_access_set)                                                                       \
     X(tnr_pool_sleep)                                                                              \
     X(tnr_device_sleep)                                                                            \
+    X(tnr_import_receive)                                                                          \
+    X(tnr_import_open)                                                                             \
+    X(tnr_attach)                                                                                  \
     X(tnr_import_close)                                                                            \
     X(tnr_shutdown)                                                                                \
     X(tnr_frames_source_set)                                                                       \
@@ -184,6 +187,35 @@ tnr_status tnr_reserve(void **ptr, size_t bytes_max, int device, tnr_stream stre
     if (status == TNR_OK && is_followed())
         check_allocated_unseen((CUdeviceptr)(uintptr_t)*ptr, bytes_max);
     return status;
+}
+
+/* ---- imports -------------------------------------------------------------------------------- */
+
+/* Memory of another process's may lie where a block was. It is not followed, and Tenure says of it
+ * that nothing is live there: so what is remembered of its addresses must go. */
+static tnr_status imported(tnr_status status, const tnr_import_info *info)
+{
+    if (status == TNR_OK && is_followed())
+        check_allocated_unseen((CUdeviceptr)(uintptr_t)info->ptr, info->bytes);
+    return status;
+}
+
+tnr_status tnr_import_receive(tnr_import_info *info, int socket, int device,
+                              const tnr_import_options *options)
+{
+    return imported(PASSED_ON(tnr_import_receive, (info, socket, device, options)), info);
+}
+
+tnr_status tnr_import_open(tnr_import_info *info, const tnr_export_name *name, int device,
+                           const tnr_import_options *options)
+{
+    return imported(PASSED_ON(tnr_import_open, (info, name, device, options)), info);
+}
+
+tnr_status tnr_attach(tnr_import_info *info, const char *published, int device,
+                      const tnr_import_options *options)
+{
+    return imported(PASSED_ON(tnr_attach, (info, published, device, options)), info);
 }
 
 /* ---- pools ---------------------------------------------------------------------------------- */
