@@ -36,6 +36,7 @@
     X(tnr_import_open)                                                                             \
     X(tnr_attach)                                                                                  \
     X(tnr_import_close)                                                                            \
+    X(tnr_device_end)                                                                              \
     X(tnr_capture_begin)                                                                           \
     X(tnr_capture_end)                                                                             \
     X(tnr_vouched_pool_create)                                                                     \
@@ -383,6 +384,38 @@ static void import_attached(void)
     imported("attach");
 }
 
+/* ---- the end of a device -------------------------------------------------------------------- */
+
+/* Memory of the driver's lies where a block was, and the device has ended in between. Wrong: it is
+ * used before that. */
+static void ended_device(void)
+{
+    CUdeviceptr base;
+    CUmemGenericAllocationHandle memory;
+    CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemAccessDesc access = {.location = kind.location,
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    void *block;
+    TENURE(tnr_malloc(&block, LARGE_BYTES, 0, the.a));
+    TENURE(tnr_free(block));
+    if (the.is_wrong) {
+        block_use(block);
+        return;
+    }
+    TENURE(tnr_device_end(0, 0));
+    MUST(cuMemAddressReserve(&base, LARGE_BYTES, 0, (CUdeviceptr)block, 0));
+    MUST(cuMemCreate(&memory, LARGE_BYTES, &kind, 0));
+    MUST(cuMemMap(base, LARGE_BYTES, 0, memory, 0));
+    MUST(cuMemSetAccess(base, LARGE_BYTES, &access, 1));
+    if (base != (CUdeviceptr)block) {
+        fprintf(stderr, "the driver's memory is not at %p\n", block);
+        exit(1);
+    }
+    block_use(block);
+    MUST(cuCtxSynchronize());
+}
+
 /* ---- frames of a script --------------------------------------------------------------------- */
 
 static int is_script; /* 0: C alone runs, as in a thread of an engine's own */
@@ -484,6 +517,7 @@ static const struct {
     {"import_received", import_received},
     {"import_opened", import_opened},
     {"import_attached", import_attached},
+    {"ended_device", ended_device},
     {"graph", graph},
     {"exporter", export_one},
 };

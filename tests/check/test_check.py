@@ -25,7 +25,7 @@ was not read or changed in executables does not count, captured launches are not
 is forgotten at an unload (check/words.c, check/launch.c, check/graph.c); possible and certain
 findings of one place are two (check/findings.c, check/blocks.c); frees in sync count as plain ones;
 captures that Tenure begins are not told, vouched pools are followed, imports of any of the three
-ways forget nothing (check/engine.c); a full file is tried again. Races are
+ways or the end of a device forget nothing (check/engine.c); a full file is tried again. Races are
 not told, or not folded into the error that they come from; the sides are those that ran first and
 second; frames of the device are not left out; the host does not wait in cuMemFree (check/race.c,
 check/findings.c); the number of places is not bounded. Frames of an interpreter count where it has
@@ -625,8 +625,9 @@ class Engines(CheckTest):
                 self.check_silent(self.engine(name, which))
 
     def test_memory_that_comes_another_way(self):
-        """Where a block was freed there is an import. Without it its use is an error."""
-        for name in ["import_received", "import_opened", "import_attached"]:
+        """Where a block was freed there is an import, or, as the device has ended, memory of the
+        driver's. Without these its use is an error."""
+        for name in ["import_received", "import_opened", "import_attached", "ended_device"]:
             for way in [(), ("dlsym",)]:
                 with self.subTest(name=name, way=way), tempfile.TemporaryDirectory() as folder:
                     conf = {"TENURE_CONF": f"control_dir:{folder}"}

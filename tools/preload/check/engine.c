@@ -60,6 +60,7 @@ static _Atomic int has_ordered_by_caller;        /* there was one */
     X(tnr_import_open)                                                                             \
     X(tnr_attach)                                                                                  \
     X(tnr_import_close)                                                                            \
+    X(tnr_device_end)                                                                              \
     X(tnr_shutdown)                                                                                \
     X(tnr_frames_source_set)                                                                       \
     X(tnr_stream_name_set)
@@ -286,14 +287,26 @@ tnr_status tnr_import_close(void *ptr)
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-/* Its addresses may be others' after the next start. */
+/* Its addresses are the driver's now, and may be others' after the next start. */
+static void device_ended(int index)
+{
+    check_device_ends(index);
+    service_unlearn(index);
+}
+
+tnr_status tnr_device_end(int device, int force)
+{
+    tnr_status status = PASSED_ON(tnr_device_end, (device, force));
+    if (status == TNR_OK && is_followed() && device >= 0 && device < SERVICE_DEVICES_MAX)
+        device_ended(device);
+    return status;
+}
+
 tnr_status tnr_shutdown(int force)
 {
     tnr_status status = PASSED_ON(tnr_shutdown, (force));
-    for (int i = 0; status == TNR_OK && is_followed() && i < SERVICE_DEVICES_MAX; i++) {
-        check_device_ends(i);
-        service_unlearn(i);
-    }
+    for (int i = 0; status == TNR_OK && is_followed() && i < SERVICE_DEVICES_MAX; i++)
+        device_ended(i);
     return status;
 }
 
