@@ -9,7 +9,8 @@ library that watches serves nothing and announces nothing here (TENURE_PRELOAD_S
 Broken to see it fail: calls of Tenure that wait for the device are not told (check/engine.c); what
 was recorded is not looked at when a block is freed; a record covers the whole stream, not up to
 where it was made; a block's own stream does not count; races are not folded into the error that
-they come from, or not told (check/findings.c, check/race.c).
+they come from, or not told (check/findings.c, check/race.c); a race is looked for in other memory
+(race_note in check/race.c: seed 545), or its sides are of no stream (tag_bind there).
 
 Environment: TENURE is the command; FUZZ_LEGAL how many programs of 20,000 operations, FUZZ_PLANTED
 how many with an error.
@@ -39,6 +40,8 @@ FOUND = {
 }
 # The checker follows none of these; what comes of the first two the device may see as a race.
 RACES = {"use in a segment not recorded", "stream's end not told"}
+# Seeds that broke a rule of this test, run whatever the count is. 545: three races of one error.
+KEPT = [545]
 UNSEEN = {"foreign free", "peer's access of what is closed", "owner gives a segment twice"}
 
 
@@ -70,9 +73,30 @@ class Fuzz(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertGreaterEqual(report["operations"], last * 20000)
 
+    def check_races(self, name, errors):
+        """A use of a segment that is not recorded is one race. After a stream's end that is not
+        told, Tenure takes the next stream with its handle to be after all that the old one was
+        after: so whoever used the memory before may race with whoever uses the new block. Each two
+        are an error of order by themselves, and no two are told twice; but all are in one block,
+        which went from the one stream to the other."""
+        self.assertLessEqual({row["kind"] for row in errors}, {"race"})
+        if name != "stream's end not told":
+            self.assertLessEqual(len(errors), 1)
+            return
+        self.assertLessEqual(len({(row["block"], row["bytes"]) for row in errors}), 1)
+        pairs = {frozenset(json.dumps([row[side][what] for what in ("stream", "call", "stack")])
+                           for side in ("earlier", "later")) for row in errors}
+        self.assertEqual(len(pairs), len(errors))
+        for row in errors:
+            handle = row["allocated"]["handle"]
+            sides = [row[side] for side in ("allocated", "freed_before", "earlier", "later")]
+            streams = {side["stream"] for side in sides if side["handle"] == handle}
+            self.assertEqual(len(streams), 2, row)
+
     def test_planted_errors_are_found(self):
         seen = {}
-        for seed in range(1, int(os.environ["FUZZ_PLANTED"]) + 1):
+        last = int(os.environ["FUZZ_PLANTED"])
+        for seed in [*range(1, last + 1), *(kept for kept in KEPT if kept > last)]:
             with self.subTest(seed=seed):
                 done, findings = self.run_fuzz("--illegal", "--seeds", str(seed), "--ops", "300")
                 report = json.loads(done.stdout)
@@ -81,7 +105,7 @@ class Fuzz(unittest.TestCase):
                 if not names:
                     continue # its effect was lost, which the fuzzer does not count, and we find
                 if names[0] in RACES:
-                    self.assertIn([row["kind"] for row in errors], [[], ["race"]])
+                    self.check_races(names[0], errors)
                     seen["race"] = seen.get("race", 0) + len(errors)
                     continue
                 if names[0] in UNSEEN:
