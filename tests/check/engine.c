@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <tenure/simcuda.h>
 #include <tenure/tenure.h>
 
 #include "interpreter.h"
@@ -342,14 +343,53 @@ static void *import_one(int from)
     return info.ptr;
 }
 
+/* A launch of both(from, end). */
+static void range_use(const void *from, const void *end)
+{
+    CUmodule module;
+    CUfunction function;
+    void *parameters[] = {&from, &end};
+    MUST(cuModuleLoadData(&module, "any image"));
+    MUST(cuModuleGetFunction(&function, module, "both"));
+    MUST(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, the.a, parameters, NULL));
+}
+
+/* A block that lies behind other memory, and is freed. */
+static void *block_behind(const void *memory)
+{
+    void *block;
+    TENURE(tnr_malloc(&block, LARGE_BYTES, 0, the.a));
+    if (block != (const char *)memory + LARGE_BYTES) {
+        fprintf(stderr, "the block at %p is not behind %p\n", block, memory);
+        exit(1);
+    }
+    TENURE(tnr_free(block));
+    return block;
+}
+
+/* Where a growable block may grow to, a block was. Wrong: another one's end is there. */
+static void range_reserved(void)
+{
+    void *grown[2];
+    for (int i = 0; i < 2; i++) {
+        TENURE(tnr_reserve(&grown[i], LARGE_BYTES, 0, the.a));
+        TENURE(tnr_commit(grown[i], BYTES));
+    }
+    range_use(grown[!the.is_wrong], block_behind(grown[1]));
+    MUST(cuCtxSynchronize());
+    TENURE(tnr_free(grown[0]));
+    TENURE(tnr_free(grown[1]));
+}
+
 /* An import lies where a block was that is freed. Wrong: it is used without one. */
-static void imported(const char *by)
+static void imported(const char *by, int is_range)
 {
     int status, from;
     size_t released;
     void *block;
     snprintf(way, sizeof(way), "%s", by);
     TENURE(tnr_malloc(&block, LARGE_BYTES, 0, the.a));
+    const void *end = block_behind(block);
     TENURE(tnr_free(block));
     if (the.is_wrong) {
         block_read(block);
@@ -362,7 +402,10 @@ static void imported(const char *by)
         fprintf(stderr, "the import is at %p, not at %p\n", there, block);
         exit(1);
     }
-    block_read(there);
+    if (is_range)
+        range_use(there, end);
+    else
+        block_read(there);
     TENURE(tnr_import_close(there));
     (void)close(from);
     if (waitpid(other, &status, 0) != other || status != 0)
@@ -371,17 +414,23 @@ static void imported(const char *by)
 
 static void import_received(void)
 {
-    imported("receive");
+    imported("receive", 0);
 }
 
 static void import_opened(void)
 {
-    imported("open");
+    imported("open", 0);
 }
 
 static void import_attached(void)
 {
-    imported("attach");
+    imported("attach", 0);
+}
+
+/* The end of an import is where a block was. */
+static void range_imported(void)
+{
+    imported("receive", 1);
 }
 
 /* ---- the end of a device -------------------------------------------------------------------- */
@@ -493,6 +542,11 @@ static void no_script(void)
 
 /* ---- the program ---------------------------------------------------------------------------- */
 
+static void both_run(void *const *parameters)
+{
+    (void)parameters;
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -517,6 +571,8 @@ static const struct {
     {"import_received", import_received},
     {"import_opened", import_opened},
     {"import_attached", import_attached},
+    {"range_reserved", range_reserved},
+    {"range_imported", range_imported},
     {"ended_device", ended_device},
     {"graph", graph},
     {"exporter", export_one},
@@ -528,8 +584,11 @@ int main(int argc, char **argv)
         return 2;
     the.is_wrong = strcmp(argv[2], "wrong") == 0;
     snprintf(way, sizeof(way), "%s", argv[2]);
+    static const size_t both_bytes[] = {8, 8};
     if (argc > 3)
         functions_find();
+    if (simcuda_kernel_register("both", 2, both_bytes, both_run, NULL) != 0)
+        exit(1);
     MUST(cuInit(0));
     MUST(cuDevicePrimaryCtxRetain(&the.context, 0));
     MUST(cuCtxSetCurrent(the.context));

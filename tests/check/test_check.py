@@ -25,11 +25,13 @@ was not read or changed in executables does not count, captured launches are not
 is forgotten at an unload (check/words.c, check/launch.c, check/graph.c); possible and certain
 findings of one place are two (check/findings.c, check/blocks.c); frees in sync count as plain ones;
 captures that Tenure begins are not told, vouched pools are followed, imports of any of the three
-ways or the end of a device forget nothing (check/engine.c); a full file is tried again. Races are
-not told, or not folded into the error that they come from; the sides are those that ran first and
-second; frames of the device are not left out; the host does not wait in cuMemFree (check/race.c,
-check/findings.c); the number of places is not bounded. Frames of an interpreter count where it has
-some of its own, or end every stack (check/places.c).
+ways or the end of a device forget nothing (check/engine.c); ends of growable blocks, or those of
+imports, are no ends (check_memory_end in check/rules.c), or all are where the launch names memory
+that is not followed (check/launch.c); a full file is tried again. Races are not told, or not folded
+into the error that they come from; the sides are those that ran first and second; frames of the
+device are not left out; the host does not wait in cuMemFree (check/race.c, check/findings.c); the
+number of places is not bounded. Frames of an interpreter count where it has some of its own, or end
+every stack (check/places.c).
 The place that a stack was last is taken for another kernel's (check/places.c); a layout that was
 found lately, or a block that a word led to, is another's; of 16 words of a structure, some or all
 are passed over, or those of a second device (check/launch.c); the stream that was found last is
@@ -635,6 +637,16 @@ class Engines(CheckTest):
                     self.assertEqual([(row["kind"], row["certain"]) for row in result.findings],
                                      [("use_after_free", True)], result.err)
                     self.check_silent(self.engine(name, "right", way, **conf))
+
+    def test_the_end_of_what_is_not_followed(self):
+        """Where it is a block was, and is not used for certain."""
+        for name in ["range_reserved", "range_imported"]:
+            for which, code in [("wrong", 99), ("right", 0)]:
+                with self.subTest(name=name, which=which):
+                    result = self.engine(name, which)
+                    self.assertEqual(result.code, code, result.err)
+                    self.assertEqual([(row["kind"], row["certain"]) for row in result.findings],
+                                     [("use_after_free", which == "wrong")], result.err)
 
     def test_names_of_streams(self):
         for way in [(), ("dlsym",)]:

@@ -458,13 +458,29 @@ static const check_block *block_ending_at(CUdeviceptr address, const check_block
     return below != NULL && address - 1 - below->base < below->bytes ? below : NULL;
 }
 
+/* 1 if another pointer leads to memory that is not followed, and that ends where the block begins.
+ * Seldom asked: it must lie behind what is known below. */
+static __attribute__((noinline)) int is_end_of_unfollowed(const reading *self,
+                                                          const check_block *block)
+{
+    CUdeviceptr low = block->lower == NULL ? 0 : block->lower->base + block->lower->bytes;
+    for (size_t i = 0; i < self->count; i++)
+        if (self->pointers[i].block == NULL && self->pointers[i].address >= low &&
+            self->pointers[i].address < block->base &&
+            check_memory_end(self->pointers[i].address) == block->base)
+            return 1;
+    return 0;
+}
+
 /* 1 if a pointer is where a block begins and a live one ends, to which another pointer leads. */
 static int is_end_of_another(const reading *self, const check_word *pointer)
 {
-    if (pointer->block != NULL && pointer->block->base != pointer->address)
+    if (pointer->block == NULL || pointer->block->base != pointer->address)
         return 0;
     const check_block *below = block_ending_at(pointer->address, pointer->block);
-    if (below == NULL || !below->is_live)
+    if (below == NULL)
+        return is_end_of_unfollowed(self, pointer->block);
+    if (!below->is_live)
         return 0;
     for (size_t i = 0; i < self->count; i++)
         if (self->pointers[i].block == below)

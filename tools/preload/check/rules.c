@@ -80,6 +80,16 @@ int check_is_live(CUdeviceptr address)
     return check_block_live(address) != NULL || !is_free_now(address);
 }
 
+CUdeviceptr check_memory_end(CUdeviceptr address)
+{
+    tnr_block_info block;
+    tnr_import_info import = {.struct_bytes = sizeof(import)};
+    const void *asked = (const void *)(uintptr_t)address;
+    if (tnr_block_get(&block, asked) == TNR_OK)
+        return (uintptr_t)block.base + block.bytes_reserved;
+    return tnr_import_get(&import, asked) == TNR_OK ? (uintptr_t)import.ptr + import.bytes : 0;
+}
+
 /* ---- allocations ---------------------------------------------------------------------------- */
 
 /* A stream of the device that the memory is of. */

@@ -23,6 +23,10 @@ pid_t check_thread(void);
 /* 1 if an address of Tenure's memory is of a block that lives, whether it is followed or not. */
 int check_is_live(CUdeviceptr address);
 
+/* Where the memory ends that an address is of: a block's that lives, followed or not, or an
+ * import's. 0: of neither. */
+CUdeviceptr check_memory_end(CUdeviceptr address);
+
 /* The work uses what is at an address, if that is memory of Tenure's. */
 void check_use(const check_work *work, CUdeviceptr address, int is_certain);
 
