@@ -10,12 +10,41 @@
  * ones are cut. */
 static _Thread_local tnri_error_aside error_thread;
 
+/* A sentence that is not made yet; `format` is null: the text is all there is. */
+static _Thread_local struct {
+    const char *format;
+    const void *ptr;
+    int device;
+} error_later;
+
+/* The text as it is to be read. */
+static char *text_made(void)
+{
+    const char *format = error_later.format;
+    if (format != NULL) {
+        error_later.format = NULL;
+        (void)snprintf(error_thread.text, sizeof(error_thread.text), format, error_later.ptr,
+                       error_later.device);
+    }
+    return error_thread.text;
+}
+
 tnr_status tnri_error(tnr_status status, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(error_thread.text, sizeof(error_thread.text), format, arguments);
     va_end(arguments);
+    error_thread.driver_result = 0;
+    error_later.format = NULL;
+    return status;
+}
+
+tnr_status tnri_error_at(tnr_status status, const char *format, const void *ptr, int device)
+{
+    error_later.format = format;
+    error_later.ptr = ptr;
+    error_later.device = device;
     error_thread.driver_result = 0;
     return status;
 }
@@ -27,12 +56,14 @@ tnr_status tnri_error_driver(tnr_status status, int driver_result, const char *f
     vsnprintf(error_thread.text, sizeof(error_thread.text), format, arguments);
     va_end(arguments);
     error_thread.driver_result = driver_result;
+    error_later.format = NULL;
     return status;
 }
 
 void tnri_error_take(tnri_error_aside *aside)
 {
-    memcpy(aside->text, error_thread.text, strlen(error_thread.text) + 1);
+    const char *text = text_made();
+    memcpy(aside->text, text, strlen(text) + 1);
     aside->driver_result = error_thread.driver_result;
 }
 
@@ -40,11 +71,12 @@ void tnri_error_restore(const tnri_error_aside *aside)
 {
     memcpy(error_thread.text, aside->text, strlen(aside->text) + 1);
     error_thread.driver_result = aside->driver_result;
+    error_later.format = NULL;
 }
 
 void tnri_error_append(const char *format, ...)
 {
-    size_t length = strlen(error_thread.text);
+    size_t length = strlen(text_made());
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(error_thread.text + length, sizeof(error_thread.text) - length, format, arguments);
@@ -53,7 +85,7 @@ void tnri_error_append(const char *format, ...)
 
 const char *tnr_last_error(void)
 {
-    return error_thread.text;
+    return text_made();
 }
 
 int tnr_last_driver_result(void)

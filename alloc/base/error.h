@@ -17,6 +17,11 @@ tnr_status tnri_error(tnr_status status, const char *format, ...)
 tnr_status tnri_error_driver(tnr_status status, int driver_result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The same of a pointer and a device, for what is asked often: the sentence is made when somebody
+ * reads it, and most never are. `format` has a %p and then a %d, and is there as long as the
+ * library. */
+tnr_status tnri_error_at(tnr_status status, const char *format, const void *ptr, int device);
+
 /* Takes the calling thread's last error aside, and puts it back: around clean-up whose own errors
  * must not hide the one that is being reported. */
 enum { TNRI_ERROR_TEXT_BYTES = 4096 };

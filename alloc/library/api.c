@@ -62,6 +62,13 @@ static void segment_describe(tnr_block_info *info, const tnri_arena *arena, cons
     info->segment_bytes = segment->pages << space->page_shift;
 }
 
+/* The checker asks of each block that was freed, so the sentence waits for who reads it. */
+static tnr_status not_live_error(const tnri_device *device, const void *ptr)
+{
+    return tnri_error_at(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
+                         device->index);
+}
+
 tnr_status tnr_block_get(tnr_block_info *info, const void *ptr)
 {
     if (info == NULL)
@@ -90,8 +97,7 @@ tnr_status tnr_block_get(tnr_block_info *info, const void *ptr)
     }
     tnri_arena_find_end(device, arena);
     if (block == NULL)
-        return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
-                          device->index);
+        return not_live_error(device, ptr);
     return TNR_OK;
 }
 
@@ -109,9 +115,7 @@ tnr_status tnr_memory_registered(const void *ptr)
     if (is_live)
         atomic_store_explicit(&arena->account->is_registered, 1, memory_order_release);
     tnri_arena_find_end(device, arena);
-    return is_live ? TNR_OK
-                   : tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
-                                device->index);
+    return is_live ? TNR_OK : not_live_error(device, ptr);
 }
 
 tnr_status tnri_free_outside(void *ptr)

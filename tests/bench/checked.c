@@ -9,7 +9,8 @@
  * addresses, or path.bytes_max if that is not 0, are of blocks, others each time. An allocation is
  * one of Tenure's own, as engines make them, in the place of one of path.live blocks, of
  * path.bytes_min to path.bytes_max bytes. Of a list that is stale every other address is of a block
- * that was freed: an optimizer leaves those of the launch before where it has fewer of its own.
+ * that was freed: an optimizer leaves those of the launch before where it has fewer of its own. Of
+ * one that is fresh these were allocated and freed since the launch before, as gradients are.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +110,19 @@ static __attribute__((noinline)) void launch_do(const operation *what)
         "cuLaunchKernel");
 }
 
+/* The blocks of the list that are freed have been another's for a while. */
+static __attribute__((noinline)) void fresh_do(const operation *what)
+{
+    const path *how = what->run->what;
+    CUstream stream = what->run->streams[1];
+    size_t from = (size_t)(what->number * how->bytes_max % how->live);
+    for (size_t i = from; i < from + how->bytes_max; i += 2)
+        driver_check(cuMemAllocAsync(&blocks[i], 4096, stream), "cuMemAllocAsync");
+    for (size_t i = from; i < from + how->bytes_max; i += 2)
+        driver_check(cuMemFreeAsync(blocks[i], stream), "cuMemFreeAsync");
+    launch_do(what);
+}
+
 static void status_check(tnr_status status)
 {
     if (status != TNR_OK)
@@ -183,6 +197,17 @@ static void launches(path_run *run)
 void run_checked(path_run *run)
 {
     path_counted(run, launches);
+}
+
+static void fresh_launches(path_run *run)
+{
+    for (uint64_t i = 0; i < run->operations; i++)
+        operators(run, fresh_do, i, OUTSIDE);
+}
+
+void run_fresh(path_run *run)
+{
+    path_counted(run, fresh_launches);
 }
 
 void replaced_prepare(path_run *run)

@@ -73,6 +73,7 @@ void checked_prepare(path_run *run);
 void stale_prepare(path_run *run);
 void script_prepare(path_run *run);
 void run_checked(path_run *run);
+void run_fresh(path_run *run);
 void replaced_prepare(path_run *run);
 void run_replaced(path_run *run);
 

@@ -116,7 +116,8 @@ static void interior_pointers_after_growth(void **state)
     for (size_t at = 0; at < 34 * MIB; at += 77 * KIB)
         assert_ptr_equal(info_of(ptr + at).base, ptr);
     tnr_block_info info;
-    assert_error(tnr_block_get(&info, ptr + 36 * MIB), TNR_ERR_NOT_LIVE, NULL);
+    assert_error(tnr_block_get(&info, ptr + 36 * MIB), TNR_ERR_NOT_LIVE,
+                 "lies in no live block of device 0");
     assert_error(tnr_free(ptr + 20 * MIB), TNR_ERR_INTERIOR_POINTER, NULL);
     assert_error(tnr_commit(ptr + 20 * MIB, 50 * MIB), TNR_ERR_INTERIOR_POINTER, "the block's");
     assert_ok(tnr_free(ptr));

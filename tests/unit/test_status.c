@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Statuses and the thread's last error: every status has its own number, name and text; a number
- * that is none is survived; each thread has its own sentence, and the driver's code beside it.
+ * that is none is survived; each thread has its own sentence, and the driver's code beside it; one
+ * that is made only when it is read is as one that was made at once.
  *
- * In tnri_error, `driver_result = 0` removed: the_driver_s_code_is_beside_it failed.
+ * Changed in alloc/base/error.c to see it fail, each by itself: in tnri_error, `driver_result = 0`
+ * removed (the_driver_s_code_is_beside_it); in tnri_error_at the same, or in tnri_error,
+ * tnri_error_driver, tnri_error_restore `format = NULL` removed, or text_made replaced by the text
+ * where it is read, taken aside or added to (a_sentence_is_made_when_it_is_read).
  */
 #include "unit.h"
 
@@ -87,6 +91,38 @@ static void long_texts_are_cut(void **state)
     assert_string_equal(tnr_last_error(), "one, two");
 }
 
+static tnr_status error_at(int device)
+{
+    return tnri_error_at(TNR_ERR_NOT_LIVE, "%p on %d", (void *)(uintptr_t)0x1000, device);
+}
+
+static void a_sentence_is_made_when_it_is_read(void **state)
+{
+    (void)state;
+    tnri_error_aside aside;
+    (void)tnri_error_driver(TNR_ERR_DRIVER, 719, "before");
+    assert_int_equal(error_at(1), TNR_ERR_NOT_LIVE);
+    assert_int_equal(tnr_last_driver_result(), 0);
+    assert_string_equal(tnr_last_error(), "0x1000 on 1");
+    assert_string_equal(tnr_last_error(), "0x1000 on 1");
+    /* Another one comes before it is read. */
+    (void)error_at(2);
+    (void)tnri_error(TNR_ERR_BUSY, "after");
+    assert_string_equal(tnr_last_error(), "after");
+    (void)error_at(2);
+    (void)tnri_error_driver(TNR_ERR_DRIVER, 719, "of the driver");
+    assert_string_equal(tnr_last_error(), "of the driver");
+    (void)error_at(3);
+    (void)error_at(4);
+    tnri_error_append(", more");
+    assert_string_equal(tnr_last_error(), "0x1000 on 4, more");
+    (void)error_at(5);
+    tnri_error_take(&aside);
+    (void)error_at(6);
+    tnri_error_restore(&aside);
+    assert_string_equal(tnr_last_error(), "0x1000 on 5");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -94,6 +130,7 @@ int main(void)
         cmocka_unit_test(each_thread_has_its_own),
         cmocka_unit_test(the_driver_s_code_is_beside_it),
         cmocka_unit_test(long_texts_are_cut),
+        cmocka_unit_test(a_sentence_is_made_when_it_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
