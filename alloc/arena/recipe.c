@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "arena/world_retired.h"
 #include "base/array.h"
 #include "base/heuristics.h"
 #include "base/host_memory.h"
@@ -22,16 +23,30 @@ static unsigned recipe_slot(size_t bytes)
     return (unsigned)(units ^ units >> 8 ^ units >> 16) % RECIPE_SLOTS;
 }
 
-const tnri_recipe *tnri_recipe_find(const tnri_world *world, size_t bytes,
-                                    const tnri_recipe *before)
+tnri_recipe *tnri_recipe_find(const tnri_world *world, size_t bytes, const tnri_recipe *before)
 {
-    const tnri_recipes *recipes = world->recipes;
+    tnri_recipes *recipes = world->recipes;
     if (recipes == NULL)
         return NULL;
     uint32_t at = before != NULL ? before->next : recipes->first[recipe_slot(bytes)];
     while (at != 0 && recipes->at[at - 1].bytes != bytes)
         at = recipes->at[at - 1].next;
     return at != 0 ? &recipes->at[at - 1] : NULL;
+}
+
+/* A world keeps its records as long as it lives, so an old one may be asked what it is now. */
+tnri_block *tnri_recipe_record(const tnri_world *world, tnri_recipe *recipe)
+{
+    tnri_block *record = recipe->record;
+    if (record != NULL && record->state != TNRI_UNUSED &&
+        recipe->base - record->base < record->bytes) {
+        tnri_assert_hot(record == tnri_world_find(world, NULL, recipe->base));
+        return record;
+    }
+    recipe->record = tnri_world_find(world, NULL, recipe->base);
+    if (recipe->record == NULL)
+        recipe->bytes = 0;
+    return recipe->record;
 }
 
 static int recipe_is_noted(const tnri_world *world, uintptr_t base, size_t bytes)
@@ -57,7 +72,7 @@ void tnri_recipe_note(tnri_world *world, uintptr_t base, size_t bytes)
     if (!TNRI_ARRAY_GROW(recipes->at, recipes->room, recipes->count + 1))
         return;
     unsigned slot = recipe_slot(bytes);
-    recipes->at[recipes->count++] = (tnri_recipe){base, bytes, 0};
+    recipes->at[recipes->count++] = (tnri_recipe){base, bytes, NULL, 0};
     uint32_t number = (uint32_t)recipes->count;
     if (recipes->first[slot] == 0)
         recipes->first[slot] = number;

@@ -15,15 +15,20 @@
 
 typedef struct tnri_recipe {
     uintptr_t base;
-    size_t bytes;
-    uint32_t next; /* the next newer one in its slot, plus 1; 0: none */
+    size_t bytes;       /* 0: forgotten */
+    tnri_block *record; /* that the base lay in when it was last asked about; null: not asked yet */
+    uint32_t next;      /* the next newer one in its slot, plus 1; 0: none */
 } tnri_recipe;
 
 /* Notes a window. Without host memory it is not noted. */
 void tnri_recipe_note(tnri_world *world, uintptr_t base, size_t bytes);
 
 /* The oldest recipe for so many bytes that is newer than `before` (null: of all); null: none. */
-const tnri_recipe *tnri_recipe_find(const tnri_world *world, size_t bytes,
-                                    const tnri_recipe *before);
+tnri_recipe *tnri_recipe_find(const tnri_world *world, size_t bytes, const tnri_recipe *before);
+
+/* The record that the recipe's window begins in. Null: its addresses have left the world, and the
+ * recipe is forgotten. A miss asks of as many recipes as there are of its size, and most are where
+ * they were: so it is not looked for each time. */
+tnri_block *tnri_recipe_record(const tnri_world *world, tnri_recipe *recipe);
 
 #endif

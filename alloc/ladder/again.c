@@ -40,15 +40,14 @@ static size_t window_has_chunks(const tnri_space *space, size_t first, size_t en
     return page;
 }
 
-/* The record that a window begins in, if all that it lies in is free or an alias; else null. */
-static tnri_block *window_is_open(const tnri_world *world, uintptr_t base, uintptr_t end)
+/* 1 if all is free or an alias from a record on up to the end of a window. */
+static int window_is_open(const tnri_block *record, uintptr_t end)
 {
-    tnri_block *first = tnri_world_find(world, NULL, base);
-    for (const tnri_block *record = first;; record = record->above) {
+    for (;; record = record->above) {
         if (record == NULL || (record->state != TNRI_FREE && record->state != TNRI_ALIAS))
-            return NULL;
+            return 0;
         if (tnri_block_end(record) >= end)
-            return first;
+            return 1;
     }
 }
 
@@ -69,15 +68,14 @@ static void wanted_list(tnri_plan *plan)
 
 /* Tries one recipe. */
 static tnr_status recipe_follow(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
-                                tnri_moves moves, const tnri_recipe *recipe, uint64_t look,
-                                int own_only)
+                                tnri_moves moves, tnri_recipe *recipe, uint64_t look, int own_only)
 {
     const tnri_world *world = tnri_arena_world(arena, request->bytes);
     const tnri_space *space = world->space;
     uintptr_t end = recipe->base + recipe->bytes;
     /* First: addresses that were lent since are another arena's, whose lock is not held. */
-    tnri_block *record = window_is_open(world, recipe->base, end);
-    if (record == NULL)
+    tnri_block *record = tnri_recipe_record(world, recipe);
+    if (record == NULL || !window_is_open(record, end))
         return TNR_ERR_NOT_LIVE;
     size_t first = tnri_page_of(space, recipe->base);
     size_t last = tnri_page_of(space, end - 1) + 1;
@@ -86,11 +84,10 @@ static tnr_status recipe_follow(tnri_plan *plan, tnri_arena *arena, const tnri_r
         return TNR_ERR_NOT_LIVE;
     if (over > last) {
         end = tnri_page_address(space, over);
-        record = window_is_open(world, recipe->base, end);
+        if (!window_is_open(record, end))
+            return TNR_ERR_NOT_LIVE;
     }
     tnri_window window = {record, recipe->base, end, 0};
-    if (window.first == NULL)
-        return TNR_ERR_NOT_LIVE;
     if (tnri_plan_make_at(plan, arena, request, moves, &window) != TNR_OK)
         return TNR_ERR_NOT_LIVE;
     wanted_list(plan);
@@ -110,7 +107,7 @@ tnr_status tnri_again_make(tnri_plan *plan, tnri_arena *arena, const tnri_reques
     for (int i = 0; i < TNRI_WORLDS; i++)
         tnri_alias_mark(&arena->worlds[i], look);
     for (int own_only = 1; own_only >= (moves != TNRI_MOVES_ALL); own_only--) {
-        const tnri_recipe *recipe = NULL;
+        tnri_recipe *recipe = NULL;
         for (int looks = 0; looks < TNRI_RECIPE_LOOKS; looks++) {
             recipe = tnri_recipe_find(world, request->bytes, recipe);
             if (recipe == NULL)

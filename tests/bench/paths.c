@@ -205,6 +205,57 @@ static void run_grow(path_run *run)
     path_measured(run, grow);
 }
 
+/* ---- streams in turn ------------------------------------------------------------------------ */
+
+enum {
+    TURN_STREAMS = 8,
+    TURN_BYTES = 512 << 20,
+    TURN_STAYS = 16, /* each of so many blocks, 64 at most */
+    TURN_STAY_MAX = 64,
+    TURN_WARM_UP = 120
+};
+
+/* Fills TURN_BYTES with blocks of the stream's own size. Each 16th stays until the
+ * stream's next turn, so the next stream moves what lies between, and no window fits twice. */
+static void turn(path_run *run, uint64_t number)
+{
+    size_t at = (size_t)(number % TURN_STREAMS);
+    size_t bytes = (at + 1) * run->what->bytes_min;
+    size_t count = TURN_BYTES / bytes;
+    void **stay = &run->blocks[at * TURN_STAY_MAX];
+    void **blocks = &run->blocks[TURN_STREAMS * TURN_STAY_MAX];
+    for (size_t i = 0; i < count; i++) {
+        tenure_check(tnr_malloc(&blocks[i], bytes, 0, run->streams[at]));
+        run->checksum = mixed(run->checksum, (uintptr_t)blocks[i]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        void *gone = blocks[i];
+        if (i % TURN_STAYS == 0) {
+            gone = stay[i / TURN_STAYS];
+            stay[i / TURN_STAYS] = blocks[i];
+        }
+        tenure_check(tnr_free(gone));
+    }
+}
+
+static void turns(path_run *run)
+{
+    for (uint64_t i = 0; i < run->operations; i++)
+        turn(run, TURN_WARM_UP + i);
+}
+
+static void turns_prepare(path_run *run)
+{
+    for (uint64_t i = 0; i < TURN_WARM_UP; i++)
+        turn(run, i);
+}
+
+static void run_turns(path_run *run)
+{
+    run->operations = run->what->operations;
+    path_measured(run, turns);
+}
+
 /* ---- streams that come ---------------------------------------------------------------------- */
 
 static CUstream stream_make(void)
@@ -605,6 +656,8 @@ static const path paths[] = {
      "a block of 1 MiB and 512 B for which the pool grows, beside 100", 0},
     {"grow_many", 256, grow_prepare, run_grow, (1 << 20) + 512, 0, 10000, "",
      "the same beside 10,000", 0},
+    {"turns", 16, turns_prepare, run_turns, 700 << 10, 0, 2048, "move_burst_ms:100000",
+     "the turn of one of eight streams that take memory from each other: 512 MiB of blocks", 0},
     {"first_block", STREAMS, crowd_prepare, run_first_blocks, 64 << 10, 0, 64, "",
      "first block of a stream, beside 64 streams with a block each", 0},
     {"first_block_many", STREAMS, crowd_prepare, run_first_blocks, 64 << 10, 0, CROWD, "",

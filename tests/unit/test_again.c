@@ -11,7 +11,8 @@
  * in before_low_water stays mapped twice, and so does what nothing_recurs moves without
  * TNRI_KEEP_TRIAL. Chunks stay away in little_goes_last with TNRI_LOW_WATER_FINE 1;
  * much_goes_last fails where tnri_world_bin looks before it has the block, and both with
- * TNRI_LOW_WATER_FIRST as large as TNRI_LOW_WATER_BLOCKS.
+ * TNRI_LOW_WATER_FIRST as large as TNRI_LOW_WATER_BLOCKS. The library ends the program, where its
+ * assertions are compiled in, with either condition left out in tnri_recipe_record.
  */
 #include "unit.h"
 
