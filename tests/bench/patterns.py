@@ -205,7 +205,7 @@ def two_models(run):
 
 
 @pattern
-def diffusion(run):
+def resolutions(run):
     """Pictures of four resolutions in turn: down to small blocks and up again, last in, first out.
     Needs the peak: a stack never has holes."""
     for turn in range(40):

@@ -96,6 +96,9 @@ def main():
         parser.error("--loops must be at least 2")
     traces = {path.name.removesuffix(".csv.gz"): path
               for path in sorted((root / "tests" / "traces").glob("*.csv.gz"))}
+    both = sorted(traces.keys() & set(patterns.PATTERNS))
+    if both:
+        parser.error(f"{', '.join(both)}: a trace and a pattern have the same name; rename one")
     names = arguments.only.split(",") if arguments.only else [*traces, *patterns.PATTERNS]
     unknown = [name for name in names if name not in traces and name not in patterns.PATTERNS]
     if unknown:

@@ -144,7 +144,7 @@ class Patterns(unittest.TestCase):
 
     def test_peak(self):
         """What is said to need the peak does; of these, the ones that are quickly planned."""
-        for name in ("batch_cycle", "diffusion", "lengths_grow", "train_eval", "optimizer_late"):
+        for name in ("batch_cycle", "resolutions", "lengths_grow", "train_eval", "optimizer_late"):
             self.assertIn("Needs the peak", patterns.PATTERNS[name].__doc__)
             one = bound.Trace(patterns.text(name).splitlines(), name)
             self.assertEqual(bound.bound(one, 1, 1)["ratio"], 1.0, name)
