@@ -226,11 +226,11 @@ static tnr_status pool_push(tnr_pool handle, tnr_pool pool)
     if (thread->routes == NULL && (thread->routes = tnri_routes_make()) == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to route a thread.");
     tnri_route *route = &thread->routes->at[thread->routes_count++];
-    *route = (tnri_route){handle, NULL, TNRI_ROUTE_ANY};
-    if (pool != NULL) {
-        *route = (tnri_route){handle, pool, pool->device->index};
+    route->handle = handle;
+    route->device = pool != NULL ? pool->device->index : TNRI_ROUTE_ANY;
+    if (pool != NULL)
         atomic_fetch_add(&pool->routed_threads, 1);
-    }
+    atomic_store(&route->pool, pool);
     return TNR_OK;
 }
 
@@ -260,11 +260,7 @@ tnr_status tnr_pool_pop(tnr_pool handle)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_pool_pop: %p is not the pool that this thread pushed last.",
                           (void *)handle);
-    tnri_route *route = &thread->routes->at[--thread->routes_count];
-    struct tnr_pool_st *pool = route->pool;
-    route->pool = NULL;
-    if (pool != NULL)
-        atomic_fetch_sub(&pool->routed_threads, 1);
+    tnri_route_end(&thread->routes->at[--thread->routes_count]);
     return TNR_OK;
 }
 

@@ -15,12 +15,18 @@ static struct {
     size_t count, count_wanted; /* records, and how many make a sweep worth while; the lock */
 } all = {.lock = {.rank = TNRI_RANK_DEVICE}, .count_wanted = RECORDS_FEW};
 
+void tnri_route_end(tnri_route *route)
+{
+    struct tnr_pool_st *pool = atomic_exchange(&route->pool, NULL);
+    if (pool != NULL)
+        atomic_fetch_sub(&pool->routed_threads, 1);
+}
+
 /* Takes the routes of a thread that is gone back. */
 static void routes_end(tnri_routes *routes)
 {
     for (int i = 0; i < TNRI_ROUTES_MAX; i++)
-        if (routes->at[i].pool != NULL)
-            atomic_fetch_sub(&routes->at[i].pool->routed_threads, 1);
+        tnri_route_end(&routes->at[i]);
     tnri_host_free(routes, sizeof(*routes));
 }
 
@@ -70,10 +76,8 @@ void tnri_routes_forget_device(int device)
     tnri_lock_take(&all.lock);
     for (tnri_routes *routes = all.first; routes != NULL; routes = routes->next)
         for (int i = 0; i < TNRI_ROUTES_MAX; i++)
-            if (routes->at[i].pool != NULL && routes->at[i].device == device) {
-                atomic_fetch_sub(&routes->at[i].pool->routed_threads, 1);
-                routes->at[i].pool = NULL;
-            }
+            if (atomic_load(&routes->at[i].pool) != NULL && routes->at[i].device == device)
+                tnri_route_end(&routes->at[i]);
     tnri_lock_release(&all.lock);
 }
 

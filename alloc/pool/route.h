@@ -12,6 +12,7 @@
 #ifndef TNRI_POOL_ROUTE_H
 #define TNRI_POOL_ROUTE_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include <tenure/alloc.h>
@@ -21,9 +22,10 @@ enum { TNRI_ROUTE_ANY = -1 };  /* the device of a family: see pool/family.h */
 
 typedef struct tnri_route {
     tnr_pool handle;
-    struct tnr_pool_st *pool; /* not destroyed while it is here; null: the route is over, or it is
-                               * to a family */
     int device;
+    /* Not destroyed while it is here; null: the route is over, or it is to a family. Written last,
+     * so that who takes it back, when the kernel says that the thread is gone, sees the rest. */
+    struct tnr_pool_st *_Atomic pool;
 } tnri_route;
 
 /* The routes of one thread, the latest last. How many there are is in tnri_thread. */
@@ -33,6 +35,9 @@ typedef struct tnri_routes {
     uint32_t id;       /* and as the kernel does */
     tnri_route at[TNRI_ROUTES_MAX];
 } tnri_routes;
+
+/* Ends a route: its pool has one less. */
+void tnri_route_end(tnri_route *route);
 
 /* The calling thread's record, made now; null if there is no host memory. */
 tnri_routes *tnri_routes_make(void);

@@ -6,6 +6,7 @@
  * What was taken out, and what failed then:
  *   pool_destroy, the test of routed_threads: a_routed_pool_is_busy
  *   pool_destroy, the call of tnri_routes_sweep: a_thread_s_end_is_the_end_of_its_routes
+ *   tnri_route, `pool` not atomic: a_thread_that_nobody_joins, under ThreadSanitizer
  *   tnri_routes_make, the call of sweep_locked: threads_that_end_routed_leave_nothing
  *   sweep_locked, the question whether the thread is gone: a_living_thread_keeps_its_pool
  *   tnri_thread_route, the test for null: null_routes_to_the_default_pools
@@ -14,8 +15,10 @@
  */
 #include "unit.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 static tnr_pool pool_make(size_t limit)
 {
@@ -339,6 +342,45 @@ static void a_thread_s_end_is_the_end_of_its_routes(void **state)
     assert_int_equal(unit_stats().pools, 1);
 }
 
+static size_t threads_count(void)
+{
+    size_t count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    while (readdir(tasks) != NULL)
+        count++;
+    (void)closedir(tasks);
+    return count;
+}
+
+static void *push_pop_and_end(void *user)
+{
+    tnr_pool *pools = user;
+    (void)push_and_end(user);
+    assert_ok(tnr_pool_pop(pools[2]));
+    assert_ok(tnr_pool_pop(pools[1]));
+    return NULL;
+}
+
+/* Nobody joins it, so nothing but the kernel says that what it wrote is there. */
+static void a_thread_that_nobody_joins(void **state)
+{
+    (void)state;
+    if (!unit_knows_the_gone())
+        skip();
+    unit_start(NULL, NULL);
+    tnr_pool a = pool_make(0), b = pool_make(0), pools[] = {a, b, a, NULL};
+    size_t before = threads_count();
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, push_pop_and_end, pools), 0);
+    assert_int_equal(pthread_detach(thread), 0);
+    while (threads_count() != before)
+        (void)usleep(1000);
+    assert_ok(tnr_pool_destroy(a));
+    assert_ok(tnr_pool_destroy(b));
+    assert_int_equal(unit_stats().pools, 1);
+}
+
 /* What a thread that lives on is told. */
 typedef struct routed {
     tnr_pool pool;
@@ -472,6 +514,7 @@ int main(void)
         cmocka_unit_test_teardown(routes_are_a_thread_s_own, unit_stop),
         cmocka_unit_test_teardown(a_routed_pool_is_busy, unit_stop),
         cmocka_unit_test_teardown(a_thread_s_end_is_the_end_of_its_routes, unit_stop),
+        cmocka_unit_test_teardown(a_thread_that_nobody_joins, unit_stop),
         cmocka_unit_test_teardown(a_living_thread_keeps_its_pool, unit_stop),
         cmocka_unit_test_teardown(threads_that_end_routed_leave_nothing, unit_stop),
         cmocka_unit_test_teardown(dead_pools_are_recognised, unit_stop),
