@@ -200,11 +200,10 @@ static size_t parked_release(tnr_pool pool, size_t bytes)
     return released;
 }
 
-size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
+/* What waiting and giving back has made free, counted by who gave it. */
+static size_t reclaim_counted(tnri_arena *arena, size_t bytes, int thorough)
 {
     tnri_device *device = arena->device;
-    if (tnri_chunk_check(&arena->pool->account, bytes) != TNR_OK)
-        return 0;
     tnri_captures_settle(device); /* graphs may have ended that nobody has looked for, */
     (void)tnri_streams_reap(device, SIZE_MAX); /* and threads */
     /* What the last chunk of the request misses may be as large as a page on either side. */
@@ -237,6 +236,27 @@ size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
     if (released < wanted)
         released += parked_release(arena->pool, wanted - released);
     return collected + released;
+}
+
+static size_t device_left(void)
+{
+    size_t left = 0;
+    size_t total = 0;
+    return tnri_drive(cuMemGetInfo, (&left, &total)) == CUDA_SUCCESS ? left : 0;
+}
+
+/* A chunk that went back while an old mapping of it had to stay is off the books, and its memory
+ * comes back with that mapping, which nobody counts. So the device is asked. */
+size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
+{
+    if (tnri_chunk_check(&arena->pool->account, bytes) != TNR_OK)
+        return 0;
+    size_t left = device_left();
+    size_t reclaimed = reclaim_counted(arena, bytes, thorough);
+    if (reclaimed > 0)
+        return reclaimed;
+    size_t left_now = device_left();
+    return left_now > left ? left_now - left : 0;
 }
 
 /* Removes old mappings in all pools of a device. Returns what went back; in *held what is on its

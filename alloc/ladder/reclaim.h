@@ -47,7 +47,7 @@ void tnri_reclaim_addresses(tnri_device *device);
  * is not 0, also gives back what is idle in the device's pools, at least `bytes` if that much is.
  * The first time it need not be thorough, but then it must be: what was ended may lie where this
  * arena cannot use it, and there may be more such blocks than anybody wants to try. Returns what
- * was ended and given back. */
+ * was ended and given back, or else what the device has more now. */
 size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough);
 
 /* For other processes of the device's group: gives back idle memory, as much as `bytes` and so much

@@ -121,6 +121,10 @@ class Fuzz(unittest.TestCase):
         checked after operation 997."""
         self.fuzz("--seeds", "9000534..9000534", "--ops", "1100")
 
+    def test_memory_that_old_mappings_kept(self):
+        """902158 ran out of memory beside 14 MiB that became free while it asked."""
+        self.fuzz("--seeds", "902158")
+
     def test_a_launch_that_reads_what_no_graph_wrote_is_not_legal(self):
         """The block is of a capture that was aborted. Its memory was given to that as the next
         graph of the pool, which every launch would order; the first graph's may still run."""

@@ -13,6 +13,7 @@
  * much_goes_last fails where tnri_world_bin looks before it has the block, and both with
  * TNRI_LOW_WATER_FIRST as large as TNRI_LOW_WATER_BLOCKS. The library ends the program, where its
  * assertions are compiled in, with either condition left out in tnri_recipe_record.
+ * forgotten_aliases_keep_no_memory fails where tnri_reclaim returns what is counted alone.
  */
 #include "unit.h"
 
@@ -152,6 +153,26 @@ static void from_the_first(void **state)
     beside_weights("move_burst_ms:100000,chunk_exact_mb:2,chunk_max_mb:2,aliases_from:first", 1);
 }
 
+/* Where access changes, aliases are forgotten, and stay mapped until somebody has the time. A chunk
+ * that goes back meanwhile is memory that comes back with its last old mapping alone. */
+static void forgotten_aliases_keep_no_memory(void **state)
+{
+    (void)state;
+    unit_start("move_burst_ms:100000,chunk_exact_mb:2,chunk_max_mb:2,aliases_from:first",
+               "SCHEDULE=eager", "DEVICES=2", "MEMORY=72M", NULL);
+    tnr_stream stream = unit_stream(0);
+    pass(stream);
+    assert_true(old_mappings() > 0);
+    assert_ok(tnr_device_access_set(0, 1, TNR_ACCESS_READWRITE));
+    assert_ok(tnr_configure("release_threshold_mb:0"));
+    void *small = unit_malloc(5 * MIB, unit_stream(0)); /* a miss, after which what is idle goes */
+    assert_true(unit_stats().reserved_bytes.current < 16 * MIB);
+    void *large = unit_malloc(60 * MIB, stream);
+    assert_ok(tnr_free(large));
+    assert_ok(tnr_free(small));
+    assert_ok(tnr_validate(0));
+}
+
 /* Each turn has sizes of its own, so no window is asked for again. */
 static void turn_of_its_own(tnr_stream stream, int turn)
 {
@@ -261,6 +282,7 @@ int main(void)
         cmocka_unit_test_teardown(few_aliases, unit_stop),
         cmocka_unit_test_teardown(before_low_water, unit_stop),
         cmocka_unit_test_teardown(from_the_first, unit_stop),
+        cmocka_unit_test_teardown(forgotten_aliases_keep_no_memory, unit_stop),
         cmocka_unit_test_teardown(nothing_recurs, unit_stop),
         cmocka_unit_test_teardown(little_goes_last, unit_stop),
         cmocka_unit_test_teardown(much_goes_last, unit_stop),
