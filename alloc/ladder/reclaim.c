@@ -238,7 +238,7 @@ static size_t reclaim_counted(tnri_arena *arena, size_t bytes, int thorough)
     return collected + released;
 }
 
-static size_t device_left(void)
+size_t tnri_device_left(void)
 {
     size_t left = 0;
     size_t total = 0;
@@ -251,11 +251,11 @@ size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
 {
     if (tnri_chunk_check(&arena->pool->account, bytes) != TNR_OK)
         return 0;
-    size_t left = device_left();
+    size_t left = tnri_device_left();
     size_t reclaimed = reclaim_counted(arena, bytes, thorough);
     if (reclaimed > 0)
         return reclaimed;
-    size_t left_now = device_left();
+    size_t left_now = tnri_device_left();
     return left_now > left ? left_now - left : 0;
 }
 

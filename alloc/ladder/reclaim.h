@@ -43,6 +43,9 @@ void tnri_dissolve_all(tnri_device *device);
  * the same. */
 void tnri_reclaim_addresses(tnri_device *device);
 
+/* What the device of the context has left; 0 if it does not say. */
+size_t tnri_device_left(void);
+
 /* For an allocation that failed: ends retired blocks of the pool; if there are none, or `thorough`
  * is not 0, also gives back what is idle in the device's pools, at least `bytes` if that much is.
  * The first time it need not be thorough, but then it must be: what was ended may lie where this

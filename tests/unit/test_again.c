@@ -13,7 +13,8 @@
  * much_goes_last fails where tnri_world_bin looks before it has the block, and both with
  * TNRI_LOW_WATER_FIRST as large as TNRI_LOW_WATER_BLOCKS. The library ends the program, where its
  * assertions are compiled in, with either condition left out in tnri_recipe_record.
- * forgotten_aliases_keep_no_memory fails where tnri_reclaim returns what is counted alone.
+ * forgotten_aliases_keep_no_memory fails where tnri_reclaim returns what is counted alone, and
+ * trimming_removes_old_mappings where trim does, or ends when nothing is mapped, or removes none.
  */
 #include "unit.h"
 
@@ -155,9 +156,8 @@ static void from_the_first(void **state)
 
 /* Where access changes, aliases are forgotten, and stay mapped until somebody has the time. A chunk
  * that goes back meanwhile is memory that comes back with its last old mapping alone. */
-static void forgotten_aliases_keep_no_memory(void **state)
+static void memory_goes_beside_old_mappings(void)
 {
-    (void)state;
     unit_start("move_burst_ms:100000,chunk_exact_mb:2,chunk_max_mb:2,aliases_from:first",
                "SCHEDULE=eager", "DEVICES=2", "MEMORY=72M", NULL);
     tnr_stream stream = unit_stream(0);
@@ -167,10 +167,30 @@ static void forgotten_aliases_keep_no_memory(void **state)
     assert_ok(tnr_configure("release_threshold_mb:0"));
     void *small = unit_malloc(5 * MIB, unit_stream(0)); /* a miss, after which what is idle goes */
     assert_true(unit_stats().reserved_bytes.current < 16 * MIB);
-    void *large = unit_malloc(60 * MIB, stream);
-    assert_ok(tnr_free(large));
     assert_ok(tnr_free(small));
+}
+
+static void forgotten_aliases_keep_no_memory(void **state)
+{
+    (void)state;
+    memory_goes_beside_old_mappings();
+    void *large = unit_malloc(60 * MIB, unit_stream(0));
+    assert_ok(tnr_free(large));
     assert_ok(tnr_validate(0));
+}
+
+static void trimming_removes_old_mappings(void **state)
+{
+    (void)state;
+    memory_goes_beside_old_mappings();
+    size_t released;
+    assert_ok(tnr_trim(NULL, 1, 0)); /* what is idle goes, old mappings stay */
+    assert_int_equal(unit_stats().reserved_bytes.current, 0);
+    assert_ok(tnr_trim(&released, 0, 0));
+    assert_true(released > 16 * MIB);
+    simcuda_live live;
+    assert_int_equal(simcuda_live_get(0, &live), 0);
+    assert_int_equal(live.mappings, 0);
 }
 
 /* Each turn has sizes of its own, so no window is asked for again. */
@@ -283,6 +303,7 @@ int main(void)
         cmocka_unit_test_teardown(before_low_water, unit_stop),
         cmocka_unit_test_teardown(from_the_first, unit_stop),
         cmocka_unit_test_teardown(forgotten_aliases_keep_no_memory, unit_stop),
+        cmocka_unit_test_teardown(trimming_removes_old_mappings, unit_stop),
         cmocka_unit_test_teardown(nothing_recurs, unit_stop),
         cmocka_unit_test_teardown(little_goes_last, unit_stop),
         cmocka_unit_test_teardown(much_goes_last, unit_stop),
