@@ -411,9 +411,10 @@ TNR_NODISCARD TNR_API tnr_status tnr_device_access_set(int device, int peer, tnr
 /* ---- limits and giving back ---------------------------------------------------------------- */
 
 /* Gives idle memory of the device back to the driver until at most `keep_bytes` are mapped, or
- * nothing idle is left. Waits for work on memory that is free but may still be in use. `released`
- * may be null; otherwise it receives the bytes given back. Live blocks are never touched, nor pools
- * for network cards (gpu_direct_rdma) or over foreign segments.
+ * nothing idle is left. To 0, the mappings that moved memory has left behind go, too, and with them
+ * what they keep. Waits for work on memory that is free but may still be in use. `released` may be
+ * null; otherwise it receives the bytes given back. Live blocks are never touched, nor pools for
+ * network cards (gpu_direct_rdma) or over foreign segments.
  * Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_trim(size_t *released, size_t keep_bytes, int device);
 
