@@ -25,6 +25,42 @@ tnr_status tnri_drain_pool(tnr_pool pool, int wait, size_t *released)
     return first_error;
 }
 
+/* A chunk that went back while an old mapping of it had to stay is off the books, and its memory
+ * comes back with that mapping, which nobody counts. So the device is asked: what it has left, */
+static size_t device_left(void)
+{
+    size_t left = 0;
+    size_t total = 0;
+    return tnri_drive(cuMemGetInfo, (&left, &total)) == CUDA_SUCCESS ? left : 0;
+}
+
+/* and what it has more now. */
+static size_t device_gained(size_t left_before)
+{
+    size_t left = device_left();
+    return left > left_before ? left - left_before : 0;
+}
+
+tnr_status tnri_drain_idle(tnri_device *device, tnr_pool pool, size_t *released)
+{
+    tnr_status first_error = TNR_OK;
+    size_t left_before = device_left();
+    if (pool != NULL) {
+        first_error = tnri_drain_pool(pool, 1, released);
+    } else {
+        while ((pool = tnri_pool_walk(device, pool)) != NULL) {
+            tnr_status status = TNR_OK;
+            if (!tnri_account_is_kept(&pool->account))
+                status = tnri_drain_pool(pool, 1, released);
+            if (first_error == TNR_OK)
+                first_error = status;
+        }
+    }
+    if (*released == 0)
+        *released = device_gained(left_before);
+    return first_error;
+}
+
 /* Queues up to `bytes` of a pool's idle memory to be given back, then removes the mappings that
  * may be removed. Returns the bytes given back. */
 static size_t pool_release(tnr_pool pool, size_t bytes, int wait, tnr_status *first_error)
@@ -238,25 +274,13 @@ static size_t reclaim_counted(tnri_arena *arena, size_t bytes, int thorough)
     return collected + released;
 }
 
-size_t tnri_device_left(void)
-{
-    size_t left = 0;
-    size_t total = 0;
-    return tnri_drive(cuMemGetInfo, (&left, &total)) == CUDA_SUCCESS ? left : 0;
-}
-
-/* A chunk that went back while an old mapping of it had to stay is off the books, and its memory
- * comes back with that mapping, which nobody counts. So the device is asked. */
 size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
 {
     if (tnri_chunk_check(&arena->pool->account, bytes) != TNR_OK)
         return 0;
-    size_t left = tnri_device_left();
+    size_t left_before = device_left();
     size_t reclaimed = reclaim_counted(arena, bytes, thorough);
-    if (reclaimed > 0)
-        return reclaimed;
-    size_t left_now = tnri_device_left();
-    return left_now > left ? left_now - left : 0;
+    return reclaimed > 0 ? reclaimed : device_gained(left_before);
 }
 
 /* Removes old mappings in all pools of a device. Returns what went back; in *held what is on its

@@ -28,6 +28,10 @@ size_t tnri_release_parked(tnri_device *device, tnr_pool pool, size_t bytes, tnr
  * Returns the driver's first error. */
 tnr_status tnri_drain_pool(tnr_pool pool, int wait, size_t *released);
 
+/* The same with `wait`; null: of all pools of the device that tnri_release_idle looks at. Where
+ * nothing was given back, *released is what the device has more than before. */
+tnr_status tnri_drain_idle(tnri_device *device, tnr_pool pool, size_t *released);
+
 /* Ends retired blocks of a pool's arenas until `bytes` are free again: see tnri_upper.collect.
  * Returns what became free. */
 size_t tnri_collect_pool(tnr_pool pool, size_t bytes, tnri_collect how);
@@ -42,9 +46,6 @@ void tnri_dissolve_all(tnri_device *device);
 /* For a request that finds no addresses: waits for work on old mappings and removes them, then does
  * the same. */
 void tnri_reclaim_addresses(tnri_device *device);
-
-/* What the device of the context has left; 0 if it does not say. */
-size_t tnri_device_left(void);
 
 /* For an allocation that failed: ends retired blocks of the pool; if there are none, or `thorough`
  * is not 0, also gives back what is idle in the device's pools, at least `bytes` if that much is.

@@ -266,23 +266,6 @@ tnr_status tnr_pool_pop(tnr_pool handle)
 
 /* ---- limits and giving back ----------------------------------------------------------------- */
 
-/* Removes the old mappings of a pool, or with null of all pools of the device. Some may be all that
- * keeps memory whose chunk has gone back before: of what is idle that need not be known. */
-static tnr_status old_mappings_remove(tnri_device *device, tnr_pool pool, size_t *given_back)
-{
-    if (pool != NULL)
-        return tnri_drain_pool(pool, 1, given_back);
-    tnr_status first_error = TNR_OK;
-    while ((pool = tnri_pool_walk(device, pool)) != NULL) {
-        if (tnri_account_is_kept(&pool->account))
-            continue;
-        tnr_status status = tnri_drain_pool(pool, 1, given_back);
-        if (first_error == TNR_OK)
-            first_error = status;
-    }
-    return first_error;
-}
-
 /* Gives idle memory of a pool back, or with null of all pools of the device. */
 static tnr_status trim(tnri_device *device, tnr_pool pool, size_t keep_bytes, size_t *released)
 {
@@ -304,12 +287,8 @@ static tnr_status trim(tnri_device *device, tnr_pool pool, size_t keep_bytes, si
     if (given_back < most)
         given_back += tnri_release_parked(device, pool, most - given_back, &status);
     if (keep_bytes == 0) {
-        size_t left = tnri_device_left();
-        tnr_status removed = old_mappings_remove(device, pool, &given_back);
-        size_t left_now = tnri_device_left();
-        status = status == TNR_OK ? removed : status;
-        if (given_back == 0 && left_now > left) /* who lacks memory tries again */
-            given_back = left_now - left;
+        tnr_status drained = tnri_drain_idle(device, pool, &given_back);
+        status = status == TNR_OK ? drained : status;
     }
     tnri_streams_settle(SIZE_MAX);
     tnri_device_leave(&visit);

@@ -210,13 +210,13 @@ static void run_grow(path_run *run)
 enum {
     TURN_STREAMS = 8,
     TURN_BYTES = 512 << 20,
-    TURN_STAYS = 16, /* each of so many blocks, 64 at most */
-    TURN_STAY_MAX = 64,
+    TURN_STAYS = 16,    /* one of so many blocks stays, */
+    TURN_STAY_MAX = 64, /* and at most so many of a stream */
     TURN_WARM_UP = 120
 };
 
-/* Fills TURN_BYTES with blocks of the stream's own size. Each 16th stays until the
- * stream's next turn, so the next stream moves what lies between, and no window fits twice. */
+/* Fills TURN_BYTES with blocks of the stream's own size. Some stay until the stream's next turn, so
+ * the next stream moves what lies between, and no window fits twice. */
 static void turn(path_run *run, uint64_t number)
 {
     size_t at = (size_t)(number % TURN_STREAMS);

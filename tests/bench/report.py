@@ -451,8 +451,9 @@ budget was used up: its passes take 88 ms, of which moves may have one hundredth
 moves ten chunks in a pass, for 0.04 % of its time: at its peak every byte is live, and the least
 that it could grow by, a chunk of 16 MiB, is more than its limit. `serve_streams` drifts: five
 streams with the addresses of each other, in which no pass begins as the one before did. Mapping
-takes 0.24 % of its time. With its idle memory given back after each pass (`tnr_trim`) it holds
-1.119, for 0.98 % of its time. What Tenure does of this by itself, with other settings for it, is
+takes 0.24 % of its time. With its idle memory given back after each pass (`tnr_trim`) it held
+1.119, for 0.98 % of its time (a row of "Changes").
+What Tenure does of this by itself, with other settings for it, is
 under "Memory against moves". `moe_infer` is one draw of many: ten perturbed traces hold 1.049 in
 the mean after 16 passes (`tests/bench/perturbed.py`), for old mappings take addresses that windows
 of fewer pages could have. Chunks of at most 1/64 of what is mapped for blocks of one size
