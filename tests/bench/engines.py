@@ -163,9 +163,9 @@ def check_table(path):
     bare = step["ways"]["bare"]
     lines = [textwrap.fill(
         f"A training step of GPT-2 in PyTorch {step['torch']} on an {step['gpu']}, driver "
-        f"{shown['driver']}, commit {shown['commit']}, by its mean over {len(bare['seconds'])} "
-        "rounds in turns and the 95 % interval; `tests/gpu/check_cost.sh` measures again. "
-        f"[Data](benchmarks/{path.name}).", 100), "",
+        f"{shown['driver']}, commit {shown['commit']}, by its {shown.get('by', 'mean')} over "
+        f"{len(bare['seconds'])} rounds in turns and the 95 % interval; "
+        f"`tests/gpu/check_cost.sh` measures again. [Data](benchmarks/{path.name}).", 100), "",
         "| way | of the bare step's time | from, to | host's memory, MiB more |",
         "|---|---:|---:|---:|"]
     for way, text in WAYS.items():

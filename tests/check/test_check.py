@@ -13,7 +13,7 @@ pageable copies, or those without a stream, do not wait; words of structures, en
 value waits count as certain; lines of what is not printed are said
 without --possible; findings are not compared; captured work counts as done;
 stream-ordered memory that is freed at once is taken for waited for; an index is given to the next
-stream while work is under way; remembered stacks are not looked at again (check/places.c); what a
+stream while work is under way; remembered stacks are not looked at again (check/stack.c); what a
 stream takes over by the rule of the legacy stream is no change of it (stream_settle). Any word of a
 rule matches, or a suppressed finding sets the exit code; frames of the runtime are not left out,
 files' symbols are not read, names of streams not taken; tensor maps are not found; nothing is
@@ -31,7 +31,7 @@ that is not followed (check/launch.c); a full file is tried again. Races are not
 into the error that they come from; the sides are those that ran first and second; frames of the
 device are not left out; the host does not wait in cuMemFree (check/race.c, check/findings.c); the
 number of places is not bounded. Frames of an interpreter count where it has some of its own, or end
-every stack (check/places.c).
+every stack (check/stack.c).
 The place that a stack was last is taken for another kernel's (check/places.c); a layout that was
 found lately, or a block that a word led to, is another's; of 16 words of a structure, some or all
 are passed over, or those of a second device (check/launch.c); the stream that was found last is

@@ -13,8 +13,9 @@ What it costs to follow a PyTorch program, whose allocator is Tenure, in each of
 Training steps of GPT-2 (../engines/cases.py), and launches (launches.py). All processes warm up,
 then take turns, on the processors that are nearest to the GPU. Of bare, check and seen there are
 several, each with every so manieth round: such a program is bound by its host, and differs from
-process to process. A step under check may take 1.05 of the bare one's time, with seen 1.02: the
-mean over rounds; the rest is reported. So is the host's memory.
+process to process, and from second to second. A step under check may take 1.05 of the bare one's
+time, with seen 1.02: the median over rounds, which a few that something else has held up do not
+move; the rest is reported. So is the host's memory.
 
 --self leads processes that only pretend through their rounds; it needs neither GPU nor PyTorch.
 
@@ -23,6 +24,7 @@ Exit codes: 0 all holds; 1 not; 2 wrong usage; 77 there is no PyTorch or no GPU.
 import argparse
 import importlib.util
 import itertools
+import math
 import os
 import platform
 import statistics
@@ -90,12 +92,23 @@ def rounds_of(workers, rounds):
     return times
 
 
+def middle(values):
+    """The median, and its 95 % interval: by how many values may be below it."""
+    values, count, below, left_out = sorted(values), len(values), 0.0, 0
+    while left_out < (count - 1) // 2:
+        below += math.comb(count, left_out) / 2**count
+        if below > 0.025:
+            break
+        left_out += 1
+    left_out = max(left_out - 1, 0)
+    return statistics.median(values), values[left_out], values[-1 - left_out]
+
+
 def say(check, case, times, memory, options):
     """One line for each way; returns what was measured."""
     measured = {}
     for way in options.ways:
-        ratio, low, high = shown.interval(
-            [its / bare for its, bare in zip(times[way], times["bare"])])
+        ratio, low, high = middle([its / bare for its, bare in zip(times[way], times["bare"])])
         each = statistics.median(times[way]) / options.steps
         text = f"{1e3 * each:.2f} ms a step" if case != "launches" \
             else f"{1e9 * each / BURST:.0f} ns a launch"
@@ -155,6 +168,8 @@ shift 2
 
 def check_self():
     """That each thing that is wrong is seen once."""
+    assert middle([3, 1, 2]) == (2, 1, 3)
+    assert middle(range(27)) == (13, 7, 19)  # 7 or fewer of 27 throws: 0.96 % on either side
     with tempfile.TemporaryDirectory() as folder:
         program, tenure = os.path.join(folder, "program.py"), os.path.join(folder, "tenure")
         for path, text in ((program, REHEARSED), (tenure, TENURE)):
@@ -176,7 +191,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ways", default=",".join(WAYS), help="which of them; bare is always one")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=27)
     parser.add_argument("--processes", type=int, default=3, help="of bare, check and seen")
     parser.add_argument("--steps", type=int, default=12, help="of a round")
     parser.add_argument("--json", metavar="FILE", help="where the results go")
@@ -195,7 +210,8 @@ def main():
         print("skipped: there is no PyTorch")
         return 77
     # A stack has frames of Python: what they cost depends on its version (docs/check.md).
-    check, measured = engines.Checks(), dict(commit=options.commit, near=shown.near_the_gpu(),
+    check, measured = engines.Checks(), dict(commit=options.commit, by="median",
+                                             near=shown.near_the_gpu(),
                                              python=platform.python_version())
     measured["driver"] = engines.command_output(
         "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0")

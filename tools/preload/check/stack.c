@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stacks: see stack.h. */
+#include "check/stack.h"
+
+#include <link.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unwind.h>
+
+#include "check/python.h"
+#include "check/walked.h"
+
+/* The library's own bounds, from the linker. */
+extern const char own_begin[] __asm__("__ehdr_start") __attribute__((visibility("hidden")));
+extern const char own_end[] __asm__("_end") __attribute__((visibility("hidden")));
+
+static check_bounds passed;      /* what is to be passed over besides */
+static check_bounds interpreter; /* where a stack ends that has frames of its own */
+
+static int is_own(uintptr_t address)
+{
+    return (address >= (uintptr_t)own_begin && address < (uintptr_t)own_end) ||
+           check_is_in(&passed, address);
+}
+
+typedef struct sought {
+    uintptr_t symbol;
+    check_bounds *found;
+} sought;
+
+static int object_look(struct dl_phdr_info *info, size_t size, void *user)
+{
+    const sought *self = user;
+    uintptr_t begin = UINTPTR_MAX, end = 0;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *one = &info->dlpi_phdr[i];
+        uintptr_t from = (uintptr_t)(info->dlpi_addr + one->p_vaddr), to = from + one->p_memsz;
+        if (one->p_type != PT_LOAD)
+            continue;
+        begin = from < begin ? from : begin;
+        end = to > end ? to : end;
+    }
+    if (self->symbol < begin || self->symbol >= end)
+        return 0;
+    atomic_store(&self->found->begin, begin);
+    atomic_store(&self->found->end, end);
+    return 1;
+}
+
+void check_stack_pass(const void *symbol)
+{
+    (void)dl_iterate_phdr(object_look, &(sought){(uintptr_t)symbol, &passed});
+}
+
+void check_stack_interpreter(const void *symbol)
+{
+    (void)dl_iterate_phdr(object_look, &(sought){(uintptr_t)symbol, &interpreter});
+}
+
+/* ---- what a thread remembers ----------------------------------------------------------------- */
+
+/* A stack with an interpreter's frames in front. */
+enum { JOINED_SETS = 2048, JOINED_WAYS = 4, ABOVE = CHECK_FRAMES - 4 };
+typedef struct joined {
+    uint32_t number; /* of what comes behind them; 0: none is here */
+    uint32_t count;  /* of them */
+    check_stack stack;
+} joined;
+
+/* Made when the thread first walks. */
+typedef struct memory {
+    void *whole;   /* what is to be freed: itself, at a multiple of its alignment, lies in it */
+    unsigned turn; /* which of a set is given up next */
+    check_walks walks;
+    joined joined[JOINED_SETS][JOINED_WAYS];
+} memory;
+
+static _Thread_local memory *thread_memory;
+static pthread_key_t memory_key; /* ends it with the thread */
+static pthread_once_t memory_once = PTHREAD_ONCE_INIT;
+
+/* What the thread still frees as it ends has another one made. */
+static void memory_end(void *self)
+{
+    thread_memory = NULL;
+    free(((memory *)self)->whole);
+}
+
+static void memory_key_make(void)
+{
+    (void)pthread_key_create(&memory_key, memory_end);
+}
+
+static memory *memory_make(void)
+{
+    pthread_attr_t attributes;
+    void *low = NULL;
+    size_t bytes = 0;
+    char *whole = calloc(1, sizeof(memory) + _Alignof(memory)); /* which is not touched yet */
+    if (whole == NULL)
+        return NULL;
+    memory *fresh = (memory *)(whole + (0 - (uintptr_t)whole) % _Alignof(memory));
+    (void)pthread_once(&memory_once, memory_key_make);
+    if (pthread_setspecific(memory_key, fresh) != 0) {
+        free(whole);
+        return NULL;
+    }
+    fresh->whole = whole;
+    fresh->walks.interpreter = &interpreter;
+    thread_memory = fresh;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return fresh;
+    if (pthread_attr_getstack(&attributes, &low, &bytes) == 0) {
+        fresh->walks.high = (uintptr_t)low + bytes;
+        fresh->walks.low = bytes > UINT32_MAX ? fresh->walks.high - UINT32_MAX : (uintptr_t)low;
+    }
+    (void)pthread_attr_destroy(&attributes);
+    return fresh;
+}
+
+/* ---- walks ----------------------------------------------------------------------------------- */
+
+typedef struct walker {
+    int most;
+    check_walk walk;
+    check_stack *stack;
+} walker;
+
+/* Notes a frame, and where the address lies at which it goes on: right below where the frame that
+ * it has called began, on x86-64. Elsewhere no ABI says so, and what is noted is found wrong. */
+static _Unwind_Reason_Code frame_note(struct _Unwind_Context *context, void *user)
+{
+    walker *self = user;
+    check_walk *walk = &self->walk;
+    uintptr_t frame = (uintptr_t)_Unwind_GetIP(context);
+    if (frame == 0 || walk->count == WALK_DEEP || self->stack->count == self->most)
+        return _URC_END_OF_STACK;
+    walk->frames[walk->count] = frame;
+    walk->slots[walk->count++] = (uintptr_t)_Unwind_GetCFA(context) - sizeof(uintptr_t);
+    walk->has_end = self->most < CHECK_FRAMES && check_is_in(&interpreter, frame);
+    if (walk->has_end)
+        return _URC_END_OF_STACK;
+    if (!is_own(frame))
+        self->stack->frames[self->stack->count++] = (const void *)frame;
+    return _URC_NO_REASON;
+}
+
+/* Walks, and remembers it if it can. Null: it cannot. */
+static __attribute__((noinline)) check_walked *stack_walk(check_stack *room, int most,
+                                                          check_walks *walks, uintptr_t depth)
+{
+    walker self = {.most = most, .walk = {.count = 0, .has_end = 0}, .stack = room};
+    room->count = room->keeps_last = 0;
+    room->last.place = NULL;
+    (void)_Unwind_Backtrace(frame_note, &self);
+    return walks == NULL ? NULL : check_walks_keep(walks, &self.walk, room, depth, most);
+}
+
+/* The frames of C; kept by the thread, with a number of its own, or in `room`, with 0. */
+static __attribute__((noinline)) check_stack *stack_take(check_stack *room, int most,
+                                                         uint32_t *number)
+{
+    uintptr_t depth = (uintptr_t)__builtin_frame_address(0);
+    memory *own = thread_memory != NULL ? thread_memory : memory_make();
+    check_walks *walks = own != NULL && check_walks_reach(&own->walks, depth) ? &own->walks : NULL;
+    check_walked *one = walks == NULL ? NULL : check_walks_find(walks, depth, most);
+    if (one == NULL)
+        one = stack_walk(room, most, walks, depth);
+    *number = one == NULL ? 0 : one->number;
+    return one == NULL ? room : &one->stack;
+}
+
+check_stack *check_stack_take(check_stack *room)
+{
+    uint32_t number;
+    return stack_take(room, CHECK_FRAMES, &number);
+}
+
+/* ---- an interpreter's frames ----------------------------------------------------------------- */
+
+static joined *joined_find(joined *set, const uintptr_t *above, size_t count, uint32_t number)
+{
+    for (int i = 0; i < JOINED_WAYS; i++)
+        if (set[i].number == number && set[i].count == count &&
+            memcmp(set[i].stack.frames, above, count * sizeof(above[0])) == 0)
+            return &set[i];
+    return NULL;
+}
+
+/* Where a stack with these frames is kept; null: what comes behind them is not. */
+static joined *joined_set(const uintptr_t *above, size_t count, uint32_t number)
+{
+    uint64_t mixed = number;
+    for (size_t i = 0; i < count; i++)
+        mixed = (mixed ^ above[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    return number == 0 ? NULL : thread_memory->joined[(mixed >> 32) % JOINED_SETS];
+}
+
+static joined *joined_room(joined *set)
+{
+    for (int i = 0; i < JOINED_WAYS; i++)
+        if (set[i].number == 0)
+            return &set[i];
+    return &set[thread_memory->turn++ % JOINED_WAYS];
+}
+
+/* Frames of an interpreter come first, and leave room for some of what they have called: the same
+ * C code runs all of a program's Python, so its return addresses would say nothing. */
+static check_stack *stack_join(check_stack *room, const uintptr_t *above, size_t count)
+{
+    uint32_t number;
+    const check_stack *below = stack_take(room, CHECK_FRAMES - (int)count, &number);
+    joined *set = joined_set(above, count, number);
+    joined *one = set == NULL ? NULL : joined_find(set, above, count, number);
+    if (one != NULL)
+        return &one->stack;
+    check_stack found = {.count = (int)count};
+    memcpy(found.frames, above, count * sizeof(above[0]));
+    for (int i = 0; i < below->count; i++)
+        found.frames[found.count++] = below->frames[i];
+    *room = found;
+    if (set == NULL)
+        return room;
+    found.keeps_last = 1;
+    one = joined_room(set);
+    *one = (joined){number, (uint32_t)count, found};
+    return &one->stack;
+}
+
+check_stack *check_stack_whole(check_stack *room)
+{
+    uintptr_t above[ABOVE];
+    size_t count = check_frames_take(above, ABOVE);
+    return count == 0 ? check_stack_take(room) : stack_join(room, above, count);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stacks that a thread has walked. Programs come from the same places again and again, and to walk
+ * a stack takes as long as ten launches under the checker. So a thread remembers for each stack
+ * where its return addresses lie: a stack is taken for that one if each is still there. That is
+ * looked at only inside of the thread's own stack, which is there as long as the thread is.
+ *
+ * Which ones to look at is told by a tree for each depth at which walks begin. An inner node is a
+ * place above the depth at which stacks have different return addresses, and has a branch for each.
+ * All stacks below it have an address in that place, never a word that the program works on. Stacks
+ * that have none there are beside it. So every stack that is remembered is found.
+ */
+#ifndef TENURE_PRELOAD_CHECK_WALKED_H
+#define TENURE_PRELOAD_CHECK_WALKED_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "check/stack.h"
+
+enum { WALK_DEEP = 24, WALKED_MAX = 4096, WALKED_NODES = 2 * WALKED_MAX, WALKED_LINKS = 32768 };
+
+/* Where the code of another object lies. */
+typedef struct check_bounds {
+    _Atomic uintptr_t begin, end;
+} check_bounds;
+
+static inline int check_is_in(const check_bounds *object, uintptr_t address)
+{
+    return address >= atomic_load_explicit(&object->begin, memory_order_relaxed) &&
+           address < atomic_load_explicit(&object->end, memory_order_relaxed);
+}
+
+/* What a walk found: return addresses, and where each lies. */
+typedef struct check_walk {
+    int count;
+    int has_end; /* the last one is the interpreter's, wherever in it that is */
+    uintptr_t slots[WALK_DEEP], frames[WALK_DEEP];
+} check_walk;
+
+/* One that is remembered. All that is looked at lies in two lines of the cache: the addresses are
+ * compared by a sum of 64 bits. */
+typedef struct check_walked {
+    _Alignas(128) uint64_t sum; /* of the return addresses from `first` on, but for such an end */
+    uint32_t number;            /* no two of a thread's have one; never 0 */
+    uint8_t count;
+    uint8_t has_end;
+    uint8_t first; /* what lies below the depth was the walk's own */
+    uint16_t
+        steps[WALK_DEEP]; /* in words, from the depth to the first one, from each to the next */
+    check_stack stack;
+    uintptr_t frames[WALK_DEEP];
+} check_walked;
+
+typedef struct walked_node {
+    uint32_t place; /* above the depth; 0: it is one that is remembered */
+    uint32_t one;   /* the one, or any of those below it, in `list` */
+    uint32_t next;  /* another node to look at, if it is not found here; 0: none */
+} walked_node;
+
+typedef struct walked_link {
+    uintptr_t word;
+    uint32_t from; /* a node, or UINT32_MAX: to the first of a depth; 0: no link is here */
+    uint32_t to;
+} walked_link;
+
+/* A thread's; zeroed when it is made, but for the first three. */
+typedef struct check_walks {
+    /* Its stack: from the first to behind the last, or the upper part of it; 0: not known. */
+    uintptr_t low, high;
+    const check_bounds *interpreter;
+    uint32_t numbers, ones, nodes; /* that were given; of those since all was forgotten */
+    walked_node node[WALKED_NODES];
+    walked_link link[WALKED_LINKS];
+    check_walked list[WALKED_MAX];
+} check_walks;
+
+/* 1 if walks that begin at this depth can be remembered. */
+int check_walks_reach(const check_walks *self, uintptr_t depth);
+
+/* The stack at this depth, of which at most so many frames are wanted; null: it is not remembered.
+ */
+check_walked *check_walks_find(check_walks *self, uintptr_t depth, int most);
+
+/* Remembers what was walked and is not remembered. Null: it cannot be looked at again. When there
+ * is no room for it, all others are forgotten. */
+check_walked *check_walks_keep(check_walks *self, const check_walk *walk, const check_stack *stack,
+                               uintptr_t depth, int most);
+
+#endif
