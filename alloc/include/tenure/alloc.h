@@ -7,32 +7,34 @@
  *
  *   tnr_init                  optional: the first call that needs the driver does it
  *   tnr_malloc, tnr_free      memory for one stream of one device
- *   tnr_pool_*                memory apart: own limit, own release threshold, own chunk properties
- *   tnr_trim, tnr_limit_set   give memory back, or never take more than so much
+ *   tnr_pool_*                memory kept apart, with its own limit, release threshold and chunk
+ *                             properties
+ *   tnr_trim, tnr_limit_set   give memory back, or limit how much may be mapped
  *   tnr_stats_*               where the memory is, and what serving it has cost
  *   tnr_last_error            what went wrong, why, and what to do about it
  *
- * Three words are used throughout. A *block* is what tnr_malloc hands out. A *chunk* is a piece
- * of physical memory: one driver handle, mapped whole. An *arena* is the set of free memory that
- * one stream of one pool allocates from; it has its own lock, so that threads working on
- * different streams never meet.
+ * Three words are used throughout. A *block* is what tnr_malloc hands out. A *chunk* is a piece of
+ * physical memory: one driver handle, mapped whole. An *arena* is the set of free memory that one
+ * stream of one pool allocates from. Each arena has its own lock, so threads that work on different
+ * streams never wait for each other.
  *
- * Stream order. A block belongs to the stream that it was allocated on. Its memory may be in use
- * by earlier work of that stream; work enqueued on the stream after tnr_malloc returns is safe.
- * tnr_free is stream-ordered in the same way: it returns at once, and the memory is handed out
- * again only to work that the device runs after everything enqueued on that stream so far.
+ * Stream order. A block belongs to the stream that it was allocated on. Earlier work of that stream
+ * may still be using its memory. Work that is enqueued on the stream after tnr_malloc returns is
+ * safe. tnr_free is stream-ordered in the same way. It returns at once. Tenure hands the memory out
+ * again only to work that the device runs after everything that was enqueued on that stream so far.
  *
  * Order of arguments, everywhere: what the call writes, the object or pointer that it is about,
- * sizes, device, stream, options. docs/upgrading.md says what stays as it is, and what changed.
+ * sizes, device, stream, options. docs/upgrading.md says which things stay as they are, and what
+ * has changed.
  *
  * Threads. Every function may be called from any thread at any time, except where it says
  * otherwise. Context. No call changes the calling thread's current CUDA context. Fork. CUDA does
  * not survive fork(): in a child every call returns TNR_ERR_AFTER_FORK and changes nothing.
  *
- * Signals. No function may be called from a signal handler that may have interrupted a call of
- * Tenure in the same thread: both are then inside one structure, and totals and lists go wrong, or
- * the thread waits for itself for ever. No call looks for that. Let the handler set a flag, or keep
- * the signal blocked in threads that call Tenure (pthread_sigmask).
+ * Signals. Do not call Tenure from a signal handler that may have interrupted a call of Tenure in
+ * the same thread. Both calls would be inside one structure: totals and lists go wrong, or the
+ * thread waits for itself for ever. No call checks for this. Let the handler set a flag, or block
+ * the signal in threads that call Tenure (pthread_sigmask).
  *
  * Failure. A call that returns an error has changed nothing: no block lost, no block made.
  * Every function that returns a tnr_status also leaves a sentence for tnr_last_error().
@@ -53,8 +55,9 @@
 #define TNR_NODISCARD
 #endif
 
-/* In front of what goes with the next major version. The text says what to use, and since when.
- * Compilers warn where it is used, unless a program defines TNR_NO_DEPRECATED before the header. */
+/* Marks a declaration that the next major version removes. The text says what to use instead, and
+ * since when. Compilers warn where it is used, unless a program defines TNR_NO_DEPRECATED before it
+ * includes the header. */
 #if defined(__GNUC__) && !defined(TNR_NO_DEPRECATED)
 #define TNR_DEPRECATED(text) __attribute__((deprecated(text)))
 #else
@@ -79,16 +82,16 @@ TNR_API unsigned tnr_version(void);
 
 /* ---- types --------------------------------------------------------------------------------- */
 
-/* A CUDA stream. The same type as CUstream and cudaStream_t, so that neither header is needed
- * here. Null is the legacy default stream; (tnr_stream)2 is the per-thread default stream, which
- * is another stream in each thread, as it is for the driver: memory that one thread frees on it
- * serves that thread only. (tnr_stream)1 is the legacy stream too. */
+/* A CUDA stream. The same type as CUstream and cudaStream_t, so that neither header is needed here.
+ * Null is the legacy default stream, and (tnr_stream)1 is too. (tnr_stream)2 is the per-thread
+ * default stream. As in the driver, it is a different stream in each thread: memory that one thread
+ * frees on it serves that thread only. */
 typedef struct CUstream_st *tnr_stream;
 
 /* A pool of memory. Made by tnr_pool_create, ended by tnr_pool_destroy. A null tnr_pool means the
- * default pool of the device, everywhere. It is a number in the shape of a pointer, which is never
- * given out again: any other value, and that of a pool that has ended, is TNR_ERR_INVALID_POOL
- * wherever a pool is asked for, and is not followed. */
+ * default pool of the device, everywhere. The value is a number in the shape of a pointer. Tenure
+ * never follows it as a pointer, and never gives the same number out again. Where a function asks
+ * for a pool, any other value is TNR_ERR_INVALID_POOL, and so is that of a pool that has ended. */
 typedef struct tnr_pool_st *tnr_pool;
 
 /* Largest size that tnr_malloc accepts: one EiB, the same bound as PyTorch's. */
@@ -100,45 +103,48 @@ typedef struct tnr_pool_st *tnr_pool;
 
 /* ---- start and end ------------------------------------------------------------------------- */
 
-/* Loads the driver, asks for its devices and capabilities, and applies the configuration in the
- * environment variable TENURE_CONF. Calling it is optional (the first call that needs the driver
- * does the same) and repeating it is harmless. Retains no context: a device's primary context is
- * retained at the first allocation on it. May block and calls the driver. A process has one
- * libtenure: a second copy of the file, loaded from elsewhere, does not start while one runs.
+/* Loads the driver, asks it for its devices and their capabilities, and applies the configuration
+ * in the environment variable TENURE_CONF. Calling it is optional: the first call that needs the
+ * driver does the same. Calling it again is harmless. It retains no context: Tenure retains a
+ * device's primary context at the first allocation on that device. May block and calls the driver.
+ * A process has one libtenure: while one copy runs, a second copy of the file, loaded from
+ * elsewhere, does not start.
  * Errors: TNR_ERR_NO_DRIVER, TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_NO_DEVICE, TNR_ERR_CONFIG,
  * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK; TNR_ERR_SECOND_COPY since 0.2.0. Since
  * 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_init(void);
 
-/* 1 if this library runs, or is being started by another thread: from tnr_init, or the first call
- * that did the same, to tnr_shutdown. Starts nothing, never fails. Since 0.2.0. */
+/* 1 if this library runs, or if another thread is starting it. It runs from tnr_init, or the first
+ * call that did the same, to tnr_shutdown. Starts nothing, never fails. Since 0.2.0. */
 TNR_API int tnr_is_running(void);
 
 /* Changes settings: "key:value,key:value", the syntax of TENURE_CONF. Keys that are not named keep
- * their value; all of the string is checked before any of it takes effect. Settings marked
- * "at start" in `tenure conf` are refused once a device is in use. Does not call the driver.
+ * their value. Tenure checks the whole string before any of it takes effect. Once a device is in
+ * use, the call refuses settings that `tenure conf` marks "at start". Does not call the driver.
  * Errors: TNR_ERR_CONFIG (the text names key, value, what is allowed and the nearest key),
  * TNR_ERR_INVALID_ARGUMENT, TNR_ERR_BUSY. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_configure(const char *settings);
 
 /* Gives all memory back to the driver and forgets everything. Waits for the work that is still
- * enqueued on memory that Tenure handed out. Live blocks are an error, unless `force` is not
- * zero: then they are freed too. Only the calling thread may be inside Tenure. Afterwards the
- * library is as before tnr_init and may be started again. Pools become invalid. If it fails, part
- * of the memory may have gone back already, and with `force` blocks too; calling it again goes on.
- * Without `force` graphs that need memory are an error too; those that were destroyed a moment ago
- * are waited for up to graph_end_ms.
- * Errors: TNR_ERR_BUSY (live blocks, graphs, exports, imports, or this is a callback of an owner of
- * segments), TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
+ * enqueued on memory that Tenure handed out. Live blocks are an error, unless `force` is not zero:
+ * then Tenure frees them too. Only the calling thread may be inside Tenure. Afterwards the library
+ * is as before tnr_init and may be started again. Pools become invalid.
+ *
+ * If the call fails, it may have given back part of the memory already, and with `force` blocks
+ * too. Call it again to go on. Without `force`, graphs that need memory are an error too. For
+ * graphs that were destroyed a moment ago the call waits up to graph_end_ms.
+ * Errors: TNR_ERR_BUSY (live blocks, graphs, exports, imports, or the call comes from a callback of
+ * an owner of segments), TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_shutdown(int force);
 
-/* The same for one device, while others go on: for an engine that resets a device
- * (cuDevicePrimaryCtxReset, cudaDeviceReset), before it does. Only the calling thread may be inside
- * Tenure, whatever the device. Afterwards the device is as before its first allocation, which puts
- * it into use again; settings, history and the memory of other devices stay as they are. Its pools,
- * streams and graphs are forgotten; a thread that is routed to one of the pools is to pop it. What
- * it was let in to on other devices (tnr_pool_access_set) stays open. Does nothing for a device
- * that is not in use. Errors: those of tnr_shutdown, and TNR_ERR_INVALID_DEVICE. Since 0.2.0. */
+/* Does what tnr_shutdown does for one device, while the others go on. An engine that resets a
+ * device (cuDevicePrimaryCtxReset, cudaDeviceReset) calls it before the reset. Only the calling
+ * thread may be inside Tenure, whatever the device. Afterwards the device is as before its first
+ * allocation; the next allocation puts it into use again. Settings, history and the memory of other
+ * devices stay as they are. Tenure forgets the device's pools, streams and graphs. A thread that is
+ * routed to one of these pools must pop it. Pools of other devices that were opened to the device
+ * (tnr_pool_access_set) stay open to it. Does nothing for a device that is not in use. Errors:
+ * those of tnr_shutdown, and TNR_ERR_INVALID_DEVICE. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_device_end(int device, int force);
 
 /* ---- allocate and free --------------------------------------------------------------------- */
@@ -147,21 +153,21 @@ TNR_NODISCARD TNR_API tnr_status tnr_device_end(int device, int force);
  * aligned to TNR_ALIGNMENT_DEFAULT. Zero bytes give a null pointer and success. On an error *ptr
  * is set to null.
  *
- * The pool is the one that the calling thread was routed to by tnr_pool_push, else the device's
- * default pool. Usually makes no driver call and takes one lock that only this stream's users
- * share. Otherwise it maps memory, and as the last resort waits for the device.
+ * The pool is the one that the calling thread was routed to by tnr_pool_push, or else the device's
+ * default pool. Usually the call makes no driver call and takes one lock, which only users of this
+ * stream share. Otherwise it maps memory, and as the last resort it waits for the device.
  *
- * The driver is asked about a stream when it is first allocated on. It must live: the driver ends
- * the process when it is asked about a handle that it never gave out, or that is gone ("Handles of
- * CUDA" in docs/errors.md). What it does recognise as none, and a stream of another device or
- * context, is TNR_ERR_INVALID_STREAM.
+ * Tenure asks the driver about a stream when it is first allocated on. The stream must exist then:
+ * the driver ends the process when it is asked about a handle that it never gave out, or that is
+ * gone ("Handles of CUDA" in docs/errors.md). The call returns TNR_ERR_INVALID_STREAM if the driver
+ * can tell that the handle is no stream, or if the stream is of another device or context.
  *
  * Errors: TNR_ERR_INVALID_ARGUMENT (ptr is null), TNR_ERR_INVALID_SIZE, TNR_ERR_INVALID_DEVICE,
  * TNR_ERR_INVALID_STREAM, TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, TNR_ERR_ADDRESS_SPACE,
- * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_NO_VMM, TNR_ERR_SHUTDOWN, TNR_ERR_AFTER_FORK, those
- * of tnr_init, and, from a pool over foreign segments, TNR_ERR_FOREIGN_SEGMENT (its owner gave what
- * cannot be used) and TNR_ERR_BUSY (this is a callback of an owner's). Since 0.1.0;
- * TNR_ERR_INVALID_STREAM and TNR_ERR_FOREIGN_SEGMENT since 0.2.0. */
+ * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_NO_VMM, TNR_ERR_SHUTDOWN, TNR_ERR_AFTER_FORK, and
+ * those of tnr_init. A pool over foreign segments adds TNR_ERR_FOREIGN_SEGMENT (its owner gave
+ * memory that cannot be used) and TNR_ERR_BUSY (the call comes from a callback of an owner). Since
+ * 0.1.0; TNR_ERR_INVALID_STREAM and TNR_ERR_FOREIGN_SEGMENT since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_malloc(void **ptr, size_t bytes, int device,
                                             tnr_stream stream);
 
@@ -173,26 +179,26 @@ TNR_NODISCARD TNR_API tnr_status tnr_malloc_aligned(void **ptr, size_t bytes, si
 
 /* Frees a block. The free is ordered on the block's stream: all work enqueued there so far may
  * still use the memory. Null is accepted and does nothing. Never blocks. Calls the driver only for
- * a block of tnr_record_stream (<tenure/lifetime.h>), which may then fail with TNR_ERR_DRIVER or
+ * a block of tnr_record_stream (<tenure/lifetime.h>). Such a free may fail with TNR_ERR_DRIVER or
  * TNR_ERR_HOST_MEMORY.
- * Errors, each leaving everything as it was: TNR_ERR_FOREIGN_POINTER, TNR_ERR_INTERIOR_POINTER
- * (the text gives the block's start), TNR_ERR_NOT_LIVE (freed before, or never handed out),
+ * Errors, each leaving everything as it was: TNR_ERR_FOREIGN_POINTER, TNR_ERR_INTERIOR_POINTER (the
+ * text gives the block's start), TNR_ERR_NOT_LIVE (freed before, or never handed out),
  * TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_free(void *ptr);
 
 /* ---- growable blocks ----------------------------------------------------------------------- */
 
-/* Reserves addresses for a block that may grow to `bytes_max`, for use on `stream`, and stores
- * where it begins in *ptr. It has no memory yet: tnr_commit gives it some. The addresses never
- * change until tnr_free, so a KV cache can grow while graphs that use it are replayed. Zero bytes
- * give a null pointer and success. The pool is found as by tnr_malloc, but a stream capture makes
- * no difference to it. Addresses are dealt out in powers of two, 64 MiB at least. When they have
- * run short, it takes back those that are without memory, and waits for work on them.
+/* Reserves addresses for a block that may grow to `bytes_max`, for use on `stream`, and stores its
+ * start in *ptr. The block has no memory yet: tnr_commit gives it some. The addresses never change
+ * until tnr_free, so a KV cache can grow while graphs that use it are replayed. Zero bytes give a
+ * null pointer and success. Tenure finds the pool as tnr_malloc does, except that a stream capture
+ * makes no difference. It deals addresses out in powers of two, 64 MiB at least. When addresses run
+ * short, it takes back those that have no memory, and waits for work on them.
  *
- * The block is freed, used and described as any other, with two differences. While nothing is
- * committed only its start is recognised, and tnr_record_use and its like refuse it
- * (TNR_ERR_NOT_LIVE), since there is nothing to use; free it then with tnr_free. And in
- * tnr_stats.served it counts once, as grown, when it is reserved.
+ * The block is freed, used and described like any other, with two differences. First, while nothing
+ * is committed, Tenure recognises only the block's start. tnr_record_use and its like then refuse
+ * the block (TNR_ERR_NOT_LIVE), because there is nothing to use; free it with tnr_free. Second, the
+ * block counts once in tnr_stats.served, as grown, when it is reserved.
  *
  * Errors: TNR_ERR_INVALID_ARGUMENT (ptr is null), TNR_ERR_INVALID_SIZE, TNR_ERR_INVALID_DEVICE,
  * TNR_ERR_ADDRESS_SPACE, TNR_ERR_HOST_MEMORY, TNR_ERR_FOREIGN_SEGMENT (the pool is over foreign
@@ -200,13 +206,14 @@ TNR_NODISCARD TNR_API tnr_status tnr_free(void *ptr);
 TNR_NODISCARD TNR_API tnr_status tnr_reserve(void **ptr, size_t bytes_max, int device,
                                              tnr_stream stream);
 
-/* Has memory under the first `bytes` of a block of tnr_reserve; `ptr` is its start. All of it or,
- * on an error, none more than before. What is there already stays where it is, with its contents;
- * so asking for no more than the block has does nothing. Memory comes in whole pages (the setting
- * chunk_mb), new or idle in the pool; the block's stream is made to wait, on the device, for the
- * streams that used it. Growing calls no driver function that a stream capture forbids, unless
- * memory is short and must be reclaimed. A free by another thread meanwhile wins: the commit then
- * fails with TNR_ERR_NOT_LIVE.
+/* Makes sure that the first `bytes` of a block of tnr_reserve have memory; `ptr` is the block's
+ * start. Either all of them get it or, on an error, none more than before. Memory that is there
+ * already stays where it is, with its contents. So asking for no more than the block has does
+ * nothing. Memory comes in whole pages (the setting chunk_mb), new or idle in the pool. Tenure
+ * makes the block's stream wait, on the device, for the streams that used this memory before.
+ * Growing calls no driver function that a stream capture forbids, unless memory is short and must
+ * be reclaimed. If another thread frees the block meanwhile, the free wins and the commit fails
+ * with TNR_ERR_NOT_LIVE.
  *
  * Errors: TNR_ERR_INVALID_SIZE (more than was reserved), TNR_ERR_BUSY (another thread is committing
  * to the block), TNR_ERR_INVALID_ARGUMENT (a block of tnr_malloc), TNR_ERR_FOREIGN_POINTER,
@@ -221,12 +228,12 @@ typedef struct tnr_block_info {
     void *base;             /* start of the block */
     size_t bytes;           /* bytes set aside for it, a multiple of TNR_ALIGNMENT_DEFAULT */
     size_t bytes_requested; /* bytes that were asked for */
-    size_t bytes_reserved;  /* what a growable block may grow to; `bytes` for any other */
+    size_t bytes_reserved;  /* most that a growable block may grow to; `bytes` for any other */
     int device;
     tnr_stream stream;
     tnr_pool pool;        /* null for the default pool */
     void *segment;        /* start of the foreign segment that it lies in; null: in none */
-    size_t segment_bytes; /* of that */
+    size_t segment_bytes; /* size of that segment */
     uint64_t reserved[4]; /* 0: room for what later versions tell */
 } tnr_block_info;
 
@@ -245,38 +252,43 @@ typedef enum tnr_handle_type {
     TNR_HANDLE_FABRIC = 3,   /* fabric handle; needs IMEX */
 } tnr_handle_type;
 
-/* Foreign segments. A pool may have its memory from functions of its owner's instead of the driver:
- * of a collective library (ncclMemAlloc), or another allocator. Tenure asks for a *segment*, of
- * many MiB, and carves blocks out of it; streams, uses, retirement, limits, statistics, snapshots
- * and captures are as in any other pool. What differs is that the memory is the owner's:
+/* Foreign segments. A pool may get its memory from functions of an owner instead of the driver: for
+ * example from a collective library (ncclMemAlloc), or from another allocator. Tenure asks for a
+ * *segment* of many MiB and carves blocks out of it. Streams, uses, retirement, limits, statistics,
+ * snapshots and captures work as in any other pool. But the memory is the owner's, so:
  *
- *   - a segment stays where it is, whole, and with the stream that it was asked for on: nothing in
- *     it moves, is lent to another stream, or is joined with another segment;
- *   - it goes back to the owner whole, when nothing of it is live and all work on it is over: in
- *     tnr_pool_trim, at the pool's end, or when the pool itself lacks memory, unless some of it was
- *     registered (tnr_memory_registered). Never in tnr_trim, or for what another pool wants;
- *   - the pool does not sleep, has no growable blocks, and is not Tenure's to open to other
- *     devices: TNR_ERR_FOREIGN_SEGMENT. tnr_device_sleep passes it over; to tnr_free_sync every
- *     device reaches it.
+ *   - A segment stays where it is, whole, and with the stream that it was asked for on. Nothing in
+ *     it moves, is lent to another stream, or is joined with another segment.
+ *   - It goes back to the owner whole, when nothing of it is live and all work on it is over. This
+ *     happens in tnr_pool_trim and at the pool's end. It also happens when the pool itself lacks
+ *     memory, unless some of the pool's memory was registered (tnr_memory_registered). It never
+ *     happens in tnr_trim, or for what another pool wants.
+ *   - The pool does not sleep and has no growable blocks, and Tenure cannot open it to other
+ *     devices: TNR_ERR_FOREIGN_SEGMENT. tnr_device_sleep passes it over. tnr_free_sync assumes that
+ *     every device reaches it.
  *
- * tnr_segment_alloc returns `bytes` (a multiple of 2 MiB) for `stream` on `device`, or null if it
- * has none: then idle segments of the pool go back, and idle memory of other pools to the driver,
- * before it is asked again, and the failure ends in TNR_ERR_OUT_OF_MEMORY, which says who had
- * nothing. The address is a multiple of 2 MiB, as those of cudaMalloc and ncclMemAlloc are for such
- * sizes. One that is not, lies in memory of Tenure's, or is another device's, as the driver says,
- * is given back at once, and the allocation ends in TNR_ERR_FOREIGN_SEGMENT; so does one that
- * overlaps a segment that Tenure has, which is not given back.
+ * tnr_segment_alloc returns `bytes` (a multiple of 2 MiB) for `stream` on `device`, or null if the
+ * owner has none. After null, Tenure gives idle segments of the pool back to the owner, and idle
+ * memory of other pools to the driver, and asks again. If there is still none, the allocation ends
+ * in TNR_ERR_OUT_OF_MEMORY, and the text says who had nothing.
+ *
+ * The address must be a multiple of 2 MiB, as those of cudaMalloc and ncclMemAlloc are for such
+ * sizes. If it is not, or lies in memory of Tenure's, or is another device's by the driver's word,
+ * Tenure gives the segment back at once, and the allocation ends in TNR_ERR_FOREIGN_SEGMENT. If it
+ * overlaps a segment that Tenure has, the allocation ends in the same error, but Tenure does not
+ * give it back.
  *
  * tnr_segment_free takes back what tnr_segment_alloc returned, with the same arguments. It cannot
- * fail. The stream may have ended, and is only a name there.
+ * fail. The stream may have ended by then; it is only a name there.
  *
- * Both run on the thread that asks for memory, or gives it back, with no lock of Tenure's held, but
- * that captures of other threads wait while this one is in a capture; the device's primary context
- * is current. They may take long. While a stream captures, the thread's capture mode is RELAXED:
- * what does not name the captured stream, and waits for nothing, is allowed, as cudaMalloc is. They
- * may ask Tenure, and allocate and free in pools of the driver's memory. What needs a segment, or
- * gives one back, is TNR_ERR_BUSY: to allocate from a pool of this kind, tnr_pool_trim and
- * tnr_pool_destroy of one, tnr_device_end, tnr_shutdown. */
+ * Both run on the thread that asks for memory, or gives it back, and the device's primary context
+ * is current. Tenure holds no lock then, with one exception: while this thread is in a capture,
+ * captures of other threads wait. Both functions may take long. While a stream captures, the
+ * thread's capture mode is RELAXED: a call that does not name the captured stream, and waits for
+ * nothing, is allowed, as cudaMalloc is. Both may ask Tenure, and may allocate and free in pools of
+ * the driver's memory. A call that needs a segment, or gives one back, returns TNR_ERR_BUSY: an
+ * allocation from a pool of this kind, tnr_pool_trim and tnr_pool_destroy of one, tnr_device_end,
+ * tnr_shutdown. */
 typedef void *(*tnr_segment_alloc)(size_t bytes, int device, tnr_stream stream, void *user);
 typedef void (*tnr_segment_free)(void *ptr, size_t bytes, int device, tnr_stream stream,
                                  void *user);
@@ -288,19 +300,23 @@ typedef struct tnr_pool_options {
     size_t limit_bytes;             /* most that it may have mapped; default: no own limit */
     size_t release_threshold_bytes; /* idle memory above this goes back; default: the setting */
     tnr_handle_type handle_type;
-    int gpu_direct_rdma; /* 1: chunks that network cards may address, where supported. A card that
-                          * has registered memory is not told when it changes; so no chunk of such
-                          * a pool moves to another address or goes back to the driver, not even
-                          * after all its blocks are freed, but by tnr_pool_trim or the pool's end:
-                          * take registrations back before */
-    tnr_segment_alloc segment_alloc; /* both: a pool over foreign segments; handle_type and */
-    tnr_segment_free segment_free;   /* gpu_direct_rdma are then its owner's business */
-    void *segment_user;              /* what they are called with */
-    size_t segment_bytes; /* least that is asked for, for blocks above small_limit_kb; default:
-                           * 20 MiB, and as much as the block if there is no more */
-    int is_shared;        /* 1: for blocks that other processes are to have at the same address
-                    * (<tenure/publish.h>): its addresses lie away from where every process begins
-                    * to use its own, and a block has the fewest chunks that there can be */
+    /* 1: chunks that network cards may address, where supported. A card that has registered memory
+     * is not told when the memory changes. So no chunk of such a pool moves to another address.
+     * Only tnr_pool_trim and the pool's end give its chunks back to the driver; freeing all its
+     * blocks does not. Take registrations back before either. */
+    int gpu_direct_rdma;
+    /* Both set: a pool over foreign segments. handle_type and gpu_direct_rdma are then the owner's
+     * business. */
+    tnr_segment_alloc segment_alloc;
+    tnr_segment_free segment_free;
+    void *segment_user; /* what both are called with */
+    /* Least that Tenure asks the owner for, for blocks above small_limit_kb; default: 20 MiB. If
+     * the owner has no such segment, Tenure asks for as much as the block needs. */
+    size_t segment_bytes;
+    /* 1: for blocks that other processes are to have at the same address (<tenure/publish.h>). The
+     * pool's addresses lie away from where every process begins to use its own, and a block has as
+     * few chunks as possible. */
+    int is_shared;
 } tnr_pool_options;
 
 #define TNR_POOL_OPTIONS_INIT                                                                      \
@@ -317,11 +333,13 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_create(tnr_pool *pool, int device,
                                                  const tnr_pool_options *options);
 
 /* Ends a pool and gives its memory back to the driver, after waiting for work enqueued on it. The
- * handle is invalid afterwards and later use of it is detected (TNR_ERR_INVALID_POOL). If graphs
- * need its memory, waits up to graph_end_ms for the driver to let go of those that were destroyed.
- * Errors: TNR_ERR_BUSY (live blocks, a thread that lives is routed to it, graphs need it, blocks of
- * it are exported (<tenure/export.h>), or this is a callback of an owner of segments and the pool
- * is over such), TNR_ERR_INVALID_POOL, TNR_ERR_DRIVER. Since 0.1.0. */
+ * handle is invalid afterwards; Tenure detects later use of it (TNR_ERR_INVALID_POOL). If graphs
+ * need its memory, the call waits up to graph_end_ms for the driver to let go of those that were
+ * destroyed.
+ * Errors: TNR_ERR_BUSY (there are live blocks; a thread that lives is routed to it; graphs need it;
+ * blocks of it are exported (<tenure/export.h>); or the pool is over foreign segments and the call
+ * comes from a callback of an owner of segments), TNR_ERR_INVALID_POOL, TNR_ERR_DRIVER. Since
+ * 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_destroy(tnr_pool pool);
 
 /* As tnr_malloc, from this pool (null: the device's default pool, whatever the routing). The
@@ -329,11 +347,12 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_destroy(tnr_pool pool);
 TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc(void **ptr, tnr_pool pool, size_t bytes,
                                                  int device, tnr_stream stream);
 
-/* As tnr_pool_malloc, exactly at `ptr`, which the pool's memory of `stream` must have free, for the
- * whole size: for who puts blocks back where they once were, largest and smallest alike, in a pool
- * whose memory stays in place (gpu_direct_rdma, tnr_vouched_pool_create, or tnr_graph_pool_vouch,
- * after which the pool's memory is of no stream and `stream` means nothing). What was freed there
- * and waits for uses of other streams is waited for, on the host. Zero bytes do nothing.
+/* As tnr_pool_malloc, but exactly at `ptr`: the pool's memory of `stream` must be free there, for
+ * the whole size. It is for engines that put blocks back where they once were, largest and smallest
+ * alike, in a pool whose memory stays in place (gpu_direct_rdma, tnr_vouched_pool_create or
+ * tnr_graph_pool_vouch). After tnr_graph_pool_vouch the pool's memory is of no stream, and `stream`
+ * means nothing. If memory there was freed and waits for uses of other streams, the call waits for
+ * them, on the host. Zero bytes do nothing.
  * Errors: TNR_ERR_BUSY (something is live or kept there, or nothing is mapped),
  * TNR_ERR_FOREIGN_POINTER (never memory of that stream in that pool), TNR_ERR_INVALID_ALIGNMENT (no
  * multiple of TNR_ALIGNMENT_DEFAULT), TNR_ERR_INVALID_SIZE, TNR_ERR_INVALID_DEVICE,
@@ -342,23 +361,25 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc(void **ptr, tnr_pool pool, size
 TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc_at(void *ptr, tnr_pool pool, size_t bytes,
                                                     int device, tnr_stream stream);
 
-/* The memory of the live block that contains `ptr` was registered with somebody who knows it by its
- * address, or by the memory behind it, and is not told when either changes: a network card, a
- * library that keeps registrations after a free, a dma-buf. From now on all memory of the block's
- * pool stays as it is, also where blocks are freed, as if the pool had been made with
- * gpu_direct_rdma: nothing moves, it goes back to the driver, or to the owner of its segments, only
- * when tnr_pool_trim or tnr_pool_destroy name the pool, and the pool sleeps only where a callback
- * is. So the next block at these addresses has the memory that was registered. It lasts as long as
- * the pool. Never calls the driver. `tenure run` calls it where a program asks for a dma-buf, or
- * for synchronous memory operations (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS), as those who register do.
+/* Says that the memory of the live block that contains `ptr` was registered with somebody who knows
+ * it by its address, or by the memory behind it, and who is not told when either changes: a network
+ * card, a library that keeps registrations after a free, a dma-buf.
+ *
+ * From now on all memory of the block's pool stays as it is, even where blocks are freed, as if the
+ * pool had been made with gpu_direct_rdma. Nothing moves. Memory goes back to the driver, or to the
+ * owner of its segments, only when tnr_pool_trim or tnr_pool_destroy names the pool. The pool
+ * sleeps only if there is a callback. So the next block at these addresses has the memory that was
+ * registered. This lasts as long as the pool. Never calls the driver. `tenure run` calls it when a
+ * program asks for a dma-buf, or for synchronous memory operations
+ * (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS), as programs that register memory do.
  * Errors: TNR_ERR_FOREIGN_POINTER, TNR_ERR_NOT_LIVE, TNR_ERR_AFTER_FORK. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_memory_registered(const void *ptr);
 
 /* Routes the calling thread's tnr_malloc calls on the pool's device to this pool, until the
- * matching tnr_pool_pop, or its end. Null routes them on every device to its default pool: what is
- * allocated until tnr_pool_pop(NULL) is as if the thread were routed nowhere, whatever was pushed
- * before. Calls nest, up to 16 deep, and the latest that is for a device counts there. Other
- * threads are not affected.
+ * matching tnr_pool_pop, or until the thread ends. Null routes the thread's calls on every device
+ * to that device's default pool: until tnr_pool_pop(NULL) the thread allocates as if it were routed
+ * nowhere, whatever was pushed before. Calls nest, up to 16 deep. On each device the latest routing
+ * that is for that device counts. Other threads are not affected.
  * Errors: TNR_ERR_INVALID_POOL, TNR_ERR_INVALID_ARGUMENT (nested too deep), TNR_ERR_HOST_MEMORY
  * (the thread's first), TNR_ERR_AFTER_FORK; for null, those of tnr_init. Since 0.1.0; null since
  * 0.2.0. */
@@ -376,68 +397,70 @@ typedef enum tnr_access {
     TNR_ACCESS_READWRITE = 3 /* it reads and writes */
 } tnr_access;
 
-/* Opens the memory of a pool (null: the default pool of `device`, which otherwise must be the
- * pool's) to another device, `peer`, or closes it: what is mapped now, and what will be, wherever
- * it moves; a pool that sleeps wakes so. Blocks keep their addresses, and other threads may go on
- * to allocate meanwhile. A pool begins closed, or as tnr_device_access_set says.
+/* Opens the memory of a pool (null: the default pool of `device`; else `device` must be the pool's)
+ * to another device, `peer`, or closes it. The call covers what is mapped now and what will be
+ * mapped, wherever it moves; a pool that sleeps wakes with the new access. Blocks keep their
+ * addresses, and other threads may go on allocating meanwhile. A pool begins closed, or as
+ * tnr_device_access_set says.
  *
- * Opening calls the driver once for each chunk that there is, and makes each new one dearer, since
- * access costs as much again for each device; so open what a peer needs. Closing waits for all work
- * that `peer` has been given. It does not keep back what is given to it meanwhile, which then
- * fails.
+ * Opening calls the driver once for each chunk that there is. It also makes each new chunk dearer,
+ * because access costs as much again for each device. So open only what a peer needs. Closing waits
+ * for all work that `peer` has been given. It does not hold back work that `peer` is given
+ * meanwhile; that work then fails.
  *
  * Tenure does not know what a peer's streams do: tell it with tnr_record_use, as for any other
- * stream, or free with tnr_free_sync. May block. Errors: TNR_ERR_INVALID_ARGUMENT (access),
- * TNR_ERR_INVALID_POOL, TNR_ERR_INVALID_DEVICE (there is no such peer, or it is the device itself),
- * TNR_ERR_NO_PEER_ACCESS (the devices have no way to each other), TNR_ERR_FOREIGN_SEGMENT (whoever
- * owns the pool's segments says who reaches them), TNR_ERR_CAPTURE (closing while a capture is
- * under way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. On an error the pool is as it was; if the driver
- * refuses the way back too, it may be partly changed: then ask again. As cudaMemPoolSetAccess.
- * Since 0.2.0. */
+ * stream, or free with tnr_free_sync. May block. Like cudaMemPoolSetAccess.
+ * Errors: TNR_ERR_INVALID_ARGUMENT (access), TNR_ERR_INVALID_POOL, TNR_ERR_INVALID_DEVICE (there is
+ * no such peer, or it is the device itself), TNR_ERR_NO_PEER_ACCESS (the devices have no way to
+ * each other), TNR_ERR_FOREIGN_SEGMENT (the owner of the pool's segments says who reaches them),
+ * TNR_ERR_CAPTURE (closing while a capture is under way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. On
+ * an error the pool is as it was. If the driver refuses the way back too, the pool may be partly
+ * changed: then call again. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_access_set(tnr_pool pool, int device, int peer,
                                                      tnr_access access);
 
-/* What `peer` may do with the pool's memory; the device itself always reads and writes. Never
- * blocks. Errors: TNR_ERR_INVALID_ARGUMENT (access is null), TNR_ERR_INVALID_POOL,
- * TNR_ERR_INVALID_DEVICE, TNR_ERR_FOREIGN_SEGMENT. As cudaMemPoolGetAccess. Since 0.2.0. */
+/* Stores what `peer` may do with the pool's memory. The device itself always reads and writes.
+ * Never blocks. Like cudaMemPoolGetAccess. Errors: TNR_ERR_INVALID_ARGUMENT (access is null),
+ * TNR_ERR_INVALID_POOL, TNR_ERR_INVALID_DEVICE, TNR_ERR_FOREIGN_SEGMENT. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_access_get(tnr_access *access, tnr_pool pool, int device,
                                                      int peer);
 
-/* tnr_pool_access_set for all pools of the device, those that will be made later too, but those
- * over foreign segments, which stay as they are. On an error pools before the one that it names may
- * have changed. As cudaDeviceEnablePeerAccess, called on `peer`. Since 0.2.0. */
+/* tnr_pool_access_set for all pools of the device, and for those that will be made later. Pools
+ * over foreign segments stay as they are. On an error, pools before the one that the error names
+ * may have changed. Like cudaDeviceEnablePeerAccess, called on `peer`. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_device_access_set(int device, int peer, tnr_access access);
 
 /* ---- limits and giving back ---------------------------------------------------------------- */
 
-/* Gives idle memory of the device back to the driver until at most `keep_bytes` are mapped, or
- * nothing idle is left. To 0, the mappings that moved memory has left behind go, too, and with them
- * what they keep. Waits for work on memory that is free but may still be in use. `released` may be
- * null; otherwise it receives the bytes given back. Live blocks are never touched, nor pools for
- * network cards (gpu_direct_rdma) or over foreign segments.
+/* Gives idle memory of the device back to the driver, until at most `keep_bytes` are mapped or
+ * nothing idle is left. With `keep_bytes` 0 it also removes the mappings that moved memory has left
+ * behind, and gives back what they keep. Waits for work on memory that is free but may still be in
+ * use. `released` may be null; otherwise it receives the bytes given back. Never touches live
+ * blocks, pools for network cards (gpu_direct_rdma) and pools over foreign segments.
  * Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_trim(size_t *released, size_t keep_bytes, int device);
 
-/* The same for one pool (null: the default pool of `device`, which otherwise must be the pool's):
+/* The same for one pool (null: the default pool of `device`; else `device` must be the pool's):
  * until it has at most `keep_bytes` mapped. This is also the one call that gives memory of a pool
- * for network cards back (gpu_direct_rdma), and foreign segments to their owner. A pool that sleeps
- * has none, and a graph pool keeps what its graphs need. Adds TNR_ERR_INVALID_POOL, and
- * TNR_ERR_BUSY (this is a callback of an owner's). Since 0.2.0. */
+ * for network cards (gpu_direct_rdma) back, and foreign segments back to their owner. A pool that
+ * sleeps has none to give, and a graph pool keeps what its graphs need. Adds TNR_ERR_INVALID_POOL,
+ * and TNR_ERR_BUSY (the call comes from a callback of an owner of segments). Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_trim(size_t *released, tnr_pool pool, size_t keep_bytes,
                                                int device);
 
 /* The most that all pools of the device may have mapped together, in bytes; SIZE_MAX for no limit.
- * A limit below what is mapped now takes effect as memory is given back. Initially the setting
- * per_process_memory_fraction of the device's memory. Errors: TNR_ERR_INVALID_ARGUMENT (limit_bytes
- * is null), TNR_ERR_INVALID_DEVICE, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
+ * If a limit is below what is mapped now, it takes effect as memory is given back. At first the
+ * limit is the part of the device's memory that the setting per_process_memory_fraction says.
+ * Errors: TNR_ERR_INVALID_ARGUMENT (limit_bytes is null), TNR_ERR_INVALID_DEVICE,
+ * TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_limit_set(size_t limit_bytes, int device);
 TNR_NODISCARD TNR_API tnr_status tnr_limit_get(size_t *limit_bytes, int device);
 
-/* The most that a pool (null: the default pool of `device`, which otherwise must be the pool's) may
- * have mapped, in bytes; SIZE_MAX for no limit of its own. Like that of the device, a limit below
- * what is mapped now takes effect as memory is given back, which tnr_pool_trim does. The limit of a
- * pool that was made stands in its tnr_stats. Errors: TNR_ERR_INVALID_POOL, TNR_ERR_INVALID_DEVICE,
- * TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.2.0. */
+/* The most that a pool (null: the default pool of `device`; else `device` must be the pool's) may
+ * have mapped, in bytes; SIZE_MAX for no limit of its own. As with the device's limit, a limit
+ * below what is mapped now takes effect as memory is given back; tnr_pool_trim gives it back.
+ * tnr_stats shows the limit of a pool that was made. Errors: TNR_ERR_INVALID_POOL,
+ * TNR_ERR_INVALID_DEVICE, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_limit_set(tnr_pool pool, size_t limit_bytes, int device);
 
 /* What an allocation lacks. */
@@ -459,20 +482,20 @@ typedef enum tnr_oom_reason {
 
 /* An allocation that would fail. */
 typedef struct tnr_oom_info {
-    size_t struct_bytes;   /* sizeof(tnr_oom_info), as the library that calls knows it */
-    tnr_oom_reason reason; /* what it met last */
+    size_t struct_bytes;   /* sizeof(tnr_oom_info), as the library knows it */
+    tnr_oom_reason reason; /* the last obstacle that it met */
     int device;
-    tnr_pool pool;     /* that it is from; null for the default pool */
-    tnr_stream stream; /* that it is for */
-    size_t bytes;      /* that it asks for; of tnr_commit, all that the block would then have */
+    tnr_pool pool;     /* the pool that it is from; null for the default pool */
+    tnr_stream stream; /* the stream that it is for */
+    size_t bytes;      /* asked for; by tnr_commit: all that the block would then have */
 } tnr_oom_info;
 
-/* Called when an allocation would otherwise fail. Returns 1 if it has freed something and the
- * allocation should be tried once more, else 0. Runs on the allocating thread with no lock of
+/* Called when an allocation would otherwise fail. Returns 1 if it has freed something and Tenure
+ * should try the allocation once more, else 0. Runs on the allocating thread with no lock of
  * Tenure's held; it may call any function of Tenure. `info` is valid during the call.
  *
- * It is not asked for what no free could help: more than the device has in all or than a limit
- * allows, a size that is none, and where addresses or host memory run out. */
+ * Tenure does not call it where no free could help: for more than the device has in all or than a
+ * limit allows, for a size that is none, and where addresses or host memory run out. */
 typedef int (*tnr_oom_callback)(const tnr_oom_info *info, void *user);
 
 /* Sets the callback of the process; null removes it. Since 0.1.0; the callback's arguments since
@@ -481,10 +504,10 @@ TNR_API void tnr_oom_callback_set(tnr_oom_callback callback, void *user);
 
 /* ---- statistics ---------------------------------------------------------------------------- */
 
-/* A quantity that rises and falls. allocated - freed == current, always. The peak is exact for
- * an arena; the peak of a device or pool with several arenas is the sum of theirs, an upper
- * bound, because an exact one would need a counter that all streams share. reserved_bytes is
- * exact everywhere: it changes only when the driver is called. */
+/* A quantity that rises and falls. allocated - freed == current, always. The peak of an arena is
+ * exact. The peak of a device or pool with several arenas is the sum of their peaks, an upper
+ * bound: an exact one would need a counter that all streams share. reserved_bytes is exact
+ * everywhere, because it changes only when the driver is called. */
 typedef struct tnr_stat {
     uint64_t current, peak, allocated, freed;
 } tnr_stat;
@@ -544,14 +567,15 @@ typedef enum tnr_reuse {
 
 enum { TNR_WORLD_ALL = 0, TNR_WORLD_SMALL = 1, TNR_WORLD_LARGE = 2, TNR_WORLD_COUNT = 3 };
 
-/* Room for kinds that later versions add, so that what lies behind stays where it is. */
+/* Room for kinds that later versions add, so that the fields after these arrays stay where they
+ * are. */
 enum { TNR_DRIVER_KIND_ROOM = 16, TNR_SERVED_ROOM = 16, TNR_REUSE_ROOM = 16 };
 
-/* A picture of one device or pool. Arrays over TNR_WORLD_* hold all blocks, the small ones and
- * the large ones, as PyTorch's "all", "small_pool" and "large_pool".
+/* A picture of one device or pool. Arrays over TNR_WORLD_* hold all blocks, the small ones and the
+ * large ones, as PyTorch's "all", "small_pool" and "large_pool".
  *
  * Equation (guarantee 2): bytes_live + bytes_binned + bytes_free + bytes_retired + bytes_slack ==
- * reserved_bytes.current + bytes_asleep + bytes_parked_away, where slack is what rounding and
+ * reserved_bytes.current + bytes_asleep + bytes_parked_away. The slack is what rounding and
  * alignment cost inside live blocks. */
 typedef struct tnr_stats {
     size_t struct_bytes; /* set by the caller to sizeof(tnr_stats) */
@@ -571,8 +595,8 @@ typedef struct tnr_stats {
     uint64_t blocks_retired;
 
     uint64_t bytes_parked;      /* of whole chunks in parked blocks: <tenure/park.h> */
-    uint64_t bytes_parked_away; /* of these, without memory: theirs serves others, or is gone */
-    uint64_t parks, unparks;    /* of a device, as the next */
+    uint64_t bytes_parked_away; /* of these, without memory: it serves others, or is gone */
+    uint64_t parks, unparks;    /* of a device, not of a pool; so is park_waits */
     uint64_t park_waits;        /* times that the host waited because a block got other chunks */
 
     uint64_t bytes_asleep;  /* of chunks whose memory is given back until their pool wakes */
@@ -595,27 +619,30 @@ typedef struct tnr_stats {
     uint64_t driver_ns[TNR_DRIVER_KIND_ROOM];
 
     uint64_t arenas, pools;
-    uint64_t limit_bytes;          /* SIZE_MAX: none */
-    uint64_t group_given_bytes;    /* given back because other processes of the group asked, */
-    uint64_t group_taken_bytes;    /* what they gave for this one, and how often it was short */
-    uint64_t group_asks;           /* and asked, since it joined. Of the device, not of a pool */
+    uint64_t limit_bytes; /* SIZE_MAX: none */
+
+    /* Of the device, not of a pool, since the process joined its group. */
+    uint64_t group_given_bytes; /* given back because other processes of the group asked */
+    uint64_t group_taken_bytes; /* what other processes gave for this one */
+    uint64_t group_asks;        /* how often this one was short, and asked */
+
     uint64_t metadata_bytes;       /* host memory of the whole library, all devices */
-    uint64_t metadata_live_blocks; /* live blocks of the whole library, to divide it by */
+    uint64_t metadata_live_blocks; /* live blocks of the whole library, to divide that by */
 } tnr_stats;
 
 /* Fills *stats for a device, or for one pool of it if `pool` is not null. Takes each arena's lock
- * in turn, so the picture is exact arena by arena, and exact as a whole while no other thread
- * allocates. Calls the driver only to put the device into use if nothing has yet. Errors:
- * TNR_ERR_INVALID_ARGUMENT (struct_bytes not set), those of tnr_init,
- * TNR_ERR_INVALID_DEVICE, TNR_ERR_INVALID_POOL. Since 0.1.0. */
+ * in turn. So the picture is exact arena by arena, and exact as a whole while no other thread
+ * allocates. Calls the driver only if nothing has put the device into use yet, to do that. Errors:
+ * TNR_ERR_INVALID_ARGUMENT (struct_bytes not set), those of tnr_init, TNR_ERR_INVALID_DEVICE,
+ * TNR_ERR_INVALID_POOL. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stats_get(tnr_stats *stats, tnr_pool pool, int device);
 
 /* Sets the peaks of a device to the current values (PyTorch: reset_peak_memory_stats). Errors:
  * TNR_ERR_INVALID_DEVICE, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stats_reset_peaks(int device);
 
-/* Writes the same as JSON with PyTorch's key names where the meaning is the same, into `buffer` of
- * `bytes`; always terminated. Returns the length that the whole text has, as snprintf does; 0 on
+/* Writes the same as JSON into `buffer` of `bytes`, always terminated. The keys have PyTorch's
+ * names where the meaning is the same. Returns the length of the whole text, as snprintf does; 0 on
  * an error. Since 0.1.0. */
 TNR_API size_t tnr_stats_json(char *buffer, size_t bytes, tnr_pool pool, int device);
 
@@ -641,9 +668,9 @@ typedef struct tnr_device_info {
     size_t granularity_bytes; /* smallest mapping; 0 without VMM */
     int compute_major, compute_minor;
     int has_vmm, has_posix_fd, has_fabric, has_gpu_direct_rdma;
-    int in_use;             /* 1 once Tenure has allocated on it; then also: */
-    uintptr_t address_base; /* the reserved range that all its blocks lie in */
-    size_t address_bytes;
+    int in_use;             /* 1 once Tenure has allocated on it; then the next two are set */
+    uintptr_t address_base; /* start of the reserved range that all its blocks lie in */
+    size_t address_bytes;   /* size of that range */
 } tnr_device_info;
 
 /* Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_INVALID_ARGUMENT, those of tnr_init. Since 0.1.0. */
@@ -679,10 +706,10 @@ TNR_API const char *tnr_last_error(void);
  * 0.1.0. */
 TNR_API int tnr_last_driver_result(void);
 
-/* Walks every structure of the device (of all devices if it is negative), compares all totals both
- * ways, and returns TNR_ERR_INTERNAL with the first broken invariant in tnr_last_error. For tests
- * and for bug reports: it locks one arena after the other and takes time in proportion to the
- * number of blocks. Since 0.1.0. */
+/* Walks every structure of the device (of all devices if it is negative) and compares all totals
+ * both ways. Returns TNR_ERR_INTERNAL, with the first broken invariant in tnr_last_error, if one is
+ * broken. For tests and for bug reports: it locks one arena after the other and takes time in
+ * proportion to the number of blocks. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_validate(int device);
 
 #ifdef __cplusplus

@@ -2,9 +2,9 @@
 /*
  * <tenure/status.h>: every error that a Tenure call can return.
  *
- * One list, from which the enum, the names and the default texts are made, so that they cannot
- * drift apart. A function has one error domain: it returns a tnr_status and nothing else. The
- * driver's own code is never flattened into it: tnr_last_driver_result() keeps it beside.
+ * The enum, the names and the default texts are made from one list, so that they cannot drift
+ * apart. A function has one error domain: it returns a tnr_status and nothing else. A tnr_status
+ * never replaces the driver's own code: tnr_last_driver_result() keeps that code beside it.
  */
 #ifndef TENURE_STATUS_H
 #define TENURE_STATUS_H

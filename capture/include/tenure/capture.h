@@ -2,14 +2,14 @@
 /*
  * <tenure/capture.h>: memory of CUDA graphs. This header is the manual of the layer.
  *
- * The problem. A graph replays raw addresses. What was allocated while it was captured must stay
- * where it was, and be given to nobody else, for as long as the graph can run; so must what the
- * graph refers to from outside.
+ * The problem. A graph replays raw addresses. Memory that was allocated while the graph was
+ * captured must stay where it was, and be given to nobody else, for as long as the graph can run.
+ * The same holds for memory outside that the graph refers to.
  *
  * The guarantee. For every graph captured through Tenure: each address handed out during the
  * capture, and each block outside that the graph refers to, stays mapped to the same memory and is
  * given to nobody else until the CUDA graph and all its executables are destroyed and their last
- * launch has ended. A launch that would break this is refused.
+ * launch has ended. Tenure refuses a launch that would break this.
  *
  * In order of use:
  *
@@ -20,36 +20,37 @@
  *   tnr_graph_audit                       every managed address in a graph, and whether it is safe
  *   tnr_graph_pool_create                 a pool for several graphs
  *
- * Inside a capture a block that was freed is handed out again exactly when the graph's edges order
- * its last use before whatever is captured next on the asking stream: also across streams, and also
- * for tnr_record_use and tnr_record_stream. No node is added to the graph. A block used by a stream
- * outside of the capture is kept until the capture ends.
+ * Inside a capture Tenure hands a freed block out again exactly when the graph's edges order its
+ * last use before whatever is captured next on the asking stream. This holds across streams too,
+ * and for tnr_record_use and tnr_record_stream. Tenure adds no node to the graph. If a stream
+ * outside of the capture uses a block, Tenure keeps the block until the capture ends.
  *
  * A graph's end. The CUDA graph and each executable of it hold a CUDA user object of Tenure's. When
- * the last is destroyed and its last launch has ended, blocks that were kept for the graph go their
- * way, and its pool ends, unless other graphs share it or some of its blocks are live (outputs):
- * then when they are freed. Nothing need be told.
+ * the last of them is destroyed and its last launch has ended, Tenure lets go of the blocks that it
+ * kept for the graph. The graph's pool ends too, unless other graphs share it. If some of the
+ * pool's blocks are live (outputs), it ends when they are freed. Nothing need be told.
  *
- * Conditional nodes and child graphs. What is captured into the body of a conditional node is a
- * capture of its own (attach to it, with the same pool); memory freed in it is not reused by the
- * outer capture before both have ended, and the reverse. A child graph counts as one node.
+ * Conditional nodes and child graphs. The body of a conditional node is captured by a capture of
+ * its own: attach to it, with the same pool. The outer capture does not reuse memory that was freed
+ * in the inner one before both have ended, and the reverse. A child graph counts as one node.
  *
- * Other threads. While a capture is under way Tenure asks no event where that would be illegal,
+ * Other threads. While a capture is under way, Tenure queries no event where that would be illegal,
  * records none on a stream that captures, and takes no memory from streams whose work it cannot
- * mark; everything else goes on as usual. Frees of ordinary blocks by a thread that takes part in
- * the capture, or of a stream that captures, take effect when it ends, because the graph may refer
- * to them. A thread takes part once it has begun it, allocated in it or recorded a use in it; what
- * other threads free of the capture's blocks is handed out again only after it has ended.
+ * mark. Everything else goes on as usual. Some frees of ordinary blocks take effect only when the
+ * capture ends, because the graph may refer to the blocks: those by a thread that takes part in the
+ * capture, and those of blocks of a stream that captures. A thread takes part once it has begun the
+ * capture, allocated in it or recorded a use in it. If another thread frees a block of the capture,
+ * Tenure hands the block out again only after the capture has ended.
  *
  * The idea of reuse by reachability in the graph, without nodes added for it, is PyTorch's
  * (graph_capture_record_stream_reuse); there it works within a stream's own blocks.
  *
- * Limits. At most 64 streams of one capture may allocate (TNR_ERR_CAPTURE for more). Edges of other
- * types than the default order nothing here. A copy or set that reaches over the end of the block
- * that it begins in keeps that block alone; the audit reports it. Before a program takes
- * dependencies away from a stream by hand (cuStreamUpdateCaptureDependencies), it records that
- * stream's uses with tnr_record_use, also those of blocks of its own: a free on the stream does not
- * follow them any more.
+ * Limits. At most 64 streams of one capture may allocate (TNR_ERR_CAPTURE for more). Edges of a
+ * type other than the default order nothing here. If a copy or set reaches over the end of the
+ * block that it begins in, Tenure keeps that block alone; the audit reports it. A program may take
+ * dependencies away from a stream by hand (cuStreamUpdateCaptureDependencies). Before that, it must
+ * record that stream's uses with tnr_record_use, also the uses of the stream's own blocks, because
+ * then a free on the stream no longer comes after them.
  *
  * Threads, context, fork, failure: as <tenure/alloc.h> says. Needs a driver of CUDA 12.3 or newer,
  * else TNR_ERR_DRIVER_TOO_OLD.
@@ -83,7 +84,7 @@ typedef enum tnr_capture_mode {
 typedef struct tnr_capture_options {
     size_t struct_bytes;   /* sizeof(tnr_capture_options): set by the initialiser below */
     tnr_pool pool;         /* a graph pool to capture into; default: one of the graph's own */
-    tnr_capture_mode mode; /* of tnr_capture_begin */
+    tnr_capture_mode mode; /* for tnr_capture_begin */
     const char *name;      /* for reports; copied; default "graph N" */
 } tnr_capture_options;
 
@@ -101,112 +102,115 @@ typedef struct tnr_capture_options {
 TNR_NODISCARD TNR_API tnr_status tnr_capture_begin(int device, tnr_stream stream,
                                                    const tnr_capture_options *options);
 
-/* Ends the capture that tnr_capture_begin began on `stream`, and stores the CUDA graph, which the
- * caller owns, and its number (`graph` may be null). Blocks outside that the graph refers to are
- * kept for it from here on.
+/* Ends the capture that tnr_capture_begin began on `stream`. Stores the CUDA graph, which the
+ * caller owns, and its number (`graph` may be null). From here on Tenure keeps, for the graph, the
+ * blocks outside that it refers to.
  * Errors that refuse the call, with nothing ended and *cuda_graph and *graph as they were:
  * TNR_ERR_CAPTURE (none was begun there, or not by this thread), TNR_ERR_INVALID_ARGUMENT
  * (cuda_graph is null), TNR_ERR_INVALID_DEVICE, TNR_ERR_AFTER_FORK, those of tnr_init.
- * After any other the capture is over, and there is no graph (*cuda_graph is null, *graph is 0):
- * it was invalid, or streams have not joined again (TNR_ERR_CAPTURE_INVALIDATED), or
- * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. What it held is given back; blocks allocated in it stay live
- * until they are freed. But if the driver refuses to end the capture, twice, and says that it is
- * under way, it is so for Tenure too, whatever the error: the text says so; end or abort it again.
- * Since 0.1.0. */
+ * After any other error the capture is over, and there is no graph (*cuda_graph is null, *graph is
+ * 0): TNR_ERR_CAPTURE_INVALIDATED (it was invalid, or streams have not joined again),
+ * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. Tenure gives back what the capture held; blocks allocated in
+ * it stay live until they are freed. There is one exception, whatever the error: if the driver
+ * refuses twice to end the capture, and says that it is under way, it is under way for Tenure too.
+ * The text says so; end or abort it again. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_capture_end(tnr_cuda_graph *cuda_graph, tnr_graph *graph,
                                                  int device, tnr_stream stream);
 
 /* Ends the capture and throws the graph away, whatever state it is in. Errors: TNR_ERR_CAPTURE (as
- * tnr_capture_end), and TNR_ERR_DRIVER or TNR_ERR_OUT_OF_MEMORY if the driver refuses to end it;
- * then it is under way as before. Since 0.1.0. */
+ * tnr_capture_end). If the driver refuses to end the capture, TNR_ERR_DRIVER or
+ * TNR_ERR_OUT_OF_MEMORY: then it is under way as before. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_capture_abort(int device, tnr_stream stream);
 
 /* Follows a capture that is under way on `stream` and that the engine will end itself. Stores the
- * number of the graph that comes of it; if none does, it ends by itself. `options->mode` is not
- * used. Errors: as tnr_capture_begin; TNR_ERR_CAPTURE if the stream is not being captured, or
- * Tenure follows that capture already. Since 0.1.0. */
+ * number of the graph that comes of the capture. If no graph comes of it, the number ends by
+ * itself. `options->mode` is not used. Errors: as tnr_capture_begin; TNR_ERR_CAPTURE if the stream
+ * is not being captured, or Tenure follows that capture already. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_capture_attach(tnr_graph *graph, int device, tnr_stream stream,
                                                     const tnr_capture_options *options);
 
-/* In place of the CUDA graph in tnr_capture_ended, for a hook that an engine calls when its
- * cuStreamEndCapture has succeeded, without saying what came of it: the graph that the driver named
- * when Tenure was attached, which is the same. It must not have been destroyed. TNR_ERR_CAPTURE if
- * somebody else's call has noticed the end already: then it is as if the end was not told.
- * Since 0.1.0. */
+/* Pass this to tnr_capture_ended in place of the CUDA graph. It is for a hook that an engine calls
+ * after its cuStreamEndCapture has succeeded, without saying which graph came of it. It stands for
+ * the graph that the driver named when Tenure was attached, which is the same graph. That graph
+ * must not have been destroyed. tnr_capture_ended returns TNR_ERR_CAPTURE if somebody else's call
+ * has noticed the end already: then it is as if the end was not told. Since 0.1.0. */
 #define TNR_CAPTURED_GRAPH ((tnr_cuda_graph)(uintptr_t)1)
 
 /* The engine has ended the capture of `graph`: `cuda_graph` is what came of it, null if nothing
- * did. Call it right after cuStreamEndCapture, before the graph is changed or destroyed. Without
+ * did. Call this right after cuStreamEndCapture, before the graph is changed or destroyed. Without
  * this call Tenure notices the end at the next free by a thread that takes part, or when it is
- * asked about captures or statistics. It then keeps every block that was freed during the capture
- * for the graph, because it does not know which ones the graph refers to, and none of what is freed
- * later: that is then the program's duty.
+ * asked about captures or statistics. It then keeps for the graph every block that was freed during
+ * the capture, because it does not know which of them the graph refers to. It keeps nothing of what
+ * is freed later: that is then the program's duty.
  * Errors: TNR_ERR_INVALID_GRAPH, TNR_ERR_CAPTURE (it has not ended), TNR_ERR_HOST_MEMORY,
  * TNR_ERR_DRIVER. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_capture_ended(tnr_graph graph, tnr_cuda_graph cuda_graph);
 
-/* Keeps every block that a CUDA graph refers to, for one that was not captured through Tenure
- * (built node by node, or loaded), until it ends. Its number behaves like that of a capture.
- * Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. Since 0.1.0. */
+/* Keeps every block that a CUDA graph refers to, until the graph ends. It is for a graph that was
+ * not captured through Tenure (built node by node, or loaded). The graph's number behaves like that
+ * of a capture. Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. Since
+ * 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_graph_adopt(tnr_graph *graph, tnr_cuda_graph cuda_graph,
                                                  int device, const char *name);
 
 /* ---- pools of graphs ----------------------------------------------------------------------- */
 
-/* Makes a pool that several graphs may be captured into. They then share the memory of whatever
- * each had freed when the next was captured, so their launches must not overlap: see
- * tnr_graph_launch. Only captures allocate from it. End it with tnr_pool_destroy, which returns
- * TNR_ERR_BUSY while a graph of it lives. Errors: those of tnr_pool_create. Since 0.1.0. */
+/* Makes a pool that several graphs may be captured into. Each graph shares the memory of whatever
+ * the others had freed when it was captured, so launches of these graphs must not overlap: see
+ * tnr_graph_launch. Only captures allocate from the pool. End it with tnr_pool_destroy, which
+ * returns TNR_ERR_BUSY while a graph of it lives. Errors: those of tnr_pool_create. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_graph_pool_create(tnr_pool *pool, int device,
                                                        const tnr_pool_options *options);
 
-/* Makes a pool for an engine that orders all that uses it: captures, the launches of their graphs,
- * and work outside of captures. It waives the guarantee, for this pool alone. Its blocks are
- * ordinary ones, of any stream, in a capture or not; a free makes memory available at once to what
- * is given to the same stream next, also to another graph, and graphs keep nothing of it. What the
- * pool does promise: no address of it moves, changes streams, or loses its memory before
- * tnr_pool_trim or tnr_pool_destroy name the pool, whatever else runs short. So a graph replays on
- * the memory that it was captured with as long as the pool lives, which is the engine's to see to.
- * With tnr_pool_malloc_at the engine puts blocks back where they were.
+/* Makes a pool for an engine that itself orders all that uses the pool: captures, the launches of
+ * their graphs, and work outside of captures. This waives the guarantee, for this pool alone. The
+ * pool's blocks are ordinary ones, of any stream, in a capture or not. A free makes memory
+ * available at once to what is given to the same stream next, also to another graph, and graphs
+ * keep nothing of it. The pool does promise this: no address of it moves, changes streams, or loses
+ * its memory before tnr_pool_trim or tnr_pool_destroy names the pool, whatever else runs short. So
+ * a graph replays on the memory that it was captured with as long as the pool lives. The engine
+ * must see to it that the pool lives. With tnr_pool_malloc_at the engine puts blocks back where
+ * they were.
  *
- * A capture is told of it as of a graph pool (tnr_capture_options.pool); allocations in the capture
- * are then served as outside, from the pool that the thread is routed to by tnr_pool_push, or that
- * tnr_pool_malloc names. What the graph refers to in other pools is kept as ever. A block that
- * another stream uses in a capture (tnr_record_stream) is kept until the capture ends. For engines
- * such as PyTorch's cudagraph trees, which replay one path of a tree of graphs at a time. Errors:
- * those of tnr_pool_create. Since 0.2.0. */
+ * Name the pool to a capture as a graph pool is named (tnr_capture_options.pool). Allocations in
+ * the capture are then served as outside: from the pool that the thread is routed to by
+ * tnr_pool_push, or that tnr_pool_malloc names. What the graph refers to in other pools is kept as
+ * ever. A block that another stream uses in a capture (tnr_record_stream) is kept until the capture
+ * ends. The pool is for engines such as PyTorch's cudagraph trees, which replay one path of a tree
+ * of graphs at a time. Errors: those of tnr_pool_create. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_vouched_pool_create(tnr_pool *pool, int device,
                                                          const tnr_pool_options *options);
 
-/* Vouches for a graph pool that captures have used already, for an engine that says only later that
- * it orders all that uses the pool. From now on graphs keep none of its blocks, those that they
- * kept are let go, a block that has outlived its capture is available at once when it is freed, and
- * tnr_pool_malloc_at puts blocks back into it. Captures go on to share its memory by their graphs'
- * edges, and its memory stays mapped to its addresses while a graph of it lives. It cannot be
- * undone; a second call does nothing.
+/* Vouches for a graph pool that captures have used already. It is for an engine that says only
+ * later that it orders all that uses the pool. From now on graphs keep none of the pool's blocks,
+ * and those that they kept are let go. A block that has outlived its capture is available at once
+ * when it is freed, and tnr_pool_malloc_at puts blocks back into the pool. Captures still share its
+ * memory by their graphs' edges, and its memory stays mapped to its addresses while a graph of it
+ * lives. The call cannot be undone; a second one does nothing.
  * Errors: TNR_ERR_INVALID_POOL (null, or no graph pool), TNR_ERR_BUSY (from a callback),
  * TNR_ERR_AFTER_FORK, TNR_ERR_DRIVER. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_graph_pool_vouch(tnr_pool pool);
 
 /* ---- launching ----------------------------------------------------------------------------- */
 
-/* Launches an executable of the graph on `stream`, after making the stream wait, on the device, for
+/* Launches an executable of the graph on `stream`. First makes the stream wait, on the device, for
  * the latest launch of any graph that shares the pool, and for uses of the pool's freed blocks that
  * are not over. Errors, each without a launch: TNR_ERR_INVALID_GRAPH, TNR_ERR_OVERWRITE (the text
- * names the block), TNR_ERR_ASLEEP (its pool, or that of a block that is kept for it),
+ * names the block), TNR_ERR_ASLEEP (its pool, or the pool of a block that is kept for it),
  * TNR_ERR_INVALID_STREAM, TNR_ERR_CAPTURE (the stream is being captured, or a capture under way
  * leaves no way to order the launch), TNR_ERR_DRIVER, TNR_ERR_HOST_MEMORY. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_graph_launch(tnr_graph graph, tnr_cuda_graph_exec exec,
                                                   tnr_stream stream);
 
-/* The same for an engine that launches itself, right before its cuGraphLaunch on that stream.
- * Without it nothing orders launches of graphs that share a pool but the engine itself. Not by two
- * threads at once for graphs of one pool: one could launch before the other's launch that it was
- * ordered after. Errors: those of tnr_graph_launch. Since 0.1.0. */
+/* Does all that except the launch, for an engine that launches itself: call it right before
+ * cuGraphLaunch on that stream. Without it only the engine itself orders launches of graphs that
+ * share a pool. Two threads must not call it at once for graphs of one pool: one could launch
+ * before the other's launch that it was ordered after. Errors: those of tnr_graph_launch. Since
+ * 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_graph_launching(tnr_graph graph, tnr_stream stream);
 
-/* For the same engine, right after its cuGraphLaunch, on the same thread: while the history is on,
- * the launch's end is recorded, too, which tnr_graph_launch sees to by itself. Without it the
+/* For the same engine: call it right after cuGraphLaunch, on the same thread. While the history is
+ * on, it records the launch's end too; tnr_graph_launch does that by itself. Without this call the
  * launch has no end in the history, and nothing else is missing. Does nothing if the thread's
  * latest tnr_graph_launching was of another graph or stream, if the history was off then, or if the
  * end of the stream's work cannot be marked. Since 1.1.0. */
@@ -222,10 +226,10 @@ typedef struct tnr_graph_info {
     tnr_pool pool;        /* null for an adopted graph */
     uint64_t blocks;      /* handed out in the capture */
     uint64_t bytes;       /* of addresses handed out in it, each counted once */
-    uint64_t reused;      /* of the blocks, how many were of memory freed earlier in the capture */
+    uint64_t reused;      /* how many of the blocks were of memory freed earlier in the capture */
     uint64_t kept_blocks; /* outside blocks that are kept for it */
     uint64_t kept_bytes;
-    uint64_t launches; /* that Tenure was told of */
+    uint64_t launches; /* how many Tenure was told of */
 } tnr_graph_info;
 
 /* Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_GRAPH. Since 0.1.0. */
@@ -233,7 +237,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_graph_get(tnr_graph_info *info, tnr_graph g
 
 /* ---- audit --------------------------------------------------------------------------------- */
 
-/* Where an address was found. A batch of memory operations sets, or waits for, single words. */
+/* Where an address was found. Batches of memory operations, which set or wait for single words,
+ * count as TNR_AUDIT_SET. */
 typedef enum tnr_audit_place { TNR_AUDIT_KERNEL, TNR_AUDIT_COPY, TNR_AUDIT_SET } tnr_audit_place;
 
 /* Whether the guarantee holds for it, and why. */
@@ -258,14 +263,16 @@ typedef struct tnr_audit_finding {
     unsigned depth;     /* of child graphs */
     const char *kernel; /* its name, if the node is a kernel and the driver tells; else null */
     tnr_audit_place place;
-    size_t offset; /* of the address in a kernel's parameters; of a copy 0: to, 1: from; of a batch
-                    * of memory operations the operation's number */
-    uintptr_t address; /* of copies and sets the first byte that is touched; or, if that is safe and
-                        * another one is not, the first that is not */
-    uintptr_t block;   /* start of the block that contains it; 0: none */
-    size_t bytes;      /* of that block */
-    tnr_pool pool;     /* of that block; null: the default pool or none */
-    tnr_graph owner;   /* the graph that it was handed out for, or is kept for; 0: none */
+    /* In a kernel: the address's offset in the parameters. In a copy: 0 for the destination, 1 for
+     * the source. In a batch of memory operations: the operation's number. */
+    size_t offset;
+    /* Of a copy or set: the first byte that it touches; or, if that is safe and another one is not,
+     * the first that is not. */
+    uintptr_t address;
+    uintptr_t block; /* start of the block that contains it; 0: none */
+    size_t bytes;    /* of that block */
+    tnr_pool pool;   /* of that block; null: the default pool or none */
+    tnr_graph owner; /* the graph that it was handed out for, or is kept for; 0: none */
     tnr_audit_verdict verdict;
     int is_safe;          /* 1: the guarantee holds for this address */
     uint64_t reserved[4]; /* 0: room for what later versions tell */
@@ -276,8 +283,9 @@ typedef struct tnr_audit {
     size_t struct_bytes; /* set it to sizeof(tnr_audit) before the call */
     uint64_t nodes, kernels, copies, sets, others;
     uint64_t children; /* child graphs, and bodies of conditional nodes, walked into */
-    uint64_t unread;   /* nodes that the driver did not tell, or not all of: what they refer to is
-                        * not known, and the audit has failed for them */
+    /* Nodes that the driver did not tell of, or not fully: what they refer to is not known, and the
+     * audit has failed for them. */
+    uint64_t unread;
     uint64_t found, proved, unproved;
 } tnr_audit;
 
@@ -286,23 +294,23 @@ typedef struct tnr_audit {
 typedef void (*tnr_audit_visit)(const tnr_audit_finding *finding, void *user);
 
 /* Walks all nodes of a CUDA graph and looks for addresses that Tenure manages: in every aligned
- * word of kernel parameters (both forms of launch), in all that copies and sets touch, in batches
- * of memory operations. A number in them that looks like an address in a range that Tenure has
- * dealt out counts as one. `graph` may be 0: then nothing is kept for it, and live blocks count as
- * LOOSE. `visit` may be null. Changes nothing. The graph must not change meanwhile. Calls the
+ * word of kernel parameters (both forms of launch), in all that copies and sets touch, and in
+ * batches of memory operations. A number there counts as an address if it looks like one in a range
+ * that Tenure has dealt out. `graph` may be 0: then nothing is kept for it, and live blocks count
+ * as LOOSE. `visit` may be null. Changes nothing. The graph must not change meanwhile. Calls the
  * driver.
  *
- * The guarantee holds for what is OWN or KEPT, and for nothing else. Whether a pool sleeps, or a
- * block is parked, makes no difference: the addresses stay the graph's, and launches are refused
- * until it wakes, or the block is unparked.
+ * The guarantee holds for what is OWN or KEPT, and for nothing else. It makes no difference whether
+ * a pool sleeps or a block is parked: the addresses stay the graph's, and launches are refused
+ * until the pool wakes or the block is unparked.
  *
  * What it cannot see: addresses that kernels read from memory (arrays of pointers), or that their
  * parameters hold in another form; what host functions do; parameters that were changed in an
  * executable afterwards.
  *
- * Unread are kernels launched with an array of parameters if the driver is older than CUDA 12.4,
- * the bodies of conditional nodes if it is older than 13.2, and nodes of kinds newer than this
- * library.
+ * Three kinds of nodes are unread: kernels launched with an array of parameters, if the driver is
+ * older than CUDA 12.4; the bodies of conditional nodes, if it is older than 13.2; and nodes of
+ * kinds newer than this library.
  *
  * Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_GRAPH, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER,
  * TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
@@ -314,9 +322,9 @@ TNR_NODISCARD TNR_API tnr_status tnr_graph_audit(tnr_audit *audit, tnr_cuda_grap
 typedef enum tnr_audit_format { TNR_AUDIT_TEXT, TNR_AUDIT_JSON } tnr_audit_format;
 
 /* Writes an audit's findings and sums to a file descriptor: as text for people, a line for each
- * finding, or as one JSON document (docs/audit.schema.json). Waits if a descriptor that does not
- * block is full. Errors: those of tnr_graph_audit; TNR_ERR_INVALID_ARGUMENT if writing fails, and
- * then a part may have been written. Since 0.1.0. */
+ * finding, or as one JSON document (docs/audit.schema.json). If the descriptor does not block and
+ * is full, the call waits. Errors: those of tnr_graph_audit; TNR_ERR_INVALID_ARGUMENT if writing
+ * fails, and then a part may have been written. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_graph_audit_write(tnr_cuda_graph cuda_graph, tnr_graph graph,
                                                        tnr_audit_format format, int file);
 

@@ -12,38 +12,42 @@
  *     ...                                            ... reads info.ptr ...
  *     tnr_unpublish("weights")                       tnr_import_close(info.ptr)
  *
- * A publication keeps its block: who has published it may free it, and the memory stays until the
+ * A publication keeps its block. The publisher may free the block: the memory stays until the
  * publication ends and the last reader has closed it. Nothing is copied: readers map the memory,
  * for reading alone where the driver has such a thing (info.is_read_only).
  *
- * Generations. To publish under a name again makes the next generation of it. It takes the place of
- * the former one at once: who attaches from then on gets the new one, and there is no moment at
- * which a reader finds none. Who has the former one keeps it until he closes it, and its memory is
- * handed out again when the last one has. A reader asks with tnr_published_get which generation is
- * the latest, attaches that, and closes what he had. Generations that readers do not let go of are
- * bounded: see older_max.
+ * Generations. To publish under a name again makes the next generation of that name. It takes the
+ * place of the former one at once: whoever attaches from then on gets the new one, and there is no
+ * moment at which a reader finds none. A reader that has the former generation keeps it until the
+ * reader closes it. Its memory is handed out again when the last reader has closed it. A reader
+ * asks with tnr_published_get which generation is the latest, attaches that one, and closes the one
+ * that it had. The number of generations that readers do not let go of is bounded: see older_max.
  *
  * Who holds. A name may have several holders, any of which serves readers. tnr_hold makes this
- * process one more: it takes the latest generation over, without a copy, without the driver, and
- * without a context on the device, so that the publisher may end (once tnr_published_get says that
- * there are two holders). `tenure hold` is that as a command: docs/hold.md. A holder that is killed
- * takes nothing from readers that have attached; nobody else can attach if it was the last.
+ * process one more. It takes the latest generation over without a copy, without the driver, and
+ * without a context on the device. So the publisher may end, once tnr_published_get says that there
+ * are two holders. `tenure hold` does that as a command: docs/hold.md. If a holder is killed,
+ * readers that have attached lose nothing. If it was the last holder, nobody else can attach.
  *
- * Who may. Processes of the same user (the kernel says who asks) that use the same folder, which
- * is the user's alone: that of <tenure/control.h>, the setting control_dir. control need not be on.
- * They must be in one network namespace, since blocks are opened by abstract sockets.
+ * Who may. Processes of the same user (the kernel says who asks) that use the same folder, which is
+ * the user's alone. It is the folder of <tenure/control.h>, the setting control_dir; the setting
+ * control need not be on. The processes must be in one network namespace, since blocks are opened
+ * by abstract sockets.
  *
  * Reading alone is a promise among one user's processes: the descriptor that a reader gets would
- * let him write. Whole chunks are shared, so a pool for published blocks has nothing else in it.
+ * let the reader write. Whole chunks are shared, so keep nothing else in a pool for published
+ * blocks.
  *
- * The same address. A reader that asks for it (same_address of the options) has the block where the
- * publisher has it, or is refused. Allocate it from a pool with is_shared, so that the address is
- * free in readers: such a pool begins far from where every process begins to use its own.
+ * The same address. A reader that asks for the same address (same_address of the options) has the
+ * block where the publisher has it, or is refused. Allocate the block from a pool with is_shared,
+ * so that the address is free in readers: such a pool begins far from where every process begins to
+ * use its own addresses.
  *
- * Memory. What readers have stays physical, and counts in the holder's pool and against its limit
- * as long as the holder lives: a trim leaves it, the pool does not sleep (TNR_ERR_BUSY). In a
- * reader it is counted as imported, apart from its own (tnr_import_at). After the publisher's end,
- * only the holders and readers keep it: the driver counts it as the device's, and no process.
+ * Memory. What readers have stays physical. As long as the holder lives, it counts in the holder's
+ * pool and against its limit: a trim leaves it, and the pool does not sleep (TNR_ERR_BUSY). In a
+ * reader it counts as imported, apart from the reader's own memory (tnr_import_at). After the
+ * publisher's end only the holders and readers keep it: the driver counts it as the device's, and
+ * as no process's.
  *
  * Each holder has a thread and a socket from its first block on (see tnr_export_offer).
  *
@@ -68,8 +72,9 @@ enum { TNR_HOLDERS_MAX = 4 };
 typedef struct tnr_publish_options {
     size_t struct_bytes; /* sizeof(tnr_publish_options): set by the initialiser below */
     int replace;         /* 1: also a name that other processes hold and this one does not */
-    uint32_t older_max;  /* generations before the latest that readers may have open in this
-                          * process: with as many, no further one is published; default 4 */
+    /* Most generations before the latest that readers may have open in this process. With that
+     * many, no further one is published. Default 4. */
+    uint32_t older_max;
 } tnr_publish_options;
 
 #define TNR_PUBLISH_OPTIONS_INIT                                                                   \
@@ -77,9 +82,10 @@ typedef struct tnr_publish_options {
         sizeof(tnr_publish_options), 0, 0                                                          \
     }
 
-/* Publishes the live block that contains `ptr` as the next generation of a name: 1 to 63 letters,
- * digits, '.', '-' and '_', the first of them no '.'. Contents are not synchronised: finish the
- * work that writes before. `generation` may be null. On an error the former generation stays.
+/* Publishes the live block that contains `ptr` as the next generation of a name. A name has 1 to 63
+ * letters, digits, '.', '-' and '_', and does not begin with '.'. Contents are not synchronised:
+ * finish the work that writes before you publish. `generation` may be null. On an error the former
+ * generation stays.
  * Errors: those of tnr_export_create and tnr_export_offer; TNR_ERR_INVALID_ARGUMENT (name or
  * options), TNR_ERR_BUSY (another process holds the name; or readers have older_max older
  * generations open: the message says which), TNR_ERR_FILE (the folder, or the file of the name in
@@ -88,10 +94,10 @@ typedef struct tnr_publish_options {
 TNR_NODISCARD TNR_API tnr_status tnr_publish(uint64_t *generation, const char *published,
                                              const void *ptr, const tnr_publish_options *options);
 
-/* Makes this process a holder of the latest generation of a name, which another holds, and lets the
- * generation go that it held before. Call it again when there is a newer one; it does nothing where
- * there is none. Needs neither a device nor tnr_init. `generation` may be null. `older_max` of the
- * options is as in tnr_publish; the options may be null.
+/* Makes this process a holder of the latest generation of a name that another process holds, and
+ * lets go of the generation that this process held before. Call it again when there is a newer one;
+ * if there is none, it does nothing. Needs neither a device nor tnr_init. `generation` may be null.
+ * `older_max` of the options is as in tnr_publish; the options may be null.
  * Errors: TNR_ERR_INVALID_ARGUMENT (name or options; memory of fabric handles),
  * TNR_ERR_INVALID_EXPORT (nobody holds it), TNR_ERR_BUSY (it has TNR_HOLDERS_MAX holders, or older
  * generations as above), TNR_ERR_TRANSPORT (its holders do not answer; or this process has no room
@@ -110,14 +116,14 @@ typedef struct tnr_publication_info {
     char name[TNR_EXPORT_LABEL_BYTES];
     uint64_t generation;
     size_t bytes;
-    int is_latest;     /* 0: one that readers still have */
+    int is_latest;     /* 0: an older one that readers still have */
     int is_taken_over; /* 1: by tnr_hold */
-    uint32_t readers;  /* that have it open through this process */
+    uint32_t readers;  /* how many have it open through this process */
     int processes[8];  /* some of them; 0: none, or not known */
 } tnr_publication_info;
 
 /* Describes what this process holds, one generation after the other; `index` counts from 0. Looks
- * at its readers. Errors: TNR_ERR_INVALID_ARGUMENT (also if there are not so many),
+ * at its readers. Errors: TNR_ERR_INVALID_ARGUMENT (also if there are not that many),
  * TNR_ERR_AFTER_FORK. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_publication_at(tnr_publication_info *info, size_t index);
 
@@ -127,20 +133,20 @@ typedef struct tnr_published_info {
     size_t struct_bytes; /* set by the caller to sizeof(tnr_published_info) */
     uint64_t generation; /* the latest; it only grows, also if nobody holds the name meanwhile */
     size_t bytes;
-    uint32_t holders;               /* that live */
-    int processes[TNR_HOLDERS_MAX]; /* theirs, as they see themselves; 0: none */
+    uint32_t holders;               /* how many live */
+    int processes[TNR_HOLDERS_MAX]; /* the holders' numbers, as they see themselves; 0: none */
 } tnr_published_info;
 
 /* Says what there is under a name. Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_EXPORT (it was
  * never published), TNR_ERR_FILE, TNR_ERR_AFTER_FORK. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_published_get(tnr_published_info *info, const char *published);
 
-/* Attaches the latest generation of a name for `device`, as tnr_import_open does, for reading:
- * read_only of the options is taken to be 1. info->generation says which it is; tnr_import_close
- * lets it go. Errors: those of tnr_import_open; TNR_ERR_INVALID_ARGUMENT (also for what this
- * process holds itself), TNR_ERR_INVALID_EXPORT (nobody holds it), TNR_ERR_TRANSPORT (its holders
- * do not answer, or new generations come faster than one can be attached), TNR_ERR_FILE. Since
- * 0.2.0. */
+/* Attaches the latest generation of a name for `device`, as tnr_import_open does, but for reading:
+ * the call takes read_only of the options to be 1. info->generation says which generation it is.
+ * tnr_import_close lets go of it. Errors: those of tnr_import_open; TNR_ERR_INVALID_ARGUMENT (also
+ * for what this process holds itself), TNR_ERR_INVALID_EXPORT (nobody holds it), TNR_ERR_TRANSPORT
+ * (its holders do not answer, or new generations come faster than one can be attached),
+ * TNR_ERR_FILE. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_attach(tnr_import_info *info, const char *published,
                                             int device, const tnr_import_options *options);
 

@@ -3,8 +3,8 @@
  * <tenure/tag.h>: memory by what it is for. This header is the manual of that part of the layer.
  *
  * What it is for. An engine that shares a GPU wants to give its weights back and keep its cache, or
- * the reverse; an operator wants to know, and to limit, what each of them takes. A tag is a name
- * for such a part: "weights", "kv_cache", "graphs". It has memory on any number of devices.
+ * the reverse. An operator wants to know, and to limit, what each of them takes. A tag is a name
+ * for such a part: "weights", "kv_cache", "graphs". A tag has memory on any number of devices.
  *
  *   tnr_pool pool;
  *   tnr_tag_pool(&pool, "kv_cache", TNR_CONTENT_DISCARD);
@@ -15,19 +15,21 @@
  *   tnr_tags_sleep(tags, 1, 0, NULL);
  *
  * A tag is no more than a set of pools. tnr_tag_pool gives one handle for the tag's own pool of
- * each device, which is made when it is first needed there; it is good wherever a pool and a device
- * are asked for, and for tnr_pool_push and tnr_pool_pop. Pools that a thread makes while it is
- * routed to it carry the tag too: those of tnr_pool_create, of graphs, and a capture's own. So the
- * memory of a capture that is begun in such a region has the tag. What carries none is not touched
- * by anything here: the default pools, and pools made elsewhere.
+ * each device; Tenure makes that pool when it is first needed there. The handle is good wherever a
+ * pool and a device are asked for, and for tnr_pool_push and tnr_pool_pop. Pools that a thread
+ * makes while it is routed to the handle carry the tag too: pools of tnr_pool_create, pools of
+ * graphs, and a capture's own. So the memory of a capture that is begun in such a region has the
+ * tag. Nothing here touches pools without a tag: the default pools, and pools made elsewhere.
  *
- * A block keeps the tag of its pool for as long as it lives, whoever frees it and wherever; a
- * growable block, whoever commits to it. There is no way to give a live block another tag.
+ * A block keeps the tag of its pool for as long as it lives, whoever frees it and wherever. A
+ * growable block keeps its tag whoever commits to it. There is no way to give a live block another
+ * tag.
  *
- * Nobody pays who has no tags: records of blocks and the cached path know nothing of them.
+ * A program that has no tags pays nothing: records of blocks and the cached path know nothing of
+ * them.
  *
  * A name has 1 to 63 visible ASCII characters, but no comma, quotation mark or backslash. A process
- * has at most 64 of them, which it keeps also over tnr_shutdown.
+ * has at most 64 names, and keeps them also over tnr_shutdown.
  *
  * Threads, context, fork: as <tenure/alloc.h> says.
  */
@@ -40,32 +42,32 @@
 extern "C" {
 #endif
 
-/* Stores a handle that stands for the tag's own pool of each device; the same each time. A tag has
- * one such pool for each `content`: what becomes of the contents of its blocks in a sleep that does
- * not say it, and of blocks that do not. These pools end with their device, not by
+/* Stores a handle that stands for the tag's own pool of each device; it is the same each time. A
+ * tag has one such pool for each `content`. `content` says what becomes of the contents of a block
+ * in a sleep, if neither the sleep nor the block says it. These pools end with their device, not by
  * tnr_pool_destroy. Does not call the driver. Errors: TNR_ERR_INVALID_ARGUMENT (pool or tag is
  * null, the name is none, the 65th name, content), TNR_ERR_AFTER_FORK. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_tag_pool(tnr_pool *pool, const char *tag, tnr_content content);
 
 /* Puts the pools of a device that carry one of `count` tags to sleep: all of them or none, in the
- * order in which the tags are named. Null with a count of 0: all pools that carry a tag. As for
- * tnr_pool_sleep otherwise; where `options` say nothing of contents, they are kept, but for those
- * of pools of tnr_tag_pool that were asked for with TNR_CONTENT_DISCARD. Pools that sleep already
- * stay as they are, and a tag without pools on the device has nothing to do. Pools over foreign
- * segments stay awake. Errors: those of tnr_pool_sleep, and TNR_ERR_INVALID_ARGUMENT (tags is null,
- * or one of them is no tag that anybody has asked for). Since 0.2.0. */
+ * order in which the tags are named. Null with a count of 0: all pools that carry a tag. Otherwise
+ * as tnr_pool_sleep. If `options` say nothing of contents, contents are kept, except in pools of
+ * tnr_tag_pool that were asked for with TNR_CONTENT_DISCARD. Pools that sleep already stay as they
+ * are, and a tag without pools on the device has nothing to do. Pools over foreign segments stay
+ * awake. Errors: those of tnr_pool_sleep, and TNR_ERR_INVALID_ARGUMENT (tags is null, or one of
+ * them is no tag that anybody has asked for). Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_tags_sleep(const char *const *tags, size_t count, int device,
                                                 const tnr_sleep_options *options);
 
-/* Wakes them, all of them or none, contents in the order in which the tags are named; pools with
- * other tags sleep on. Errors: those of tnr_pool_wake, and TNR_ERR_INVALID_ARGUMENT as above. Since
- * 0.2.0. */
+/* Wakes them, all of them or none. Contents come back in the order in which the tags are named.
+ * Pools with other tags sleep on. Errors: those of tnr_pool_wake, and TNR_ERR_INVALID_ARGUMENT as
+ * above. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_tags_wake(const char *const *tags, size_t count, int device);
 
 /* The most that the pools of a device that carry the tag may have mapped together, in bytes;
  * SIZE_MAX for no limit. Like other limits, one below what is mapped now takes effect as memory is
- * given back; asleep, pools have none mapped. Errors: TNR_ERR_INVALID_ARGUMENT (no such tag),
- * TNR_ERR_INVALID_DEVICE, those of tnr_init. Since 0.2.0. */
+ * given back. Pools that are asleep have nothing mapped. Errors: TNR_ERR_INVALID_ARGUMENT (no such
+ * tag), TNR_ERR_INVALID_DEVICE, those of tnr_init. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_tag_limit_set(const char *tag, size_t limit_bytes, int device);
 
 /* tnr_pool_trim for the pools of a device that carry the tag, until together they have at most

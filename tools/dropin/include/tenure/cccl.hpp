@@ -13,20 +13,20 @@
  *   allocate_sync, deallocate_sync        allocate, deallocate
  *
  * Where only the older concept exists, CCCL hides it unless
- * LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE is defined. This header does so; it must then come
- * before others that include <cuda/memory_resource>, or the compiler is given -D.
+ * LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE is defined. This header defines it. So include
+ * this header before others that include <cuda/memory_resource>, or give the compiler -D.
  *
  * Order. What is allocated with a stream belongs to that stream. A deallocation with a stream is
- * ordered on both: what the block's stream and the named one were given so far may still use the
- * memory. What is allocated without a stream may be used on any at once, for which the call may
- * wait; what is deallocated without one has the meaning of cudaFree, without stopping the host
- * (tnr_free_sync). A third stream is what resources have no word for: record_use says that its use
+ * ordered on both streams: what the block's stream and the named one were given so far may still
+ * use the memory. What is allocated without a stream may be used on any stream at once; the call
+ * may wait for that. A deallocation without a stream has the meaning of cudaFree, without stopping
+ * the host (tnr_free_sync). Resources have no word for a third stream: record_use says that its use
  * of a block ends here, and the block may then be deallocated at any time.
  *
- * Failures. allocate throws tenure::bad_alloc, a std::bad_alloc, where memory is short or the size
- * is none that exists, and tenure::error for the rest. deallocate never throws: a free that Tenure
- * refuses changes nothing and is told on standard error. A null pointer is nothing to free, and
- * zero bytes are a null pointer.
+ * Failures. allocate throws tenure::bad_alloc, a std::bad_alloc, if memory is short or no such size
+ * exists, and tenure::error for the rest. deallocate never throws: if Tenure refuses a free,
+ * nothing changes, and standard error says so. A null pointer is nothing to free, and zero bytes
+ * are a null pointer.
  *
  * Default streams are those of the file: compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM, 0 is the
  * thread's own. All files of a program that include this header must agree.
@@ -132,7 +132,7 @@ inline void check(cudaError_t code, const char *call)
     throw error(TNR_ERR_DRIVER, text.c_str());
 }
 
-/* A free that was refused. A forked child destroys objects that are its parent's. */
+/* A free that was refused. No message in a forked child, which destroys its parent's objects. */
 inline void check_free(tnr_status status) noexcept
 {
     if (status != TNR_OK && status != TNR_ERR_AFTER_FORK)
@@ -149,7 +149,7 @@ inline tnr_stream handle_of(::cuda::stream_ref stream) noexcept
     return stream.get();
 }
 
-/* Captures of this thread do not mind what is asked of other streams meanwhile. */
+/* While this lives, captures of this thread do not mind what is asked of other streams. */
 class relaxed_capture
 {
   public:
@@ -171,7 +171,7 @@ class relaxed_capture
 };
 
 /* A stream of the device that nothing is launched on, for memory that is no stream's. One for each
- * device of the process; it never ends, since memory may outlive everything here. */
+ * device of the process. It never ends, because memory may outlive everything here. */
 inline cudaStream_t quiet_stream(int device)
 {
     static auto &mutex = *new std::mutex;
@@ -191,7 +191,7 @@ inline cudaStream_t quiet_stream(int device)
     return stream;
 }
 
-/* What the thread allocates meanwhile comes from the pool. */
+/* While this lives, what the thread allocates comes from the pool. */
 class routed
 {
   public:
@@ -217,9 +217,9 @@ class routed
 
 /* ---- the resource --------------------------------------------------------------------------- */
 
-/* Memory of a device, from a pool or, without one, from where the calling thread is routed to
- * (tnr_pool_push), else the device's default pool. A value of two words: copy it freely. It owns
- * nothing, and the pool must outlive what is allocated. */
+/* Memory of a device: from a pool, or without one from where the calling thread is routed to
+ * (tnr_pool_push), else from the device's default pool. A value of two words: copy it freely. It
+ * owns nothing, and the pool must outlive what is allocated. */
 class memory_resource
 {
   public:
@@ -310,8 +310,9 @@ class memory_resource
         deallocate_sync(ptr, bytes, alignment);
     }
 
-    /* The use of the block that contains `ptr` by `stream`, which is neither its own nor the one it
-     * will be deallocated on, ends here: work enqueued there so far may use it. Throws. */
+    /* The use of the block that contains `ptr` by `stream` ends here: work enqueued there so far
+     * may use the block. For a stream that is neither the block's own nor the one that it will be
+     * deallocated on. Throws. */
     void record_use(const void *ptr, ::cuda::stream_ref stream) const
     {
         detail::check(tnr_record_use(ptr, detail::handle_of(stream)));
@@ -334,7 +335,7 @@ class memory_resource
     }
 
 #if defined(CCCL_VERSION) && CCCL_VERSION >= 3002000
-    /* What cuda::make_buffer and its like are to know of the memory. */
+    /* What cuda::make_buffer and its like need to know of the memory. */
     using default_queries = ::cuda::mr::properties_list<::cuda::mr::device_accessible>;
 #endif
 
@@ -369,7 +370,8 @@ class memory_resource
  *   tenure::allocator<char> temporaries(resource, stream);
  *   thrust::sort(thrust::cuda::par_nosync(temporaries).on(stream), keys, keys + n);
  *
- * Without one, for memory that any stream may use, as of vectors, which want Thrust's pointers:
+ * Without one, for memory that any stream may use, such as that of vectors, which want Thrust's
+ * pointers:
  *
  *   using allocator = tenure::allocator<float, thrust::device_ptr<float>>;
  *   thrust::device_vector<float, allocator> values(n, allocator(resource));

@@ -6,35 +6,35 @@
  *
  *   cudaMalloc, cudaMallocPitch, cudaMallocAsync, cudaFree, cudaFreeAsync, cudaMemGetInfo
  *
- * are then served by Tenure, and these do what they did and tell Tenure of it, so that memory is
- * free sooner and graphs keep theirs:
+ * are then served by Tenure. The following calls do what they did, and also tell Tenure of it, so
+ * that memory is free sooner and graphs keep theirs:
  *
  *   cudaStreamCreate, _CreateWithFlags, _CreateWithPriority, _Destroy, _Synchronize, _WaitEvent,
  *   _BeginCapture, _EndCapture; cudaEventRecord, _RecordWithFlags, _Synchronize, _Query, _Destroy;
  *   cudaDeviceSynchronize, cudaDeviceReset
  *
  * Only calls are replaced, by macros: the address of such a function is still the runtime's, and
- * (cudaMalloc)(...) calls it. Files that do not include this header may free what others allocated
- * only if they include it too. Everything of Tenure's own may be used beside it.
+ * (cudaMalloc)(...) calls the runtime. A file may free what other files allocated only if it
+ * includes this header too. Everything of Tenure's own may be used beside it.
  *
  * Meaning. cudaMalloc's memory may be used on any stream at once, as ever: all that was done with
- * it before is over, for which the call may wait. cudaFree means what it did, but does not stop the
- * host. Memory of cudaMallocAsync belongs to its stream. Pointers that are not Tenure's are freed
- * by the runtime; so a program may be moved over file by file.
+ * the memory before is over, and the call may wait for that. cudaFree means what it did, but does
+ * not stop the host. Memory of cudaMallocAsync belongs to its stream. The runtime frees pointers
+ * that are not Tenure's, so a program may be moved over file by file.
  *
  * Errors are the nearest cudaError_t, and tnr_last_error() has the sentence. They are returned
  * only: cudaGetLastError and cudaPeekAtLastError do not know of them. If Tenure cannot run on this
  * device or driver, memory comes from the runtime.
  *
- * cudaDeviceReset ends Tenure, which starts anew with the next allocation; while another device is
- * served too it is refused with cudaErrorNotSupported.
+ * cudaDeviceReset ends Tenure, which starts anew with the next allocation. While Tenure serves
+ * another device too, cudaDeviceReset is refused with cudaErrorNotSupported.
  *
  * Not replaced: cudaMallocManaged, host memory, arrays, cudaMalloc3D, pools
  * (cudaMallocFromPoolAsync and everything else of cudaMemPool_t), and cudaIpcGetMemHandle, which
  * refuses Tenure's memory.
  *
- * A stream is taken to belong to the current device. Default streams are those of the file:
- * compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM, 0 is the thread's own.
+ * This header takes a stream to belong to the current device. Default streams are those of the
+ * file: compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM, 0 is the thread's own.
  *
  * Threads and fork: as <tenure/alloc.h> says. What the files share (a stream for each device, and
  * the captures under way) are weak symbols, so that every file of a program has the same.
@@ -135,7 +135,7 @@ static inline tnr_stream tnr_replace_stream(cudaStream_t stream)
 #endif
 }
 
-/* Announcements make memory free sooner; one that fails is nothing that the program could mend. */
+/* Announcements make memory free sooner. If one fails, the program could mend nothing. */
 static inline void tnr_replace_told(tnr_status status)
 {
     (void)status;
@@ -156,8 +156,9 @@ static inline cudaError_t tnr_replace_own_stream(int device, cudaStream_t *strea
     return error;
 }
 
-/* From the stream that nothing is launched on, and only when that stream is through with all that
- * Tenure may have made it wait for: then nobody needs to wait for anything. */
+/* Allocates from the stream that nothing is launched on, and returns only when that stream is
+ * through with all that Tenure may have made it wait for: then nobody needs to wait for
+ * anything. */
 static inline tnr_status tnr_replace_anywhere(void **block, size_t bytes, int device,
                                               cudaStream_t own)
 {
@@ -338,8 +339,8 @@ static inline int tnr_replace_serves_another(int device)
     return 0;
 }
 
-/* The device's memory is gone with its context, Tenure's too; it starts anew when it is asked. It
- * cannot end on one device alone. */
+/* The device's memory is gone with its context, and Tenure's too. Tenure starts anew when it is
+ * asked. It cannot end on one device alone. */
 static inline cudaError_t tnr_replace_cudaDeviceReset(void)
 {
     int device = tnr_replace_device();
@@ -356,8 +357,8 @@ static inline cudaError_t tnr_replace_cudaDeviceReset(void)
 }
 
 /* ---- events ---------------------------------------------------------------------------------
- * A record forgets the one before it first: a wait of another thread's that comes between the
- * record and its announcement would otherwise be taken for a wait for the old one. */
+ * A record first forgets the record before it. Otherwise, if another thread's wait came between the
+ * record and its announcement, it would be taken for a wait for the old one. */
 
 static inline cudaError_t tnr_replace_cudaEventRecord(cudaEvent_t event,
                                                       cudaStream_t stream TNR_REPLACE_DEFAULT(0))

@@ -3,9 +3,9 @@
  * Control of the simulated CUDA device.
  *
  * libtenure_simcuda.so has the CUDA driver's ABI (cuInit, cuMemCreate, ...) and runs on the host.
- * Programs use it as they use the driver. Tests also want to hold it by the collar: to register
- * host functions that stand for kernels, to make calls fail, to decide when queued work runs, to
- * count what is alive. That is what this header is for; it is exported by the same library.
+ * Programs use it as they use the driver. Tests also need to control it: to register host functions
+ * that stand for kernels, to make calls fail, to decide when queued work runs, to count what is
+ * alive. That is what this header is for; the same library exports it.
  *
  * All functions may be called from any thread, before or after cuInit, unless said otherwise.
  * None of them counts as a driver call and none is affected by injected failures.
@@ -38,17 +38,19 @@ typedef struct simcuda_access {
 typedef void (*simcuda_kernel_run)(void *const *params);
 
 /* Says what a launch with these parameters will touch: writes up to capacity entries to out and
- * returns how many there are (a larger return value makes the simulation ask again with room
- * enough). Called at launch, with the simulation locked: it must not call cu* or simcuda_*. */
+ * returns how many there are. If it returns more than capacity, the simulation asks again with room
+ * enough. Called at launch, with the simulation locked: it must not call cu* or simcuda_*. */
 typedef size_t (*simcuda_kernel_accesses)(void *const *params, simcuda_access *out,
                                           size_t capacity);
 
-/* Where a kernel function finds the memory at a device address: there, or with TENURE_SIM_VIEW=1 in
- * the simulation's view of it, for as long as it stays mapped. In one piece to the next multiple of
- * the granularity; null if nothing is mapped at a reserved address. */
+/* Where a kernel function finds the memory at a device address, for as long as it stays mapped: at
+ * the address itself, or with TENURE_SIM_VIEW=1 in the simulation's view of it. The memory is in
+ * one piece up to the next multiple of the granularity. Null if nothing is mapped at a reserved
+ * address. */
 void *simcuda_memory_at(CUdeviceptr address);
 
-/* The address that a tensor map leads to, for kernel functions, which are given its 128 bytes. */
+/* The address that a tensor map leads to. For kernel functions: they are given the map's 128
+ * bytes. */
 CUdeviceptr simcuda_tensor_address(const void *map);
 
 /* Makes a host function available as a kernel: cuModuleLoadData (any image) followed by
@@ -69,15 +71,15 @@ uint64_t simcuda_calls_total(void);
 void simcuda_calls_reset(void);
 
 /* What those calls would have cost on an H200, in nanoseconds, by a table of measurements
- * (tools/simcuda/cost.def): modelled, not measured, and no time that anybody spent here. Mappings
- * count by size, each of them, whatever the number of calls. "*" is the sum over all entry points.
+ * (tools/simcuda/cost.def). The time is modelled, not measured, and nobody spent it here. Each
+ * mapping counts by its size, whatever the number of calls. "*" is the sum over all entry points.
  * simcuda_calls_reset sets it to 0. */
 uint64_t simcuda_modelled_ns(const char *entry_point_or_star);
 
 /* ---- time ----------------------------------------------------------------------------------- */
 
 /* The time of a program that is played: 0 at first, and then what was set last. It stands still
- * otherwise, so that what is decided by the clock is a function of the inputs. Never goes back. */
+ * otherwise. So what the clock decides is a function of the inputs. Never goes back. */
 uint64_t simcuda_time_ns(void);
 void simcuda_time_set(uint64_t ns);
 
@@ -127,27 +129,29 @@ uint64_t simcuda_linux_mappings(void);
 
 /* ---- violations ----------------------------------------------------------------------------- */
 
-/* A violation is a use of the driver that is wrong though the driver may not say so: unmapping
- * under queued work, touching memory that is not there, releasing twice, using a destroyed handle.
- * Each is counted and printed; TENURE_SIM_STRICT=abort stops the program at the first. */
+/* A violation is a wrong use of the driver, which the driver itself may not report: unmapping under
+ * queued work, touching memory that is not there, releasing twice, using a destroyed handle. Each
+ * is counted and printed; TENURE_SIM_STRICT=abort stops the program at the first. */
 uint64_t simcuda_violations(void);
 const char *simcuda_violation_last(void); /* "" if none; valid in this thread until its next call */
 void simcuda_violations_clear(void);
 
 /* ---- races ---------------------------------------------------------------------------------- */
 
-/* With the race detector on, two operations that touch the same bytes, at least one of them
- * writing, with nothing that orders them, are reported, whatever the schedule happened to be. So is
- * an operation on memory whose owner is gone. TENURE_SIM_RACES=1 turns it on with cuInit.
+/* With the race detector on, the simulation reports two operations that touch the same bytes, at
+ * least one of them writing, if nothing orders them, whatever the schedule happened to be. It also
+ * reports an operation on memory whose owner is gone. TENURE_SIM_RACES=1 turns the detector on with
+ * cuInit.
  *
  * What orders operations: their stream; an event recorded and waited for; the legacy stream's
- * rules; a value wait, after the write that satisfied it; and the host: whatever it has waited for,
- * or a query has called finished, is before everything that any thread queues from then on. (Host
- * threads are taken as one. The simulation cannot see how they tell each other what they know.)
+ * rules; a value wait, after the write that satisfied it; and the host. Whatever the host has
+ * waited for, or a query has called finished, comes before everything that any thread queues from
+ * then on. (Host threads are taken as one. The simulation cannot see how they tell each other what
+ * they know.)
  *
- * Races are found when the operations run, so a program looks at the counts after synchronising;
- * ownership is checked when an operation is queued. What the host itself does to memory is not
- * seen. Bytes are physical: two mappings of one handle are the same memory. */
+ * Races are found when the operations run, so look at the counts after synchronising. Ownership is
+ * checked when an operation is queued. The detector does not see what the host itself does to
+ * memory. Bytes are physical: two mappings of one handle are the same memory. */
 
 typedef enum simcuda_report_kind {
     SIMCUDA_RACE,           /* two operations without order, one of them a write */
@@ -160,7 +164,8 @@ typedef enum simcuda_report_kind {
 } simcuda_report_kind;
 
 /* One side of a report. Texts are valid during the callback only. Nodes of a graph are numbered
- * from 1 in the order in which they were added to it, those of a child graph in theirs. */
+ * from 1, in the order in which they were added to it; nodes of a child graph are numbered in that
+ * graph. */
 typedef struct simcuda_touch {
     const char *what;  /* entry point: "cuMemsetD8Async", "simcuda_owner_end"; null: no such side */
     const char *label; /* what simcuda_origin said at the call, or "" */
@@ -185,8 +190,8 @@ typedef struct simcuda_report {
 /* Called with the simulation locked: it must not call cu* or simcuda_*. */
 typedef void (*simcuda_report_function)(const simcuda_report *report, void *data);
 
-/* Turns the detector on or off; what was decided before cuInit goes before the environment. Returns
- * -1, having done nothing, while operations are queued. After simcuda_reset the environment
+/* Turns the detector on or off. What was decided before cuInit goes before the environment. While
+ * operations are queued it does nothing and returns -1. After simcuda_reset the environment
  * decides. */
 int simcuda_races_enable(int on);
 int simcuda_races_enabled(void);
@@ -204,7 +209,7 @@ void simcuda_races_clear(void);      /* counts only: what memory remembers stays
 /* Reports go to the function instead of stderr, until null is given or the next reset. */
 void simcuda_races_callback(simcuda_report_function function, void *data);
 
-/* A call that queues operations which touch memory: a copy, a set, a launch of a kernel or a graph,
+/* A call that queues operations that touch memory: a copy, a set, a launch of a kernel or a graph,
  * a value that is written or waited for, a free in the order of a stream. */
 typedef struct simcuda_call {
     const char *what;   /* entry point, by its plain name: "cuMemcpyDtoHAsync"; a constant */
@@ -216,21 +221,21 @@ typedef struct simcuda_call {
 
 typedef uint32_t (*simcuda_call_function)(const simcuda_call *call, void *data);
 
-/* For a checker that knows the program's calls, where the program knows nothing of it. With the
- * detector on, `call` is asked at each such call, on the thread that makes it, before anything runs
- * of it; its answer is the `tag` of what it queued, in reports. `race` is told of each
- * SIMCUDA_RACE, which is not printed then. Both are called with the simulation locked, must not
- * call cu* or simcuda_*, and stay over a reset. Null functions end it. */
+/* For a checker that knows the program's calls, while the program does not know of the checker.
+ * With the detector on, the simulation asks `call` at each such call, on the thread that makes it,
+ * before anything of it runs. The answer is the `tag`, in reports, of what the call queued. `race`
+ * is told of each SIMCUDA_RACE, which is not printed then. Both are called with the simulation
+ * locked, must not call cu* or simcuda_*, and stay over a reset. Null functions end it. */
 void simcuda_observe(simcuda_call_function call, simcuda_report_function race, void *data);
 
-/* Waits for all that a device was given by now, as cuMemFree does: for who stands in for that call
- * and does not wait. In a host function it does nothing. */
+/* Waits for all that a device was given by now, as cuMemFree does. It is for a tool that stands in
+ * for that call and does not wait. In a host function it does nothing. */
 void simcuda_wait_device(int device);
 
 /* Ownership. begin: the bytes belong to a block from now on, in the order in which the host makes
- * its calls. end: its owner freed it; whatever is queued afterwards and touches any of it is a use
- * after free, until the bytes are owned again. An operation that begins in a block must end in it.
- * Memory that was never owned may be touched freely, unless it is tracked.
+ * its calls. end: the block's owner freed it. Whatever is queued afterwards and touches any of the
+ * bytes is a use after free, until they are owned again. An operation that begins in a block must
+ * end in it. Memory that was never owned may be touched freely, unless it is tracked.
  * Return 0; -1 for an empty range, short memory, or an end where no block begins. With the detector
  * off they do nothing and return 0. */
 int simcuda_owner_begin(CUdeviceptr address, size_t bytes, const char *label);
@@ -255,8 +260,8 @@ uint64_t simcuda_pending(void);                                 /* queued and no
 /* Back to the state before cuInit: drops queued work, frees everything, reads the environment
  * again. Returns how many objects the program had left alive (references, mappings, reservations,
  * allocations, pinned blocks, events, streams, contexts, modules, graphs, executable graphs, user
- * objects). Destructors of user objects that have not run do not run. No other thread may be inside
- * the simulation. */
+ * objects). If the destructor of a user object has not run, it does not run. No other thread may be
+ * inside the simulation. */
 int simcuda_reset(void);
 
 /* Plays the end of the process: from now on calls give CUDA_ERROR_DEINITIALIZED until a reset. */
