@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An arena: what one stream of one pool allocates from. It has its own lock, so threads that work
- * on different streams never meet. Where threads meet on one stream, it has several (pool/lane.h).
+ * on different streams never meet. If threads meet on one stream, the stream has several arenas
+ * (pool/lane.h).
  *
  * An arena serves from its bins and its index (arena/serve.h) and takes blocks back, without a
- * driver call; what it cannot serve is the business of ladder/ladder.h. The cached path, which does
- * both with as few instructions as can be, is library/cached.c.
+ * driver call. What it cannot serve goes to ladder/ladder.h. The cached path is library/cached.c:
+ * it does both with as few instructions as possible.
  *
- * Stream order is what makes a free cheap: memory freed on this arena's stream is handed out only
- * to later work of the same stream, so no event is needed. Whoever takes memory out of the arena
- * for another stream, or removes its mapping, records an event on this stream first.
+ * Stream order makes a free cheap: memory freed on this arena's stream is handed out only to later
+ * work of the same stream, so no event is needed. Code that takes memory out of the arena for
+ * another stream, or removes its mapping, records an event on this stream first.
  */
 #ifndef TNRI_ARENA_ARENA_H
 #define TNRI_ARENA_ARENA_H
@@ -28,7 +29,7 @@ struct tnr_pool_st;
 
 enum { TNRI_SMALL = 0, TNRI_LARGE = 1, TNRI_WORLDS = 2 };
 
-/* What an arena that a growable block has for itself knows of it: see ladder/grow.h. */
+/* What an arena knows of the growable block that has it for itself: see ladder/grow.h. */
 typedef struct tnri_growable {
     uintptr_t base;   /* of the arena's one span; 0: the arena is a stream's. Constant */
     size_t bytes_max; /* what the latest block may grow to; the lock */
@@ -36,22 +37,22 @@ typedef struct tnri_growable {
     int is_growing;   /* 1: a thread is committing memory; the lock */
 } tnri_growable;
 
-/* Whether what moves out of an arena stays mapped where it was: see low_water.h. */
+/* Whether a chunk that moves out of an arena stays mapped where it was: see low_water.h. */
 typedef enum tnri_keeping {
     TNRI_KEEPS_NOT_YET, /* the arena has not been at low water */
     TNRI_KEEPS,
     TNRI_KEEPS_NO_MORE /* it moved much, and little came back */
 } tnri_keeping;
 
-/* The least that is live of an arena's large blocks: see low_water.h. All under the lock, but that
- * `keeping` is read without it. */
+/* The least that is live of an arena's large blocks: see low_water.h. All under the lock, except
+ * that `keeping` is read without it. */
 typedef struct tnri_low_water {
-    size_t floor;          /* of the window of allocations before this one, */
-    size_t recent;         /* and of this one until now */
-    uint64_t window_began; /* when so many blocks had been allocated */
+    size_t floor;          /* in the window of allocations before this one, */
+    size_t recent;         /* and in this one until now */
+    uint64_t window_began; /* number of blocks allocated before it */
     _Atomic tnri_keeping keeping;
-    uint64_t moved, again; /* chunks that have moved into windows since it keeps: with driver calls,
-                            * and without */
+    uint64_t moved, again; /* chunks that moved into windows since it keeps aliases: with driver
+                            * calls, and without */
 } tnri_low_water;
 
 enum { TNRI_LANE_TENANTS = 8 };
@@ -70,9 +71,10 @@ typedef struct tnri_lane {
     struct tnri_arena *_Atomic lender; /* the lane that lent last: where to ask first; no lock */
     tnri_tenant tenants[TNRI_LANE_TENANTS]; /* the latest, in any order; the pool's lock */
     uint64_t tenants_ever;                  /* the pool's lock */
-    /* Rests at other lanes' locks and blocks of theirs since memory was last asked for. No lock. */
+    /* Rests at other lanes' locks, and blocks borrowed from them, since this lane last asked for
+     * memory. No lock. */
     _Atomic uint32_t borrowing;
-    /* What `waited` is when a thread moves on; 0: as at first. No lock. */
+    /* A thread moves on when `waited` reaches this; 0: the first value. No lock. */
     _Atomic uint32_t waits_wanted;
     uint32_t waited;       /* rests that allocations made since waited_ticks; the lock */
     uint64_t waited_ticks; /* the lock */
@@ -87,20 +89,20 @@ typedef struct tnri_returns {
 } tnri_returns;
 
 typedef struct tnri_arena {
-    tnri_lock lock; /* a cache line, as what follows up to `headroom`, which is hardly written to */
+    tnri_lock lock; /* a cache line. The next one, up to `headroom`, is hardly written to */
 
     size_t small_limit_bytes; /* constant */
     tnri_returns *returns;    /* null: none so far; the lock */
     uintptr_t allocator;      /* thread that allocated last without owning it; the lock */
-    /* With a reference. Null: the one arena of a graph pool, which belongs to no stream. Another
-     * stream may adopt the arena when this one has ended: the lock to write, and the pool's. */
+    /* With a reference. Null: the one arena of a graph pool, which belongs to no stream. When this
+     * stream has ended, another may adopt the arena. To write: the lock and the pool's. */
     tnri_stream *_Atomic stream;
     struct tnr_pool_st *pool;
     tnri_account *account; /* the pool's */
     struct tnri_device *device;
     void *_Atomic life; /* the layer above's; set once */
 
-    /* Under the lock: as `headroom` and `peak` of a world, of both worlds together. */
+    /* Under the lock: like `headroom` and `peak` of a world, for both worlds together. */
     tnri_count headroom;
     tnri_count peak;
     uint64_t served[TNR_SERVED_COUNT];
@@ -108,8 +110,8 @@ typedef struct tnri_arena {
     uint64_t freed_because[TNR_REUSE_COUNT];
 
     struct tnri_arena *_Atomic next; /* in the pool's list, newest first; set once */
-    struct tnri_ward *ward;          /* where the pool notes whether it may give; null: nobody
-                                      * else is in the pool. Constant, as its place there is */
+    struct tnri_ward *ward;          /* where the pool notes whether it may give; null: nobody else
+                                      * is in the pool. Constant, like its place there */
     unsigned ward_slot;
     struct tnri_arena *hash_next; /* in the pool's table, or among its sealed arenas; the pool's
                                       * lock */
@@ -137,13 +139,14 @@ typedef struct tnri_arena {
     struct tnri_arena_copy *cut; /* what to copy it to before it changes; null: no need */
 } tnri_arena;
 
-/* Copies an arena into the picture that is being taken, if it is not in it yet; under its lock. Set
- * before the gate says so for the first time. */
+/* Copies an arena into the picture that is being taken, if the arena is not in it yet; under its
+ * lock. Set before the gate tells of a picture for the first time. */
 extern void (*_Atomic tnri_arena_copier)(tnri_arena *arena);
 
-/* Takes the arena's lock; everyone who may change something takes it so. What was returned to it
- * (returns.h) is taken back. If a picture is being taken that this arena is not in yet, it is
- * copied first. Returns what tnri_lock_take does. */
+/* Takes the arena's lock. All code that may change something takes the lock like this. Takes back
+ * the blocks that were returned to the arena (returns.h). If a picture is being taken and this
+ * arena is not in it yet, copies the arena before the caller changes it. Returns what
+ * tnri_lock_take does. */
 void tnri_arena_copy_now(tnri_arena *arena);
 void tnri_arena_take_back(tnri_arena *arena);
 static inline int tnri_arena_enter(tnri_arena *arena)
@@ -165,54 +168,56 @@ static inline int tnri_arena_is_graph(const tnri_arena *arena)
     return atomic_load_explicit(&arena->stream, memory_order_relaxed) == NULL;
 }
 
-/* Its handle; null for a graph pool's arena too. A hint unless the lock is held. */
+/* The handle of its stream; null for a graph pool's arena too. Only a hint unless the lock is
+ * held. */
 static inline tnr_stream tnri_arena_handle(const tnri_arena *arena)
 {
     const tnri_stream *stream = atomic_load_explicit(&arena->stream, memory_order_acquire);
     return stream == NULL ? NULL : stream->handle;
 }
 
-/* The arena's stream, with a reference; null for a graph pool's. Whoever has taken memory out of
- * the arena asks afterwards, so that what he marks comes after all that used the memory: an arena
- * is adopted by a stream that is ordered after the one before. Takes the lock. */
+/* The arena's stream, with a reference; null for a graph pool's. A caller that takes memory out of
+ * the arena asks for the stream afterwards. Then its mark comes after all work that used the
+ * memory, since a stream that adopts an arena is ordered after the one before. Takes the lock. */
 tnri_stream *tnri_arena_stream(tnri_arena *arena);
 
-/* Marks the end of what the arena's stream has let go of: an event, of which the caller holds one
- * reference; see tnri_stream_mark_idle. In the device's context, no lock held. */
+/* Marks with an event the end of what the arena's stream has let go of; see tnri_stream_mark_idle.
+ * The caller holds one reference to the event. In the device's context, no lock held. */
 tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event);
 
-/* The same for a stream that the caller was not asked to work on. While a capture is under way,
- * such a stream may be drawn into it at any moment and is not recorded on: only one with a seal or
- * a capture mark has a mark then, others give TNR_ERR_CAPTURE. The idle memory of a graph pool is
- * idle, and *event is null. */
+/* The same for a stream that the caller was not asked to work on. While a capture is under way, it
+ * may draw in such a stream at any moment, so Tenure records nothing on the stream. Then only a
+ * stream with a seal or a capture mark has a mark; others give TNR_ERR_CAPTURE. The idle memory of
+ * a graph pool needs no mark: *event is null. */
 tnr_status tnri_arena_mark_other(tnri_arena *arena, tnri_event **event);
 
-/* 1 if that will not be refused, and the calling thread can name the stream. */
+/* 1 if tnri_arena_mark_other will not be refused, and the calling thread can name the stream. */
 int tnri_arena_is_markable(const tnri_arena *arena);
 
-/* The arena goes to another stream, or to none that lives: gives up the reference to the one
- * before. Under its lock and the pool's. */
+/* Passes the arena to another stream, or to none that lives, and gives up the reference to the one
+ * before. Under the arena's lock and the pool's. */
 void tnri_arena_pass_on(tnri_arena *arena, tnri_stream *stream);
 
-/* The arena goes to another stream, or its stream is destroyed, or it ends: what is recorded of it
- * from now on has another origin. Under its lock, or while nobody else knows it. */
+/* The arena goes to another stream, or its stream is destroyed, or the arena ends: records of it
+ * have another origin from now on. Under its lock, or while nobody else knows it. */
 void tnri_arena_origin_over(tnri_arena *arena);
 
-/* Gives back what the worlds of an arena without memory have: see tnri_world_dissolve. Not for a
- * growable block's, whose addresses are its own, and not for a graph pool's. No lock is held. */
+/* Gives back what the worlds of an arena have, if it has no memory: see tnri_world_dissolve. Not
+ * for a growable block's arena, whose addresses are its own, and not for a graph pool's. No lock is
+ * held. */
 void tnri_arena_dissolve(tnri_arena *arena);
 
 /* Frees the host memory. Nothing is mapped or live in it any more. */
 void tnri_arena_destroy(tnri_arena *arena);
 
-/* A request, as the caller's arguments become it. */
+/* A request, made from the caller's arguments. */
 typedef struct tnri_request {
     size_t bytes_requested;
-    size_t bytes;     /* rounded to what the block will have */
+    size_t bytes;     /* rounded to the size of the block */
     size_t alignment; /* at least TNR_ALIGNMENT_DEFAULT */
 } tnri_request;
 
-/* What a block for so many bytes has. */
+/* The size of a block for so many bytes. */
 static inline size_t tnri_bytes_rounded(size_t bytes)
 {
     return (bytes + TNR_ALIGNMENT_DEFAULT - 1) & ~(TNR_ALIGNMENT_DEFAULT - 1);
@@ -223,7 +228,7 @@ static inline tnri_world *tnri_arena_world(tnri_arena *arena, size_t bytes)
     return &arena->worlds[bytes > arena->small_limit_bytes];
 }
 
-/* Where all its memory lies: the device's space, or that of foreign segments. */
+/* The space where all its memory lies: the device's, or that of foreign segments. */
 static inline tnri_space *tnri_arena_space(const tnri_arena *arena)
 {
     return arena->worlds[TNRI_SMALL].space;
@@ -236,8 +241,8 @@ static inline tnri_block *tnri_arena_containing(const tnri_arena *arena, uintptr
                                      &arena->worlds[TNRI_LARGE], address);
 }
 
-/* Addresses among which a request finds room wherever they begin. Memory it needs only for its
- * bytes: the place is chosen at the alignment first. */
+/* The number of bytes of addresses in which a request finds room wherever they begin. The request
+ * needs memory only for its bytes: its place is chosen at the alignment first. */
 static inline size_t tnri_request_span(const tnri_request *request)
 {
     return request->bytes + (request->alignment - TNR_ALIGNMENT_DEFAULT);

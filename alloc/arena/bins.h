@@ -75,11 +75,11 @@ static inline int tnri_world_bin(tnri_world *world, tnri_block *block)
     }
     tnri_bin_push(world, block, slot);
     if (is_full)
-        tnri_world_look_low(world); /* now that the block is none of what is live */
+        tnri_world_look_low(world); /* now that the block is no longer live */
     return 1;
 }
 
-/* The same, but 0 also where it takes more than that. */
+/* The same, but also returns 0 if more than that must be done. */
 static inline int tnri_world_bin_quick(tnri_world *world, tnri_block *block)
 {
     tnri_bins *bins = &world->bins;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counting what is live in an arena, and was. Inline, for the cached path. Under its lock.
+ * Counts what is live in an arena, and what was. Inline, for the cached path. Under its lock.
  */
 #ifndef TNRI_ARENA_COUNT_H
 #define TNRI_ARENA_COUNT_H
@@ -8,8 +8,8 @@
 #include "arena/arena.h"
 #include "base/assert.h"
 
-/* Takes what becomes live in a world from its headroom and from that of both. 0: a peak is to be
- * raised first, which tnri_headroom_raise does with the same arguments. */
+/* Takes what becomes live in a world from its headroom and from that of both worlds. Returns 0 if a
+ * peak must be raised first: tnri_headroom_raise does that, with the same arguments. */
 static inline int tnri_headroom_take(tnri_arena *arena, tnri_world *world, uint64_t blocks,
                                      uint64_t bytes, uint64_t requested)
 {
@@ -22,8 +22,8 @@ static inline int tnri_headroom_take(tnri_arena *arena, tnri_world *world, uint6
         __builtin_sub_overflow(arena->headroom.requested, requested, &arena->headroom.requested));
 }
 
-/* Goes on where tnri_headroom_take ended: one number is below zero, those before it have been
- * taken from, and those after it have not. What was returned (returns.h) is not live: it is taken
+/* Goes on where tnri_headroom_take ended: one number is below zero, those before it have been taken
+ * from, and those after it have not. Returned blocks (returns.h) are not live, so they are taken
  * back before a peak is raised. */
 void tnri_headroom_raise(tnri_arena *arena, tnri_world *world, uint64_t blocks, uint64_t bytes,
                          uint64_t requested);
@@ -49,7 +49,7 @@ static inline void tnri_live_subtract(tnri_arena *arena, tnri_world *world, uint
     arena->headroom.requested += requested;
 }
 
-/* Counts a block that is handed out, but for the headroom, which comes last. */
+/* Counts a block that is handed out, except in the headroom, which comes last. */
 static inline __attribute__((always_inline)) void tnri_count_handed(tnri_arena *arena,
                                                                     tnri_world *world,
                                                                     tnri_block *block, size_t bytes,
@@ -64,7 +64,7 @@ static inline __attribute__((always_inline)) void tnri_count_handed(tnri_arena *
     arena->served[served]++;
 }
 
-/* Counts it whole. */
+/* The same, and counts it in the headroom. */
 static inline __attribute__((always_inline)) void tnri_count_served(tnri_arena *arena,
                                                                     tnri_world *world,
                                                                     tnri_block *block, size_t bytes,
@@ -76,8 +76,8 @@ static inline __attribute__((always_inline)) void tnri_count_served(tnri_arena *
         tnri_headroom_raise(arena, world, 1, bytes, requested);
 }
 
-/* Keeps whether the block is stamped, and of one that is to wait what was asked for: a picture
- * tells both. */
+/* Keeps two facts that a picture tells: whether the block is stamped, and, if the block must wait,
+ * how much was asked for. */
 static inline void tnri_count_freed(tnri_arena *arena, tnri_block *block)
 {
     tnri_assert_hot(block->state == TNRI_LIVE);
@@ -91,29 +91,29 @@ static inline void tnri_count_freed(tnri_arena *arena, tnri_block *block)
 void tnri_arena_count_served(tnri_arena *arena, tnri_block *block, const tnri_request *request,
                              tnr_served served);
 
-/* Counts a live block that has grown by `bytes`, and of which `requested` are asked for now; under
- * the lock. */
+/* Counts a live block that has grown by `bytes`; in all, `requested` bytes of it are asked for now.
+ * Under the lock. */
 void tnri_arena_count_grown(tnri_arena *arena, tnri_block *block, size_t bytes, size_t requested);
 
-/* Counts a block that has no memory yet, when it is reserved and when it is freed so; under the
- * lock. */
+/* Counts a block without memory: when it is reserved, and if it is freed before it has memory.
+ * Under the lock. */
 void tnri_arena_count_bare(tnri_arena *arena, int is_freed);
 
-/* What is live in a world, or in both: the peak, less what there is room for below it. So a block
- * that becomes live takes from the headroom, and only where there is not enough does a peak change:
- * what is live and the peaks are counted in one. Under the lock. */
+/* What is live in a world, or in both: the peak less the headroom below it. So a block that becomes
+ * live takes from the headroom, and a peak changes only if there is not enough. One count serves
+ * for what is live and for the peaks. Under the lock. */
 tnri_count tnri_arena_live(const tnri_arena *arena, int tnr_world);
 /* The most that was live, and what became live in all. Under the lock. */
 tnri_count tnri_arena_peak(const tnri_arena *arena, int tnr_world);
 tnri_count tnri_arena_ever(const tnri_arena *arena, int tnr_world);
-/* From here on: the most that is live. Under the lock. */
+/* Peaks start anew from what is live now. Under the lock. */
 void tnri_arena_reset_peaks(tnri_arena *arena);
 /* The number of live blocks; under the lock. */
 uint64_t tnri_arena_live_count(const tnri_arena *arena);
 
 /* Counts a live block that is about to be freed; under the lock. */
 void tnri_arena_count_freed(tnri_arena *arena, tnri_block *block);
-/* The same for one whose memory may be handed out again at once, for the reason. */
+/* The same for a block whose memory may be handed out again at once, for `reason`. */
 void tnri_arena_count_freed_because(tnri_arena *arena, tnri_block *block, tnr_reuse reason);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frees that are not the cached path's: of retired blocks, and those that are refused. */
+/* Frees outside the cached path: those of retired blocks, and those that are refused. */
 #ifndef TNRI_ARENA_FREE_H
 #define TNRI_ARENA_FREE_H
 

@@ -4,13 +4,12 @@
  *
  * Sizes, in units of 512 bytes, fall into classes: exact up to 256 units, then 128 classes to each
  * doubling (0.8 % apart). Each class is a list; a two-level bitmap finds the next class that is not
- * empty. In the request's own class, where some runs are too small, and in the
- * first larger class the best of the first few runs is taken; what is lost against an exact best
- * fit is below 0.8 % of the run's size. This is the idea of TLSF (Masmano et al., ECRTS 2004) with
- * finer classes.
+ * empty. Tenure takes the best of the first few runs in two classes: the request's own, where some
+ * runs are too small, and the first larger one. The loss against an exact best fit is below 0.8 %
+ * of the run's size. This is the idea of TLSF (Masmano et al., ECRTS 2004) with finer classes.
  *
- * Runs of one class are kept newest first, each with the address of the pointer that leads to it.
- * What comes and goes at random is handled without branches, which nothing could predict.
+ * Runs of one class are kept newest first. Each has the address of the pointer that leads to it.
+ * Whatever comes and goes at random is handled without branches, since nothing could predict them.
  * Everything is under the arena's lock.
  */
 #ifndef TNRI_ARENA_INDEX_H
@@ -36,12 +35,12 @@ typedef struct tnri_index {
     uint64_t summary;   /* bit w: words[w] is not zero */
     uint64_t words[64]; /* bit c: classes[c] is not empty; some are never set */
     tnri_block *classes[TNRI_INDEX_CLASSES];
-    tnri_block nobody; /* written to where there is no neighbour; never read */
+    tnri_block nobody; /* written to if there is no neighbour; never read */
 } tnri_index;
 
-/* The class of a size: that of the largest class bound not above it. The last one has no upper end:
- * callers may ask for up to an EiB. Above the exact classes the highest bits of the size count the
- * classes, and each doubling adds as many. */
+/* The class of a size: the one with the largest bound that is not above the size. The last class
+ * has no upper end: callers may ask for up to an EiB. Above the exact classes, the highest bits of
+ * the size number the classes, and each doubling has as many. */
 static inline unsigned tnri_index_class(size_t bytes)
 {
     size_t units = bytes / TNR_ALIGNMENT_DEFAULT;
@@ -53,9 +52,9 @@ static inline unsigned tnri_index_class(size_t bytes)
 }
 
 /*
- * Makes a record a FREE run, and the reverse: afterwards it is UNUSED, so that nothing merges with
- * it. Where there is no neighbour, a record of nobody's is written to. A run keeps its class: it is
- * computed once.
+ * tnri_index_insert makes a record a FREE run. tnri_index_remove does the reverse: afterwards the
+ * record is UNUSED, so nothing merges with it. If there is no neighbour, both write to the record
+ * `nobody`. A run keeps its class, so the class is computed once.
  */
 static inline void tnri_index_insert(tnri_index *index, tnri_block *run)
 {
@@ -106,7 +105,7 @@ static inline tnri_block *tnri_index_from(const tnri_index *index, unsigned clas
     uint64_t above = index->summary & ~(uint64_t)1 << word;
     if (tnri_unlikely((bits | above) == 0))
         return NULL;
-    /* Both are computed, and one is chosen by arithmetic: a compiler makes a branch of less. */
+    /* Compute both, choose one by arithmetic: from anything simpler a compiler makes a branch. */
     unsigned word_above = (unsigned)__builtin_ctzll(above | (uint64_t)1 << 63);
     uint64_t choice = (uint64_t)0 - (uint64_t)(bits == 0);
     bits |= index->words[word_above] & choice;
@@ -115,8 +114,8 @@ static inline tnri_block *tnri_index_from(const tnri_index *index, unsigned clas
     return index->classes[*class_found];
 }
 
-/* A walk over the runs of a class and of all above it. A run that it has given may be changed, and
- * come back in its class or a lower one: the walk only goes up. */
+/* A walk over the runs of a class and of all classes above. The caller may change a run that the
+ * walk has given, and put it back in its class or a lower one: the walk only goes up. */
 typedef struct tnri_index_walk {
     unsigned class_next;
     tnri_block *run_next; /* in the class before; null: none is left there */
@@ -153,9 +152,9 @@ static inline tnri_block *tnri_index_find(const tnri_index *index, size_t bytes,
     return run != NULL && run->bytes <= bytes_max ? run : NULL;
 }
 
-/* The same for a block at a multiple of `alignment`, above the default one: the smallest run that
- * has such a place. Looks at a bounded number of runs, and then at one so large that any place in
- * it will do. */
+/* The same for a block at a multiple of `alignment`, which is above the default one: the smallest
+ * run that has such a place. Looks at a bounded number of runs, and then at one so large that any
+ * place in it will do. */
 tnri_block *tnri_index_find_aligned(const tnri_index *index, size_t bytes, size_t alignment,
                                     size_t bytes_max);
 

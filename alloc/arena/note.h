@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What happens to an arena's memory, and to a pool, told to the history.
+ * Tells the history what happens to an arena's memory, and to a pool.
  *
- * What happens to an arena's memory is noted under the arena's lock and numbered there, so that its
+ * Tenure notes and numbers what happens to an arena's memory under the arena's lock. So the arena's
  * records have an order that no clock can blur.
  *
- * Stamps. A block that is handed out while operations are recorded is stamped: when, and from which
- * stack. So a snapshot knows this of each live block, however long ago its record was overwritten.
- * The stamp lies in the record's link, which a live block does not need.
+ * Stamps. A block that is handed out while operations are recorded gets a stamp: when, and from
+ * which stack. So a snapshot knows this of each live block, even if the history's record was
+ * overwritten long ago. The stamp lies in the link of the block's record, which a live block does
+ * not need.
  */
 #ifndef TNRI_ARENA_NOTE_H
 #define TNRI_ARENA_NOTE_H
@@ -25,18 +26,18 @@ void tnri_note_reuse(tnri_arena *arena, const tnri_block *block, tnr_reuse reaso
 /* A growable block is `grown` bytes larger, or more of it is asked for now; under the lock. Stamps
  * it. */
 void tnri_note_grown(tnri_arena *arena, tnri_block *block, size_t requested, size_t grown);
-/* A live block is being freed, and its memory is free at once for another reason than that it is
- * the same stream's; under the lock. */
+/* A live block is being freed, and its memory is free at once, but not because the stream is the
+ * same; under the lock. */
 void tnri_note_freed_because(tnri_arena *arena, const tnri_block *block, tnr_reuse reason);
 /* Anything else that happened to an arena's memory; under its lock. */
 void tnri_note_memory(tnri_arena *arena, tnri_kind kind, uintptr_t address, size_t bytes,
                       size_t requested, uint64_t value);
 
-/* Something that happened to a pool, and to a stream (null: none). No arena's lock is held, and
- * with a stream none that comes after the registry's of streams. */
+/* Something that happened to a pool, and to a stream (null: none). No arena's lock is held. With a
+ * stream, no lock is held that comes after the one of the registry of streams. */
 void tnri_note_pool(const tnri_account *pool, const tnr_stream *stream, tnri_kind kind,
                     size_t bytes, uint64_t value);
-/* Something that happened to the capture of a graph, which goes into the pool. */
+/* Something that happened to the capture of a graph into the pool. */
 void tnri_note_graph(const tnri_account *pool, tnr_stream stream, tnri_kind kind, uint64_t number);
 
 /* A launch that was noted. */
@@ -51,7 +52,7 @@ tnri_noted_launch tnri_note_launch(const struct tnri_device *device, const tnri_
                                    tnr_stream stream, uint64_t number);
 /* Its end was seen now. The record's value is the moment of the launch, in ticks. */
 void tnri_note_launch_over(tnri_noted_launch launch);
-/* An allocation failed; so much could still have been had. */
+/* An allocation failed; `free_bytes` could still have been had. */
 void tnri_note_oom(const tnri_arena *arena, size_t bytes, uint64_t free_bytes);
 
 /* The arena's origin, written down if it is not yet; 0 if there is no host memory. Under its
@@ -73,8 +74,8 @@ static inline void tnri_note_stamp(const tnri_note_thread *thread, uint64_t tick
 }
 
 /* A block became live; under the arena's lock. Stamps it. The ticks and the thread are looked up
- * before the lock is taken, where they cost less; so a record may be earlier than its place in the
- * order of its arena, which a reader repairs. */
+ * before the lock is taken, where they cost less. So the time of a record may be earlier than its
+ * place in the arena's order; a reader repairs that. */
 static inline __attribute__((always_inline)) void tnri_note_served(
     tnri_note_thread *thread, uint64_t ticks, tnri_arena *arena, tnri_block *block,
     size_t requested, tnr_served served)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Recipes: the windows that a world was given memory for, by the size of the request that they
- * were made for. A program that repeats itself asks for the same sizes when the same chunks are
- * free, and then the window needs no driver call: all of its chunks are still mapped there
- * (alias.h).
+ * Recipes: the windows that a world was given memory for, by the size of the request that each was
+ * made for. A program that repeats itself asks for the same sizes when the same chunks are free.
+ * Then the window needs no driver call: all of its chunks are still mapped there (alias.h).
  *
- * The oldest recipe that will do is taken. So a pass that begins as the one before did goes on as
- * it did: whatever was noted since comes later, and changes nothing. Under the arena's lock.
+ * Tenure takes the oldest recipe that will do. So if a pass begins as the one before did, it goes
+ * on as that one did: recipes that were noted since come later, and change nothing. Under the
+ * arena's lock.
  */
 #ifndef TNRI_ARENA_RECIPE_H
 #define TNRI_ARENA_RECIPE_H
@@ -16,7 +16,7 @@
 typedef struct tnri_recipe {
     uintptr_t base;
     size_t bytes;       /* 0: forgotten */
-    tnri_block *record; /* that the base lay in when it was last asked about; null: not asked yet */
+    tnri_block *record; /* where the base lay when it was last asked for; null: not asked yet */
     uint32_t next;      /* the next newer one in its slot, plus 1; 0: none */
 } tnri_recipe;
 
@@ -27,8 +27,8 @@ void tnri_recipe_note(tnri_world *world, uintptr_t base, size_t bytes);
 tnri_recipe *tnri_recipe_find(const tnri_world *world, size_t bytes, const tnri_recipe *before);
 
 /* The record that the recipe's window begins in. Null: its addresses have left the world, and the
- * recipe is forgotten. A miss asks of as many recipes as there are of its size, and most are where
- * they were: so it is not looked for each time. */
+ * recipe is forgotten. A miss asks about as many recipes as there are of its size, and most records
+ * are where they were. So the record is not searched for each time. */
 tnri_block *tnri_recipe_record(const tnri_world *world, tnri_recipe *recipe);
 
 #endif

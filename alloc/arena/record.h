@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records of a world: into a state and out of it, cut and merged. For this folder alone. */
+/* Puts records of a world into a state and takes them out, cuts and merges them. For this folder
+ * alone. */
 #ifndef TNRI_ARENA_RECORD_H
 #define TNRI_ARENA_RECORD_H
 
@@ -17,8 +18,8 @@ tnri_block *tnri_record_split(tnri_world *world, tnri_block *block, size_t bytes
 /* Makes a record reach over its upper neighbour, which is in no list and becomes a spare. */
 void tnri_record_absorb_above(tnri_world *world, tnri_block *block);
 
-/* Puts a record that is in no list into a state (FREE or HOLE) whose neighbours of the same state
- * it merges with. Returns the record that remains. */
+/* Puts a record that is in no list into a state (FREE or HOLE), and merges it with neighbours of
+ * the same state. Returns the record that remains. */
 tnri_block *tnri_record_merge(tnri_world *world, tnri_block *block, tnri_state state);
 
 #endif

@@ -2,23 +2,25 @@
 /*
  * Returns: blocks that were freed by a thread that does not allocate from their arena.
  *
- * Where one thread allocates and another frees, each free by the second one took what the first
- * works with, some ten cache lines, to another processor: counts, bins, the records of neighbours.
- * So the freeing thread notes the block, which is what its record says from then on (BINNED, with
- * its slack), and leaves everything else to the one that allocates. That one takes some back when
- * no bin holds what it is asked for, and they go to the bins or are merged as with any other free.
+ * If one thread allocates and another frees, a whole free by the second thread would take some ten
+ * cache lines that the first one works with to another processor: counts, bins, the records of
+ * neighbours. So the freeing thread only notes the block; from then on the block's record says so
+ * (BINNED, with its slack). The freeing thread leaves everything else to the thread that allocates.
+ * When no bin holds what that thread is asked for, it takes some of the blocks back. They go to the
+ * bins or are merged, as with any other free.
  *
- * Whoever takes the lock to look at the arena or to change it (tnri_arena_enter) takes all of them
- * back first. So nobody but the cached path ever sees one: what is free, what is live, and what a
- * picture shows are as if each free had been finished at once. A peak is too: before one is raised
- * they are taken back (tnri_headroom_raise).
+ * Code that takes the lock to look at the arena or to change it (tnri_arena_enter) takes all
+ * returned blocks back first. So only the cached path ever sees one: what is free, what is live,
+ * and what a picture shows are as if each free had been finished at once. So are peaks: before a
+ * peak is raised, all returned blocks are taken back (tnri_headroom_raise).
  *
- * Threads that allocate in turn, as PyTorch's forward and backward passes do, are not what this is
- * for: one that follows another takes all of them back first, so that it chooses from all that is
- * free, merged, as if there were one thread.
+ * Returns are not meant for threads that allocate in turn, as PyTorch's forward and backward passes
+ * do. When one thread follows another, it takes all returned blocks back first. Then it chooses
+ * from all that is free, merged, as if there were one thread.
  *
- * All of it is done under the arena's lock. Only the thread that allocated last decides, so with
- * one thread nothing is ever returned. A block that has marks, or whose world is spent, is not.
+ * All of this is done under the arena's lock. The only test is which thread allocated last, so with
+ * one thread nothing is ever returned. A block that has marks is not returned, nor is a block whose
+ * world is spent.
  */
 #ifndef TNRI_ARENA_RETURNS_H
 #define TNRI_ARENA_RETURNS_H
@@ -27,7 +29,7 @@
 
 enum { TNRI_RETURNS_AT_ONCE = 8 }; /* that an allocation takes back: what a cache line lists */
 
-/* The list of an arena that had none yet; null if there is no host memory. Under the lock. */
+/* Makes the list of an arena that had none yet; null if there is no host memory. Under the lock. */
 tnri_returns *tnri_returns_make(tnri_arena *arena);
 
 /* Takes some of them back; there is one. Under the lock. */
@@ -46,7 +48,7 @@ void tnri_returns_hand_over(tnri_arena *arena, uintptr_t thread);
 static inline void tnri_returns_allocating(tnri_arena *arena)
 {
     uintptr_t self = tnri_alive_self();
-    if (tnri_unlikely(arena->allocator != self)) /* stored if need be only: the line is shared */
+    if (tnri_unlikely(arena->allocator != self)) /* stored only if need be: the line is shared */
         tnri_returns_hand_over(arena, self);
 }
 

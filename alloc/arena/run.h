@@ -11,9 +11,9 @@
 
 #include "arena/world.h"
 
-/* Where the block map is to have a block that begins where a run does; null if there is no host
- * memory for it. Large blocks often find the place in one load: there is nobody, or it is the run's
- * own, from when it was live. */
+/* The place in the block map for a block that begins where a run does; null if there is no host
+ * memory for it. For large blocks one load often finds the place: it is empty, or it is the run's
+ * own, from when the run was live. */
 static inline tnri_map_entry *tnri_run_entry(const tnri_world *world, const tnri_block *run)
 {
     tnri_block_map *map = &world->space->map;
@@ -62,8 +62,8 @@ static inline int tnri_run_is_free(const tnri_block *block)
     return block != NULL && block->state == TNRI_FREE;
 }
 
-/* `state`, the block's, which is in no list, -> FREE, merged with free neighbours. Returns the
- * resulting run. */
+/* `state` -> FREE, merged with free neighbours. `state` is the state of the block, which is in no
+ * list. Returns the resulting run. */
 static inline __attribute__((always_inline)) tnri_block *tnri_run_merge(tnri_world *world,
                                                                         tnri_block *block,
                                                                         tnri_state state)

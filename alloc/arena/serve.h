@@ -11,7 +11,7 @@
 #include "conf/conf.h"
 
 /* Steps 1 and 2 alone, under the lock. `served` tells which. Null: neither could. *no_host is set
- * when host memory was what lacked. */
+ * if host memory was missing. */
 tnri_block *tnri_arena_serve_cached(tnri_arena *arena, const tnri_request *request,
                                     tnr_served *served, int *no_host);
 
@@ -26,14 +26,15 @@ tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_requ
 
 enum { TNRI_CHUNK_LEAST = 2 << 20 }; /* bytes: the least of chunk_mb */
 
-/* Rare, and apart from what is inlined. */
+/* Rare, and so not inlined. */
 tnri_block *tnri_serve_aligned(tnri_world *world, tnri_block *run, size_t bytes, size_t alignment);
 /* The same at an address inside the run. */
 tnri_block *tnri_serve_at(tnri_world *world, tnri_block *run, uintptr_t address, size_t bytes);
 tnri_block *tnri_serve_index_aligned(tnri_world *world, size_t bytes, size_t alignment,
                                      int *no_host);
-/* Of a multiple of TNRI_CHUNK_LEAST: where it fills whole chunks, if the run has room for that. One
- * that lies across their borders leaves two that are free in part, and neither can move. */
+/* For a multiple of TNRI_CHUNK_LEAST: puts the block where it fills whole chunks, if the run has
+ * room for that. A block across the borders of chunks leaves two chunks that are free in part, and
+ * neither can move. */
 tnri_block *tnri_serve_whole(tnri_world *world, tnri_block *run, size_t bytes);
 /* tnri_serve_unbinned, for all but the quickest way. */
 tnri_block *tnri_serve_fresh(tnri_arena *arena, const tnri_request *request, int *no_host);
@@ -84,8 +85,8 @@ static inline tnri_block *tnri_serve_bin(tnri_arena *arena, const tnri_request *
     return tnri_world_unbin(tnri_arena_world(arena, request->bytes), request->bytes);
 }
 
-/* What the bins could not serve. The single block that the large world's bin may hold is merged
- * first, so that a run is chosen from all there is. */
+/* Serves what the bins could not. If the large world's bin holds its single block, that block is
+ * merged first, so that a run is chosen from all there is. */
 static inline __attribute__((always_inline)) tnri_block *tnri_serve_unbinned(tnri_world *world,
                                                                              size_t bytes,
                                                                              size_t alignment,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What this layer asks of the one above: a small table that the lifetime layer registers when it is
- * first used. Until then it is null, no block has uses on other streams, and a free is ordered on
- * its own stream alone.
+ * What this layer asks of the layer above: a small table that the lifetime layer registers when it
+ * is first used. Until then the table is null, no block has uses on other streams, and a free is
+ * ordered on its own stream alone.
  *
- * All functions are called with no lock held, in the device's context except where it says
- * otherwise.
+ * All functions are called with no lock held, in the device's context, unless a function's comment
+ * says otherwise.
  */
 #ifndef TNRI_ARENA_UPPER_H
 #define TNRI_ARENA_UPPER_H
@@ -13,9 +13,9 @@
 #include "arena/arena.h"
 #include "arena/wait.h"
 
-/* How far tnri_upper.collect may go to end retired blocks, each including those before. */
+/* How far tnri_upper.collect may go to end retired blocks. Each value includes those before it. */
 typedef enum tnri_collect {
-    TNRI_COLLECT_OWN,   /* ask about the oldest of the arena's blocks alone */
+    TNRI_COLLECT_OWN,   /* ask only about the oldest of the arena's blocks */
     TNRI_COLLECT_OVER,  /* ask which uses are over, of all streams */
     TNRI_COLLECT_ORDER, /* make the blocks' stream wait for uses, on the device */
     TNRI_COLLECT_WAIT   /* wait for uses on the host */
@@ -55,27 +55,27 @@ typedef struct tnri_upper {
     /* The arena is about to be destroyed; it holds no block. */
     void (*arena_gone)(tnri_arena *arena);
 
-    /* The device is about to be put out of use by force: ends what other processes have of it, and
-     * what it has of theirs; in the context. Or, without force and not in the context, returns
+    /* The device is about to be put out of use. With `force`, in the context: ends what other
+     * processes have of it, and what it has of theirs. Without, not in the context: returns
      * TNR_ERR_BUSY if there is anything. */
     tnr_status (*device_ending)(struct tnri_device *device, int force);
 
     /* The device is about to be put out of use; it has no arena any more. */
     void (*device_gone)(struct tnri_device *device);
 
-    /* Lets go what other processes held and have closed; where memory is looked for or counted. Not
-     * in the context. */
+    /* Lets go of what other processes held and have closed. Called where memory is looked for or
+     * counted. Not in the context. */
     void (*settle)(void);
 
-    /* Tells of one import after the other, from 0 on; 0: there are not so many. */
+    /* Tells of one import, by its index from 0 on. Returns 0 if there are not so many. */
     int (*import_at)(size_t index, tnri_seen_import *seen);
 } tnri_upper;
 
 extern _Atomic(const tnri_upper *) tnri_upper_table;
 
-/* Frees a block as tnr_free_sync does, where the setting auto_record asks for it: perhaps before
- * any call of the layer above, so that it is offered when the library is loaded. Null: the program
- * is one of our tests, linked without that layer. */
+/* Frees a block as tnr_free_sync does, where the setting auto_record asks for it. That may come
+ * before any call of the layer above, so the function is offered when the library is loaded. Null:
+ * the program is one of our tests, linked without that layer. */
 extern tnr_status (*tnri_upper_free_sync)(tnri_block *block, void *ptr);
 
 static inline const tnri_upper *tnri_upper_get(void)
@@ -83,8 +83,8 @@ static inline const tnri_upper *tnri_upper_get(void)
     return atomic_load_explicit(&tnri_upper_table, memory_order_acquire);
 }
 
-/* What this layer asks of the one that follows captures. Registered before the first capture
- * begins, so it is there whenever tnri_capturing() says yes. */
+/* What this layer asks of the layer that follows captures. Registered before the first capture
+ * begins, so the table is there whenever tnri_capturing() says yes. */
 typedef struct tnri_captures {
     /* Serves a request if its stream is being captured: returns 1, and the outcome in *status.
      * `handle` is what the caller named as the pool; null: none. */
@@ -100,7 +100,7 @@ typedef struct tnri_captures {
     int (*use)(tnri_arena *arena, const void *ptr, tnr_stream stream, int until_free,
                tnr_status *status);
 
-    /* A block has ended, or was freed by force, of which this layer knows `captured`. The arena's
+    /* A block of which this layer knows `captured` has ended, or was freed by force. The arena's
      * lock may be held. */
     void (*captured_gone)(void *captured);
 
@@ -110,10 +110,10 @@ typedef struct tnri_captures {
     /* Looks for graphs that have ended, and lets go what they held. */
     void (*settle)(struct tnri_device *device);
 
-    /* From the first of these to the last, no capture or graph begins, ends or changes. The second
-     * tells of the graphs of all devices, and of the blocks that they and captures under way keep,
-     * live or freed. The first is called before the lock of the history is taken: whoever runs out
-     * of memory in a capture writes a snapshot. */
+    /* From the first of these to the last, no capture or graph begins, ends or changes. `describe`
+     * tells of the graphs of all devices, and of the blocks, live or freed, that they and captures
+     * under way keep. `still_begin` is called before the lock of the history is taken, because a
+     * thread that runs out of memory in a capture writes a snapshot. */
     void (*still_begin)(void);
     void (*describe)(const tnri_graph_listener *listener);
     void (*still_end)(void);
@@ -121,8 +121,8 @@ typedef struct tnri_captures {
     /* A graph pool is being destroyed; it has no arena any more. */
     void (*pool_gone)(struct tnr_pool_st *pool);
 
-    /* Ends what graphs and captures hold of a device that is about to be put out of use by force,
-     * or, without force, returns TNR_ERR_BUSY if they hold anything. */
+    /* The device is about to be put out of use. With `force`, ends what graphs and captures hold of
+     * it. Without, returns TNR_ERR_BUSY if they hold anything. */
     tnr_status (*device_ending)(struct tnri_device *device, int force);
 
     /* Walks what is known of captures and graphs of a device. Returns null, or what is wrong, in a
@@ -145,7 +145,7 @@ static inline void tnri_upper_settle(void)
         upper->settle();
 }
 
-/* The same, and tnri_captures.settle; where memory is looked for or counted. */
+/* The same, and tnri_captures.settle. Called where memory is looked for or counted. */
 static inline void tnri_captures_settle(struct tnri_device *device)
 {
     const tnri_captures *captures = tnri_captures_get();

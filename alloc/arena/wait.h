@@ -41,12 +41,12 @@ typedef struct tnri_seen_graph {
     uint64_t found, own, kept, shared, loose, freed, unmapped, unread;
 } tnri_seen_graph;
 
-/* Where that layer tells of graphs, and of the blocks that they keep. */
+/* How that layer tells of graphs, and of the blocks that they keep. */
 typedef struct tnri_graph_listener {
     void *user;
     void (*graph)(void *user, const tnri_seen_graph *graph);
-    /* `kind` is TNRI_WAIT_GRAPH, or TNRI_WAIT_CAPTURE for the capture that the graph is to come
-     * of. */
+    /* `kind` is TNRI_WAIT_GRAPH, or TNRI_WAIT_CAPTURE for the capture that is to become the
+     * graph. */
     void (*keeps)(void *user, tnri_wait_kind kind, uint64_t graph, uintptr_t base);
 } tnri_graph_listener;
 

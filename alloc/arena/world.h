@@ -4,16 +4,16 @@
  * memory. Small and large blocks live apart so that a long-lived small block does not pin a large
  * piece of memory.
  *
- * What a world knows how to do is geometry: carve a block out of a free run, merge neighbours
- * (run.h), keep freed blocks by size (bins.h), cut whole chunks out of free runs, turn holes into
- * memory and back (world_move.h), lend addresses (world_lend.h). All of it changes records by the
- * few operations of record.h. It calls no driver and decides no policy (ladder/plan.h,
+ * A world does geometry: it carves a block out of a free run, merges neighbours (run.h), keeps
+ * freed blocks by size (bins.h), cuts whole chunks out of free runs, turns holes into memory and
+ * back (world_move.h), and lends addresses (world_lend.h). All of it changes records by the few
+ * operations of record.h. A world calls no driver and decides no policy (ladder/plan.h,
  * ladder/ladder.h do).
  *
  * Equations, checked by tnri_world_validate:
  *   records tile each span and each borrowed range, in address order, without gap or overlap
- *   the index holds the FREE records; bytes_in[s] == sum of records in state s, but that of LIVE
- *   has the BINNED ones in it, so that a block that goes between the two changes one sum
+ *   the index holds the FREE records; bytes_in[s] == sum of records in state s, except that the sum
+ *   of LIVE includes the BINNED records: so a block that goes between the two changes one sum
  *   every mapped page of a span lies in FREE, LIVE or BINNED records, every page of a HOLE is
  *   unmapped
  *
@@ -28,7 +28,7 @@
 enum {
     TNRI_BIN_SLOTS = 1024,   /* hash slots for exact sizes */
     TNRI_SLAB_RECORDS = 63,  /* records to a slab, so that a slab is 4 KiB */
-    TNRI_SLABS_SINGLE = 128, /* that lie in no sheet: a sheet is four times as many */
+    TNRI_SLABS_SINGLE = 128, /* that lie in no sheet; a sheet has four times as many */
     TNRI_CARVE_RECORDS = 2,  /* new records that one carve can need */
     TNRI_CUT_RECORDS = 2,    /* new records that one cut can need */
     TNRI_SPANS_MAX = 48,     /* spans of a world; each new one doubles its addresses */
@@ -44,28 +44,29 @@ typedef struct tnri_slab {
 } tnri_slab;
 
 /*
- * Recently freed blocks by exact size. A slot of the hash holds blocks of one size only; a freed
- * block whose slot is taken by another size is merged at once. When the bins are full a block of
- * the next slot in turn is merged, so a free never does the work of many.
+ * Recently freed blocks by exact size. A slot of the hash holds blocks of one size only. If another
+ * size has taken the slot of a freed block, the block is merged at once. When the bins are full, a
+ * block of the next slot in turn is merged, so a free never does the work of many.
  *
- * The large world has a single bin, for the block freed last: it keeps what is allocated and freed
- * again and again from being merged and carved again each time. It is merged as soon as another
- * size is asked for, so large runs are as large as can be when one is chosen. A program that never
- * asks for the same size again would pay for both; so after some misses only the size of the block
- * freed last is kept, until any size is asked for: if it is that one, the bin gets another try.
+ * The large world has a single bin, for the block freed last. A block that is allocated and freed
+ * again and again is then not merged and carved each time. As soon as another size is asked for,
+ * the block in the bin is merged. So large runs are as large as possible when one is chosen. A
+ * program that never asks for the same size again would pay for both. So after some misses only the
+ * size of the block freed last is kept, until the next request of any size. If that request is for
+ * the kept size, the bin gets another try.
  */
 typedef struct tnri_bins {
     size_t max;          /* BINNED records; constant, but 0 while the world is spent */
-    unsigned hand;       /* the slot of the last block that had to go */
+    unsigned hand;       /* the slot of the last block that was put out */
     unsigned misses;     /* of the large world's bin, in a row */
-    size_t passed_bytes; /* freed last since it misses; 0: none */
+    size_t passed_bytes; /* size of the block freed last since it misses; 0: none */
     uint64_t *words;     /* bit s: slots[s] may hold a block; 0: it is empty */
     tnri_block **slots;
 } tnri_bins;
 
 /* The large tables of a world. Most streams have memory of one kind, and many have none for now, so
- * they come with the world's first record; until then a world has tnri_world_nothing, which is only
- * read: it says that nothing is there. */
+ * a world gets its tables with its first record. Until then it has tnri_world_nothing, which is
+ * only read: it says that nothing is there. */
 typedef struct tnri_world_tables {
     tnri_index index;
     uint64_t words[TNRI_BIN_SLOTS / 64];
@@ -74,7 +75,7 @@ typedef struct tnri_world_tables {
 } tnri_world_tables;
 extern tnri_world_tables tnri_world_nothing;
 
-/* Of `low_headroom`: out of reach. */
+/* A value of `low_headroom`: out of reach. */
 #define TNRI_LOW_NEVER UINT64_MAX
 
 /* See recipe.h. */
@@ -90,7 +91,7 @@ typedef struct tnri_count {
 } tnri_count;
 
 typedef struct tnri_world {
-    /* A cache line that is hardly written to: who frees for another thread reads it. */
+    /* A cache line that is hardly written to: a thread that frees for another one reads it. */
     _Alignas(64) struct tnri_arena *arena; /* constant */
     tnri_space *space;                     /* constant */
     int is_small;                          /* constant */
@@ -98,7 +99,7 @@ typedef struct tnri_world {
     tnri_world_tables *tables;
     tnri_index *index; /* of the tables */
     /* Whether another arena may find a whole chunk that is free here: see pool/givers.h. */
-    _Atomic uint64_t *giving; /* has its bit; null: nobody looks. Constant, as the bit is */
+    _Atomic uint64_t *giving; /* has its bit; null: nobody looks. Constant, like the bit */
     uint64_t giving_bit;
     int is_spent;          /* 1: there is none; the bit is 0, and the bins are shut: */
     unsigned spent_misses; /* what bins.misses was, */
@@ -124,12 +125,12 @@ typedef struct tnri_world {
     size_t slabs_count;
     tnri_span *spans;
     size_t spans_bytes;
-    /* The lowest record of each range of addresses that it has: its own spans, spans_own of them,
-     * and then what it has borrowed from other worlds, borrowed_bytes in all. */
+    /* The lowest record of each range of addresses that the world has: first its own spans,
+     * spans_own of them, then the ranges borrowed from other worlds, borrowed_bytes in all. */
     tnri_block **span_first;
     size_t spans_count, spans_own;
     size_t borrowed_bytes;
-    size_t borrows_promised; /* places for more, besides those of all the spans there may be */
+    size_t borrows_promised; /* places for more, besides those for all spans that there may be */
     size_t borrows_room;
     size_t spent_max; /* what bins.max was before it was spent */
 } tnri_world;
@@ -140,19 +141,20 @@ void tnri_world_create(tnri_world *world, struct tnri_arena *arena, tnri_space *
 /* Frees the host memory and returns the spans; everything in them is a HOLE. */
 void tnri_world_destroy(tnri_world *world);
 
-/* Gives back all that a world without memory has: addresses, records, tables. 0, and nothing has
- * changed, if something is mapped, lent, borrowed or promised, or it has nothing. Whoever asks
- * later for an address that was in it finds no block. */
+/* Gives back all that a world without memory has: addresses, records, tables. Returns 0, and
+ * nothing has changed, if something is mapped, lent, borrowed or promised, or if the world has
+ * nothing. A later search for an address that was in it finds no block. */
 int tnri_world_dissolve(tnri_world *world);
 
-/* Has at least `count` spare records besides those promised. 0 if there is no host memory. */
+/* Makes sure that there are at least `count` spare records besides those promised. 0 if there is no
+ * host memory. */
 int tnri_world_spares_more(tnri_world *world, size_t count);
 static inline int tnri_world_spares(tnri_world *world, size_t count)
 {
     return tnri_likely(world->spares_count >= count + world->spares_promised) ||
            tnri_world_spares_more(world, count);
 }
-/* Takes one, which there is; gives one back. */
+/* Takes a spare record (there must be one); gives one back. */
 static inline tnri_block *tnri_world_spare_take(tnri_world *world)
 {
     tnri_block *record = world->spares;

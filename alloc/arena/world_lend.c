@@ -2,8 +2,8 @@
 /*
  * The geometry of a world, lending: see world_lend.h.
  *
- * What a world borrows is a range of addresses of its own, like a span: records tile it, and the
- * lowest and the highest have no neighbour, so nothing merges with what other worlds have. Two
+ * A borrowed range is a range of addresses of its own, like a span: records tile it. The lowest and
+ * the highest record have no neighbour outside, so nothing merges with what other worlds have. Two
  * borrowed ranges of one span that touch become one.
  */
 #include "arena/world_lend.h"

@@ -13,9 +13,9 @@
 int tnri_world_promise_borrow(tnri_world *world);
 void tnri_world_unpromise_borrow(tnri_world *world);
 
-/* PENDING -> LENT, or, if the addresses are borrowed themselves, -> no record of this world: whole
- * pages that tnri_world_claim has taken out of a run leave the world, with their memory. The block
- * map forgets them. Needs a place for a borrowed range. */
+/* PENDING -> LENT. If the addresses are borrowed themselves: PENDING -> no record of this world.
+ * Whole pages that tnri_world_claim has taken out of a run leave the world, with their memory. The
+ * block map forgets them. Needs a place for a borrowed range. */
 void tnri_world_lend(tnri_world *world, tnri_block *pending);
 
 /* -> FREE: takes over what tnri_world_lend of another world has let go. Addresses of one of this
@@ -23,7 +23,8 @@ void tnri_world_lend(tnri_world *world, tnri_block *pending);
  * spares and a place for a borrowed range. */
 tnri_block *tnri_world_receive(tnri_world *world, uintptr_t base, size_t bytes);
 
-/* HOLE -> PENDING: up to `most` holes in borrowed ranges, to be given back. Their count. */
+/* HOLE -> PENDING: up to `most` holes in borrowed ranges, to be given back. Returns their
+ * number. */
 size_t tnri_world_holes_claim(tnri_world *world, size_t most, tnri_block **claimed);
 /* The reverse. */
 void tnri_world_hole_unclaim(tnri_world *world, tnri_block *pending);

@@ -11,9 +11,9 @@
 /* Adds a span as one HOLE. Needs one spare record. */
 void tnri_world_add_span(tnri_world *world, tnri_span *span);
 
-/* FREE -> FREE + STALE + FREE: takes the pages [first, first + count), all inside the run and made
- * of so many mappings, out of use. Needs TNRI_CUT_RECORDS spares. Returns the STALE record, which
- * waits for no event yet. */
+/* FREE -> FREE + STALE + FREE: takes `pages` pages from `page_first` on out of use. All lie inside
+ * the run, and consist of `mappings` mappings. Needs TNRI_CUT_RECORDS spares. Returns the STALE
+ * record, which waits for no event yet. */
 tnri_block *tnri_world_cut(tnri_world *world, tnri_block *run, size_t page_first, size_t pages,
                            size_t mappings);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walking a world: comparing every total both ways, by the equations of world.h. */
+/* Walks a world and compares every total both ways, by the equations of world.h. */
 #ifndef TNRI_ARENA_WORLD_VALIDATE_H
 #define TNRI_ARENA_WORLD_VALIDATE_H
 
 #include "arena/world.h"
 
-/* What was asked for of all LIVE records, counted by walking. */
+/* The bytes that were asked for in all LIVE records, counted by walking. */
 size_t tnri_world_requested(const tnri_world *world);
 
 /* Walks everything. Returns null, or what is wrong, in a buffer of the thread. */

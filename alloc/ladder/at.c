@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A block at an address that the caller chooses: see at.h. The arena is the one of the stream whose
- * world for blocks of that size has the address in a span. Its bins are emptied first, so that what
- * is free side by side is one run; the block is cut out of it. Nothing is mapped or moved. The one
- * arena of a graph pool is of no stream.
+ * A block at an address that the caller chooses: see at.h. Of the stream's arenas, Tenure takes the
+ * one whose world for blocks of that size has the address in a span. The bins of that world are
+ * emptied first, so that free memory side by side is one run. The block is cut out of that run.
+ * Nothing is mapped or moved. The one arena of a graph pool belongs to no stream.
  */
 #include "ladder/at.h"
 

@@ -2,11 +2,11 @@
 /*
  * Executing a plan, without any lock while the driver is called:
  *
- *   1. donors of the pool's other arenas: cut under that arena's lock, then an event on its stream,
- *      which this arena's stream is made to wait for (cross_stream:wait), or which must be over
- *      already (cross_stream:idle). Other lanes of the same stream come first; nobody waits for
- *      them, and the event only tells when the old mapping may go
- *      Then chunks of parked blocks (park.h), of this stream or of others in the same way
+ *   1. donors of the pool's other arenas: cut under that arena's lock, then an event on its stream.
+ *      This arena's stream is made to wait for the event (cross_stream:wait), or the event must be
+ *      over already (cross_stream:idle). Other lanes of the same stream come first; nobody waits
+ *      for them, and the event only tells when the old mapping may go. Then come chunks of parked
+ *      blocks (park.h), of this stream or of others in the same way
  *   2. new chunks, as large as chunk_share and the gap allow
  *   3. map each chunk, give access to each gap
  *   4. an event on this arena's stream, for the old mappings of its own chunks

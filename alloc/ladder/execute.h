@@ -16,10 +16,10 @@ void tnri_execute_not(tnri_plan *plan);
 /* How memory of other streams may be taken, by the settings: TNRI_CROSS_*. */
 int tnri_cross_policy(void);
 
-/* Makes the arena's stream safe to use what has been taken from `donor`, which is free there: by
- * waiting on the device for an event, of which the caller holds one reference, or, with
- * TNRI_CROSS_IDLE, only if that is over. *refused: it is not, or cannot be asked now. In the
- * device's context, no lock held. */
+/* Makes it safe for the arena's stream to use what has been taken from `donor`, which is free
+ * there. The stream waits on the device for an event; with TNRI_CROSS_IDLE the event must be over
+ * already. The caller holds one reference to the event. *refused: the event is not over, or cannot
+ * be asked now. In the device's context, no lock held. */
 tnr_status tnri_execute_order(tnri_arena *arena, tnri_arena *donor, int policy, tnri_event **event,
                               int *refused);
 

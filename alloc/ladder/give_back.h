@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Borrowed addresses without memory go back to the world in whose span they lie.
+ * Borrowed addresses without memory go back to the world whose span they lie in.
  *
  * A free run is lent with its addresses (ladder/lend.h). When its chunks have moved on or gone to
- * the driver, the borrower has a hole there, and the lender a LENT record for ever. With further
- * loans both would take new addresses again and again, until the device's range is used up. So
- * holes in borrowed ranges go home before a world that has lent takes a new span, and at a trim.
+ * the driver, the borrower has a hole there, and the lender keeps a LENT record for ever. With
+ * further loans both would take new addresses again and again, until the device's range is used up.
+ * So holes in borrowed ranges go home before a world that has lent takes a new span, and at a trim.
  */
 #ifndef TNRI_LADDER_GIVE_BACK_H
 #define TNRI_LADDER_GIVE_BACK_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Growable blocks: addresses that are reserved once, under which memory grows from the start on.
+ * Growable blocks: addresses are reserved once, and memory grows under them from the start on.
  *
- * A growable block has an arena to itself, of the stream that it was reserved for, with one span
- * and one block, which begins where the span does:
+ * A growable block has an arena to itself, of the stream that it was reserved for. The arena has
+ * one span and one block, and the block begins where the span does:
  *
  *     reserved               is_bare, all of the span is HOLE
  *     committed              LIVE [base, base + committed), HOLE above
@@ -33,12 +33,12 @@ int tnri_grow_is_idle(const tnri_arena *arena, size_t bytes);
 /* Reserves the block. Under the lock, unless the arena is new. Returns its address. */
 void *tnri_grow_reserve(tnri_arena *arena, size_t bytes_max);
 
-/* Frees the block that the arena has for itself, if it is at `address` and has no memory yet; 1 if
+/* Frees the growable block of the arena, if it is at `address` and has no memory yet. Returns 1 if
  * it did. Under the lock. */
 int tnri_grow_free_bare(tnri_arena *arena, uintptr_t address);
 
-/* Has memory under the first `bytes` of the block at `ptr`, which leads to this arena. *was_bare: 1
- * if it had none. No lock is held. Errors: tnr_commit's. */
+/* Puts memory under the first `bytes` of the block at `ptr`, which leads to this arena. *was_bare:
+ * 1 if the block had none before. No lock is held. Errors: tnr_commit's. */
 tnr_status tnri_grow_commit(int *was_bare, tnri_arena *arena, void *ptr, size_t bytes);
 
 /* Null, or what is wrong with a growable block's arena. Under the lock. */

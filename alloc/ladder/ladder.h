@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ladder: how a request is served that the cached path could not serve.
+ * The ladder: how Tenure serves a request that the cached path could not serve.
  *
  *   1. exact bins            arena.c, no driver call
  *   2. index                 arena.c, no driver call
@@ -15,10 +15,10 @@
  *                            goes back to the driver, the user's callback is asked
  *   9. out of memory         a report; nothing has changed
  *
- * Driver calls are made without any lock. The window that is being given memory is PENDING
- * meanwhile, and the chunks on their way to it are STALE where they were, so that no other thread
- * can take either. Every failure unwinds to exactly the state before, except that bins have
- * been flushed, and that a mapping which the driver refuses to remove is left for later.
+ * Tenure calls the driver without any lock. Meanwhile the window that is being given memory is
+ * PENDING, and the chunks on their way to it are STALE where they were. So no other thread can take
+ * either. Every failure unwinds to exactly the state before, with two exceptions: bins have been
+ * flushed, and a mapping that the driver refuses to remove is left for later.
  */
 #ifndef TNRI_LADDER_LADDER_H
 #define TNRI_LADDER_LADDER_H
@@ -28,18 +28,18 @@
 /* Serves the request by steps 2 (flush) to 9. No lock is held. */
 tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, void **ptr);
 
-/* Gives a growable block `request->bytes` more, a multiple of the page, by steps 6 to 9; in all it
- * then has the `request->bytes_requested` that its owner asked for. The block is marked as growing.
- * No lock is held. */
+/* Gives a growable block `request->bytes` more, a multiple of the page, by steps 6 to 9. In all the
+ * block then has the `request->bytes_requested` that its owner asked for. The block is marked as
+ * growing. No lock is held. */
 tnr_status tnri_ladder_grow(tnri_arena *arena, const tnri_request *request);
 
-/* Serves a request with a guarded block, in new memory, of an arena for them: see trap/guard.h.
- * Nobody is asked for memory. No lock is held. */
+/* Serves a request with a guarded block, in new memory of an arena for such blocks: see
+ * trap/guard.h. Nobody is asked for memory. No lock is held. */
 tnr_status tnri_ladder_guard(tnri_arena *arena, const tnri_request *request, void **ptr);
 
 /* Takes a span of `wanted` bytes for an arena of the device, or of a half, a quarter and so on, but
- * of no less than `least`: addresses may run short before memory does. When there are none left,
- * those without memory are given back first, which may wait for work on old mappings. No lock is
+ * of no less than `least`: addresses may run short before memory does. When no addresses are left,
+ * Tenure first gives back those without memory; that may wait for work on old mappings. No lock is
  * held. */
 tnr_status tnri_ladder_take_span(tnri_span **span, tnri_device *device, size_t wanted,
                                  size_t least);

@@ -5,9 +5,9 @@
 
 #include "pool/pool.h"
 
-/* The stream that the calling thread asks on for memory of a graph. */
+/* The stream on which the calling thread asks for memory of a graph. */
 extern _Thread_local tnr_stream tnri_oom_asks_on;
-/* The stream that the calling thread asks on for memory of an arena. */
+/* The stream on which the calling thread asks for memory of an arena. */
 tnr_stream tnri_oom_stream(const tnri_arena *arena);
 
 /* Told of each request that failed, after its report: may write a snapshot, and append to the
@@ -15,8 +15,9 @@ tnr_stream tnri_oom_stream(const tnri_arena *arena);
 typedef void (*tnri_oom_watcher)(tnr_status status, int device, size_t bytes);
 extern _Atomic(tnri_oom_watcher) tnri_oom_watched;
 
-/* Asks the user's callback, if there is one, about a request that met a shortage last: what it was
- * stands in tnri_chunk_lacks. 1 if it says that it has freed something. No lock is held. */
+/* Asks the user's callback, if there is one, about a request that has just met a shortage;
+ * tnri_chunk_lacks says which one. Returns 1 if the callback says that it has freed something. No
+ * lock is held. */
 int tnri_oom_callback_run(const tnri_arena *arena, const tnri_request *request);
 
 /* Writes the report for a request that failed with `status` (TNR_ERR_OUT_OF_MEMORY or

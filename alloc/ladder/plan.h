@@ -5,19 +5,18 @@
  *
  *   1. Window. Free addresses come in stretches of FREE runs and HOLEs. Among all places in them
  *      where the request fits, take the one with the fewest pages without memory. A stretch that
- *      ends in the untouched end of a span always fits, so there always is one, if need be in a
+ *      ends in the untouched end of a span always fits. So there always is a place, if need be in a
  *      new span. The window becomes PENDING, so that nobody else takes it.
  *   2. Donors. Chunks that are wholly free elsewhere are cut out of their runs (STALE) and will be
- *      mapped into the window. Of this arena's runs those come first that keep least, beside what
- *      they give: what a run keeps is cut off by a hole. Where streams trade, the smallest runs
- *      come first: a large one can be lent. This arena's own chunks need no waiting at all, since
- *      one stream orders old use and new use.
- *      Another arena's need this stream to wait for theirs, on the device.
- *      What parked blocks have comes after all free memory (park.h).
+ *      mapped into the window. Of this arena's runs, those come first that keep least, compared
+ *      with what they give: a hole cuts off what a run keeps. Where streams trade, the smallest
+ *      runs come first: a large one can be lent. This arena's own chunks need no waiting at all,
+ *      since one stream orders old use and new use. For another arena's chunks, this stream must
+ *      wait for theirs, on the device. Chunks of parked blocks come after all free memory (park.h).
  *   3. New chunks for what is still missing.
  *
- * The idea of moving wholly free chunks is DALI's (cuda_vm_resource), which waits for the device;
- * moving by a second mapping without waiting is Tenure's.
+ * The idea of moving wholly free chunks is DALI's (cuda_vm_resource), which waits for the device.
+ * Moving by a second mapping without waiting is Tenure's.
  *
  * A plan is made under the arena's lock, executed without it (ladder.c), and then committed or
  * undone under it. It is owned by the thread that made it.
@@ -48,9 +47,9 @@ enum { TNRI_GAPS_MAX = 32, TNRI_PLAN_RECORDS = 2 * TNRI_GAPS_MAX + TNRI_CARVE_RE
 /* Which chunks a plan may move. */
 typedef enum tnri_moves {
     TNRI_MOVES_NONE, /* only new ones: the moving budget is used up */
-    TNRI_MOVES_OWN, /* this arena's: it has retired memory that will be free again soon, and to take
-                        another stream's would mean to wait for all that it was given so far. Those
-                        of the stream's other lanes too */
+    TNRI_MOVES_OWN,  /* this arena's, and those of the stream's other lanes: the arena has retired
+                     * memory that will be free again soon, and to take another stream's chunks
+                     * would mean to wait for all that that stream was given so far */
     TNRI_MOVES_ALL,
     TNRI_MOVES_PARKED /* what parked blocks have, all of it or nothing, and no new ones */
 } tnri_moves;
@@ -83,8 +82,8 @@ typedef struct tnri_plan {
     int own_stays;       /* 1: what these leave stays mapped: see alias.h */
     size_t lanes_count;  /* the first so many are of this arena's stream */
     uint64_t began_ns;   /* for the moving budget */
-    tnri_source *wanted; /* of a window that is made again: chunks with their pages there; page_old
-                          * is SIZE_MAX until one is found. Behind the sources */
+    tnri_source *wanted; /* for a window that is made again: its chunks, with their pages there.
+                          * page_old is SIZE_MAX until the chunk is found. Behind the sources */
     size_t wanted_count;
 } tnri_plan;
 
@@ -93,9 +92,9 @@ typedef struct tnri_plan {
 tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
                           tnri_moves moves);
 
-/* The same for a guarded block: the window is of whole pages, with a page without memory above it,
- * and the block has their end. Places are taken in the order of their addresses, over and over, so
- * what was freed comes back last. Nothing is moved there. */
+/* The same for a guarded block. The window consists of whole pages, with a page without memory
+ * above it, and the block lies at their end. Places are taken in the order of their addresses, over
+ * and over, so a freed place comes back last. Nothing is moved there. */
 tnr_status tnri_plan_make_guard(tnri_plan *plan, tnri_arena *arena, const tnri_request *request);
 /* Step 1 for a window that is given. */
 tnr_status tnri_plan_make_at(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
@@ -108,8 +107,8 @@ tnr_status tnri_plan_make_at(tnri_plan *plan, tnri_arena *arena, const tnri_requ
 tnr_status tnri_plan_make_growth(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
                                  tnri_moves moves);
 
-/* The same for what a parked block lacks, which nobody else changes: the windows are given, as far
- * as there is room for them in a plan. The lock is held. Errors: TNR_ERR_HOST_MEMORY. */
+/* The same for what a parked block lacks; nobody else changes that. The windows are given; the plan
+ * takes as many as it has room for. The lock is held. Errors: TNR_ERR_HOST_MEMORY. */
 tnr_status tnri_plan_make_return(tnri_plan *plan, struct tnri_parked *parked, tnri_request *request,
                                  tnri_moves moves);
 
@@ -119,7 +118,7 @@ size_t tnri_plan_take(tnri_plan *plan, tnri_arena *arena);
 
 /* Takes chunks of parked blocks of `arena`, likewise. Their slots are busy until the plan ends. */
 size_t tnri_plan_take_parked(tnri_plan *plan, tnri_arena *arena);
-/* Has one of them, the plan's last source, come home again. No lock is held. */
+/* Brings the plan's last source, which is one of them, home again. No lock is held. */
 void tnri_plan_untake_parked(tnri_plan *plan);
 
 /* 1 if the source is a new chunk. */
@@ -131,14 +130,15 @@ static inline int tnri_source_is_new(const tnri_source *source)
 /* The pages that the next chunk may have at most; 0 when none is missing. */
 size_t tnri_plan_room(const tnri_plan *plan);
 
-/* Has the window end so many pages of plan->pages_over higher; the next chunk is its last. */
+/* Moves the end of the window up by so many pages of plan->pages_over; the next chunk is its
+ * last. */
 void tnri_plan_reach_over(tnri_plan *plan, size_t pages);
 
 /* Adds a new chunk. */
 void tnri_plan_add(tnri_plan *plan, tnri_chunk *chunk);
 
-/* Gives back the donors from number `from` on to `arena`, whose lock is held; they are all its.
- * Their old mappings are still there. */
+/* Gives back the donors from number `from` on to `arena`. All of them are the arena's, and its lock
+ * is held. Their old mappings are still there. */
 void tnri_plan_untake(tnri_plan *plan, tnri_arena *arena, size_t from);
 
 /* Ends the plan: the window is mapped, and becomes a block and free runs; the lock is held. May

@@ -10,8 +10,8 @@
 #include "arena/arena.h"
 
 /* Asks the owner for a segment and serves the request from it. `reclaimed` as for tnri_execute. In
- * the device's context, no lock held. On an error nothing has changed, but where host memory for
- * the block was what lacked: then the segment is free memory of the arena. */
+ * the device's context, no lock held. On an error nothing has changed, with one exception: if host
+ * memory for the block was missing, the segment is free memory of the arena. */
 tnr_status tnri_segment_serve(tnri_arena *arena, const tnri_request *request, int reclaimed,
                               void **ptr);
 

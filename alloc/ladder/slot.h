@@ -2,9 +2,10 @@
 /*
  * Slots of parked blocks: addresses that a chunk has left, and its old mapping there. See park.h.
  *
- * Locks: what says so below is under the arena's lock; what slots know of chunks, and the reverse,
- * under the parking lock, which is taken inside it. A thread that calls the driver about a slot
- * marks it as busy; who wants to end it rests until it is not.
+ * Locks: what says so below is under the arena's lock. What slots know of chunks, and chunks of
+ * slots, is under the parking lock, which is taken inside the arena's. A thread that calls the
+ * driver about a slot marks it as busy. A thread that wants to end a slot rests until the slot is
+ * not busy.
  */
 #ifndef TNRI_LADDER_SLOT_H
 #define TNRI_LADDER_SLOT_H
@@ -16,53 +17,54 @@
 typedef struct tnri_slot {
     struct tnri_parked *parked; /* constant */
     size_t page, pages;         /* the addresses; the arena's lock */
-    tnri_chunk *chunk;          /* that is mapped there; null: none, or one that is gone */
+    tnri_chunk *chunk;          /* the one mapped there; null: none, or one that is gone */
     struct tnri_slot *next;     /* of the chunk's */
     int is_used;                /* 0: stands for nothing; the arena's lock */
     int is_mapped;              /* 1: a mapping is there */
     int is_busy;                /* 1: a thread works on it without a lock */
-    uint32_t epoch; /* of the pool's access, when the chunk left: what changed it later has not
-                     * changed the old mapping; constant while the slot is used */
+    uint32_t epoch; /* of the pool's access, when the chunk left: a later change of access has not
+                     * changed the old mapping. Constant while the slot is used */
 } tnri_slot;
 
-/* A parked block. The arena's lock, but for what is constant. */
+/* A parked block. Under the arena's lock, except what is constant. */
 typedef struct tnri_parked {
-    tnri_block *block; /* constant, as its arena, and the pages: its whole chunks when it was */
-    tnri_arena *arena; /* parked */
-    size_t first, end;
+    tnri_block *block; /* constant, as are the arena and the pages */
+    tnri_arena *arena;
+    size_t first, end;        /* pages: of its whole chunks when it was parked */
     struct tnri_parked *next; /* of the arena's */
     size_t away_pages;        /* of those, without memory */
-    tnri_event *event;        /* over: nothing uses the addresses; constant */
+    tnri_event *event;        /* once over, nothing uses the addresses; constant */
     int is_returning;         /* 1: a thread unparks it, and nothing is taken */
-    uint64_t since;           /* the parking with which its chunks came to rest, of the arena's */
+    uint64_t since;           /* number of the arena's parking by which its chunks came to rest */
     void *kept;               /* its contents: the layer above's; null: they are dropped */
     size_t slots_room;        /* constant */
-    /* Chunks leave while half of the slots is left: a return that fails may need two for one. */
+    /* Chunks leave only while half of the slots is left: a failed return may need two for one. */
     size_t slots_used;
     tnri_slot slots[];
 } tnri_parked;
 
 extern tnri_lock tnri_parking_lock;
 
-/* Takes a chunk that is at home away from there. The slot is busy until tnri_slot_settle. Null if
+/* Takes a chunk away from its home in the block. The slot is busy until tnri_slot_settle. Null if
  * the block has no slot left. Under the arena's lock. */
 tnri_slot *tnri_slot_vacate(tnri_parked *parked, tnri_chunk *chunk);
 /* The chunk comes home after all: nobody has had it. Under the arena's lock. */
 void tnri_slot_restore(tnri_slot *slot, tnri_chunk *chunk);
-/* It has gone. */
+/* The chunk has gone: the slot is not busy any more. */
 void tnri_slot_settle(tnri_slot *slot);
-/* A slot for addresses that have no memory; there is one left. Under the arena's lock. */
+/* Makes a slot for addresses that have no memory; the block must have one left. Under the arena's
+ * lock. */
 tnri_slot *tnri_slot_make(tnri_parked *parked, size_t page, size_t pages, int is_mapped);
-/* The addresses have memory again. Under the arena's lock. */
+/* Ends a slot: its addresses have memory again. Under the arena's lock. */
 void tnri_slot_drop(tnri_slot *slot);
 
-/* The block's slot where the chunk is still mapped, if it is: from then on the chunk does not know
- * it. */
+/* The block's slot where the chunk is still mapped, or null. From then on the chunk does not know
+ * the slot. */
 tnri_slot *tnri_slot_claim(tnri_chunk *chunk, const tnri_parked *parked);
-/* It does again. */
+/* The chunk knows the slot again. */
 void tnri_slot_unclaim(tnri_slot *slot, tnri_chunk *chunk);
 
-/* Has no chunk come back to a mapping that another device reaches, or does not, otherwise than the
+/* Makes sure that no chunk comes back to a mapping that other devices reach differently from the
  * rest of the pool. The calling thread places memory (device/access.h), and unparks the block. */
 void tnri_slots_forget_old(tnri_parked *parked);
 
@@ -71,8 +73,8 @@ void tnri_slot_forget(tnri_slot *slot);
 /* Enters a chunk, or none, at the pages of a slot. Under the arena's lock. */
 void tnri_slot_pages(const tnri_slot *slot, tnri_chunk *chunk);
 
-/* Gives a chunk that was vacated from its slot back to the driver; nothing uses it. What the driver
- * refuses to unmap comes home again. In the context, no lock held. */
+/* Gives a chunk that was vacated from its slot back to the driver; nothing uses it. If the driver
+ * refuses to unmap it, it comes home again. In the context, no lock held. */
 tnr_status tnri_slot_release(tnri_slot *slot, tnri_chunk *chunk);
 /* Removes all old mappings of a chunk that is given back. What the driver refuses to remove stays
  * with its block. In the context, no lock held. */

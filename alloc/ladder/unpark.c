@@ -3,14 +3,15 @@
  * Memory for a parked block that is needed again, at its own addresses: see park.h.
  *
  *   1. Chunks whose old mapping is still there, and that are free or parked at home elsewhere, come
- *      back as they are: no call of the driver but for the order of streams. What other arenas have
- *      of them is taken as a plan takes donors: cut, or vacated, under that arena's lock; then this
+ *      back as they are. Only the order of streams needs calls of the driver. From other arenas
+ *      they are taken as a plan takes donors: cut, or vacated, under that arena's lock; then this
  *      arena's stream waits for that one on the device.
  *   2. Where others must come, old mappings go, with proof.
- *   3. A plan gives the addresses other chunks: those of other parked blocks, if these have enough,
- *      since blocks that are parked in turn share chunks from then on. What is free was freed by
- *      those who will want as much again: to take it would have them take what is parked, and wait
- *      for copies of its contents, each time. Else free ones, then these, then new ones.
+ *   3. A plan gives the addresses other chunks. If other parked blocks have enough, it takes
+ *      theirs: blocks that are parked in turn share chunks from then on. Free chunks were freed by
+ *      streams that will want as much again. If the plan took those, such a stream would take
+ *      parked chunks, and wait for copies of their contents, each time. If other parked blocks have
+ *      not enough, it takes free chunks, then those of parked blocks, then new ones.
  *
  * A failure leaves the block parked, with what has come back until then.
  */

@@ -6,7 +6,8 @@
  * each is looked at once, from its lowest hole. Within a stretch the candidates are the windows
  * that start where a record starts and those that end where a record ends: moving a window between
  * two such places can only lose mapped bytes at one end as fast as it gains them at the other. For
- * the same reason, of the places at an alignment the nearest ones below and above are candidates.
+ * the same reason, if there is an alignment, the nearest aligned places below and above are
+ * candidates.
  */
 #include "ladder/window.h"
 

@@ -12,8 +12,8 @@ typedef struct tnri_window {
 } tnri_window;
 
 /* Finds the best window of `bytes` at a multiple of `alignment` in the world; 0 if no stretch of
- * free addresses has one. FREE runs above `run_bytes_max` are not part of one. Looks at a bounded
- * number of stretches. Under the arena's lock. */
+ * free addresses has one. FREE runs above `run_bytes_max` are not part of a stretch. Looks at a
+ * bounded number of stretches. Under the arena's lock. */
 int tnri_window_find(const tnri_world *world, size_t bytes, size_t alignment, size_t run_bytes_max,
                      tnri_window *window);
 

@@ -2,9 +2,9 @@
 /*
  * What a thread remembers of pools: those that it is routed to, and the arenas that it used last.
  *
- * The arena cache is what makes finding an arena a comparison instead of a lock. An entry is valid
- * as long as the library's generation has not changed, which destroying a pool and shutting down
- * do. Everything here is owned by the thread.
+ * With the arena cache, finding an arena takes a comparison instead of a lock. An entry is valid as
+ * long as the library's generation has not changed; destroying a pool and shutting down change it.
+ * Everything here is owned by the thread.
  */
 #ifndef TNRI_POOL_CACHE_H
 #define TNRI_POOL_CACHE_H
@@ -33,22 +33,22 @@ typedef struct tnri_thread {
     int routes_count;            /* where the thread is routed */
     const tnri_arena *lane_left; /* an arena that it waited for too often; only compared */
     uintptr_t recent;            /* the arena that it allocated from last; only compared */
-    int range; /* in tnri_device_ranges: that of its latest free but for those in the first */
+    int range; /* in tnri_device_ranges: of its latest free that was not in the first range */
 } tnri_thread;
 
 extern _Thread_local tnri_thread tnri_this_thread;
 
-/* The calling thread's. The linker's general way to it is a call, so it is asked for once in an
- * operation. The quick way (initial-exec) would make dlopen refuse the library. */
+/* The calling thread's tnri_thread. The linker's general way to it is a call, so an operation asks
+ * for it once. The quick way (initial-exec) would make dlopen refuse the library. */
 static inline tnri_thread *tnri_thread_here(void)
 {
     return &tnri_this_thread;
 }
 
 /*
- * The state of the library, in one word that the cached path reads: 0 while it is not running,
- * else a generation that grows with every pool destroyed and every start, and is never given twice.
- * Forking sets it to 0 in the child.
+ * The state of the library, in one word that the cached path reads: 0 while it is not running, else
+ * a generation. The generation grows with every pool destroyed and every start, and no value is
+ * given twice. A fork sets the word to 0 in the child.
  */
 extern _Atomic uint64_t tnri_generation;
 
@@ -58,7 +58,7 @@ void tnri_generation_stop(void);
 /* Invalidates every thread's cached arenas, if it runs. */
 void tnri_generation_advance(void);
 
-/* Where a thread is routed on a device, by handle; null for the default pool. */
+/* The handle of the pool that a thread is routed to on a device; null for the default pool. */
 tnr_pool tnri_thread_route(tnri_thread *thread, int device);
 
 /* The slot of the calling thread's cache for a stream of a pool. */
@@ -71,7 +71,7 @@ static inline tnri_cached_arena *tnri_cached_slot(tnri_thread *thread, int devic
     return &thread->cached[(mixed >> 40) % TNRI_CACHED_ARENAS];
 }
 
-/* The arena of a stream where the thread is not routed, if the thread remembers it; else null. */
+/* The arena of a stream for a thread that is not routed, if the thread remembers it; else null. */
 static inline tnri_arena *tnri_cached_arena_get(int device, tnr_stream stream)
 {
     tnri_thread *thread = tnri_thread_here();
@@ -84,8 +84,8 @@ static inline tnri_arena *tnri_cached_arena_get(int device, tnr_stream stream)
     return slot->arena; /* null where nothing is cached, and the library not running */
 }
 
-/* Forgets that the calling thread allocates from the arena; it is to find another lane of the same
- * stream, if there is one. */
+/* Forgets that the calling thread allocates from the arena. The thread is to find another lane of
+ * the same stream, if there is one. */
 void tnri_cached_arena_leave(const tnri_arena *arena);
 
 #endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Families: the pools that threads are routed to by a tag. A family has one pool on each device,
- * made when it is first needed there, and a handle that stands for whichever of them the device in
- * question has. A tag has one for each thing that may become of contents in a sleep.
+ * made when it is first needed there. It has one handle, which stands for its pool on whichever
+ * device is in question. A tag has one family for each thing that may become of contents in a
+ * sleep.
  *
- * A handle of a family is told from one of a pool by its highest bits (pool/handle.h). It is good
+ * The highest bits of a handle tell a family from a pool (pool/handle.h). A family's handle is good
  * for as long as the process lives.
  *
- * Tagging: what a thread that is routed to a family makes, carries its tag.
+ * Tagging: while a thread is routed to a family, what it makes carries the family's tag.
  */
 #ifndef TNRI_POOL_FAMILY_H
 #define TNRI_POOL_FAMILY_H
@@ -15,7 +16,7 @@
 #include "device/tag.h"
 #include "pool/pool.h"
 
-enum { TNRI_FAMILY_CONTENTS = 3 }; /* kinds; their meaning is a layer's above */
+enum { TNRI_FAMILY_CONTENTS = 3 }; /* kinds; a layer above gives them their meaning */
 
 tnr_pool tnri_family_handle(const tnri_tag *tag, int content);
 

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The handles of pools: what callers name them by.
+ * The handles of pools: the names that callers use for them.
  *
- * A handle is a number in the shape of a pointer: where to look in a table, and which pool was put
- * there. So whatever a caller passes is looked up before anything is read, and a handle that was
- * never given out, or whose pool has ended, is recognised: no number is given twice in a process,
- * not even after a shutdown. No handle is an address, on no machine that Tenure runs on.
+ * A handle is a number in the shape of a pointer. It says where to look in a table, and which pool
+ * was put there. So Tenure looks up whatever a caller passes before it reads anything. It
+ * recognises a handle that was never given out, or whose pool has ended: no number is given twice
+ * in a process, not even after a shutdown. No handle is an address on any machine that Tenure runs
+ * on.
  *
  *   bits 60-63  HANDLE_TAG
  *   bits 20-59  a serial number, from 1 on
  *   bits  0-19  where in the table
  *
- * The table leads to the structures of pools. That of a pool that has ended is used for the next
- * one, and none is freed before the shutdown, so a look at one that has ended meanwhile reads
- * memory that is still a pool's. There are as many as pools that lived at one time.
+ * The table leads to the structures of pools. The structure of a pool that has ended is used for
+ * the next pool, and none is freed before the shutdown. So if a pool ends while a thread looks at
+ * it, the thread reads memory that is still a pool's. There are as many structures as pools that
+ * lived at one time.
  *
  * Inside the library a tnr_pool is the address of the structure, except where it is called
  * `handle`: from a public function to tnri_pool_find or tnri_pool_resolve.
@@ -42,7 +44,7 @@ tnr_pool tnri_pool_find(tnr_pool handle);
 /* The same. TNR_ERR_INVALID_POOL if there is none. */
 tnr_status tnri_pool_resolve(tnr_pool handle, tnr_pool *pool);
 
-/* Keeps a pool, which the caller knows to be one, from being ended; 0 if it is being ended. */
+/* Keeps a pool from being ended; the caller knows that it is a pool. 0 if it is being ended. */
 int tnri_pool_hold(tnr_pool pool);
 void tnri_pool_drop(tnr_pool pool);
 

@@ -3,26 +3,26 @@
  * Lanes: several arenas for one stream of a pool, where threads meet.
  *
  * One arena is one lock, so threads that share a stream wait for each other. An arena counts how
- * long allocations had to wait. A thread that waits too long in too short a time leaves for
- * another arena of the same stream, a lane of its own as long as there are processors (lanes_max),
- * and stays there. Threads that seldom meet, and a thread alone, never see a second lane.
+ * long allocations had to wait. A thread that waits too long in too short a time leaves for another
+ * arena of the same stream, and stays there: a lane of its own, as long as there are processors
+ * (lanes_max). Threads that seldom meet, and a thread alone, never see a second lane.
  *
- * Lanes of one stream are in a ring. What is freed in one may be handed out by another at once: the
- * order of the stream is the same. So a lane that lacks memory borrows a block of another: it is
- * served from that lane's arena, belongs to it, and goes back to it when it is freed. Only when no
- * other can serve is more memory taken, so lanes cost what their borders cost. A lane that borrows
- * much meets the others at their locks. When it has done so for some time, another lane that has at
- * least twice as much lends it a run (ladder/lend.h), or, if it has next to nothing, it gets a new
- * chunk. None is left with less than it keeps: it would be the next.
+ * Lanes of one stream are in a ring. Memory that is freed in one may be handed out by another at
+ * once: the order of the stream is the same. So a lane that lacks memory borrows a block of another
+ * lane. The block is served from that lane's arena, belongs to it, and goes back to it when it is
+ * freed. Tenure takes more memory only if no other lane can serve, so lanes cost what their borders
+ * cost. A lane that borrows much meets the others at their locks. When it has done so for some
+ * time, another lane that has at least twice as much lends it a run (ladder/lend.h); or it gets a
+ * new chunk, if it has next to nothing. None is left with less than it keeps: it would be the next.
  *
- * Everything that a block, a use or an event knows is the arena's, so lanes need no more. What is
- * done to a stream (end, capture) is done to its object, which all of them have.
+ * A block, a use or an event knows only its arena, so lanes need no more. What is done to a stream
+ * (end, capture) is done to its object, which all its lanes share.
  *
- * A thread's tenancy is a hint. Threads end without a word: when one chooses among lanes, the
- * kernel is asked for all tenants, and those that are gone are struck off (base/alive.h), so that a
- * thread that comes to the stream goes to a lane that nobody lives in. There may be tenants that
- * live and never come again; so who waits too often, and finds tenants everywhere, tries another
- * lane.
+ * A thread's tenancy is a hint. Threads end without telling Tenure. So when a thread chooses among
+ * lanes, Tenure asks the kernel about all tenants, and strikes off those that are gone
+ * (base/alive.h). A thread that comes to the stream then goes to a lane that nobody lives in. There
+ * may be tenants that live and never come again. So a thread that waits too often, and finds
+ * tenants everywhere, tries another lane.
  */
 #ifndef TNRI_POOL_LANE_H
 #define TNRI_POOL_LANE_H
@@ -33,8 +33,8 @@ enum { TNRI_LANES_MAX = 64 };
 
 /* ---- who goes where -------------------------------------------------------------------------- */
 
-/* An allocation had to wait for the arena's lock, which the calling thread has now, as many rounds
- * as tnri_lock_take has returned. */
+/* An allocation had to wait for the arena's lock: `rounds` is what tnri_lock_take has returned. The
+ * calling thread has the lock now. */
 void tnri_lane_waited(tnri_arena *arena, int rounds);
 
 /* The lane of a stream for the calling thread, `first` being one of them; null if one more should
@@ -69,14 +69,14 @@ static inline int tnri_lane_is_other(const tnri_arena *arena, const tnri_arena *
  * have changed by the time they are looked at, but no arena goes before its pool. */
 size_t tnri_lane_others(const tnri_arena *arena, tnri_arena *lanes[TNRI_LANES_MAX]);
 
-/* Serves a request from another lane's memory: with TNR_SERVED_BIN as that would itself, with
- * TNR_SERVED_FLUSH after flushing her bins, with TNR_SERVED_RETIRED from her index, where retired
- * blocks have just come to. Returns 1 if one could. No lock is held. */
+/* Serves a request from another lane's memory: with TNR_SERVED_BIN as that lane would itself, with
+ * TNR_SERVED_FLUSH after flushing its bins, with TNR_SERVED_RETIRED from its index, to which
+ * retired blocks have just come. Returns 1 if one could. No lock is held. */
 int tnri_lane_borrow(tnri_arena *arena, const tnri_request *request, tnr_served served, void **ptr);
 
-/* 1 if the lane has waited for others so long that it should have memory of its own, and then
- * whether it has so little that a new chunk may be made for that. To be asked once for each request
- * that it cannot serve. No lock is held. */
+/* 1 if the lane has waited for others so long that it should have memory of its own. Then *may_grow
+ * says whether it has so little that a new chunk may be made for that. To be asked once for each
+ * request that the lane cannot serve. No lock is held. */
 int tnri_lane_is_starved(tnri_arena *arena, const tnri_request *request, int *may_grow);
 
 #endif

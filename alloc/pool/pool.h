@@ -3,14 +3,14 @@
  * Pools: arenas under one policy.
  *
  * Each device has a default pool; users make more. A pool has an arena for each stream that has
- * allocated from it, or several where threads meet (pool/lane.h), found through a small table that
- * is behind a lock; the thread's own cache (pool/cache.h) spares the cached path that lock.
+ * allocated from it, or several where threads meet (pool/lane.h). Arenas are found through a small
+ * table behind a lock; the thread's own cache (pool/cache.h) spares the cached path that lock.
  *
- * What callers name a pool by is no address: see pool/handle.h. In here a tnr_pool is the address
- * of the structure, whose memory is used again for a later pool.
+ * The handle by which callers name a pool is no address: see pool/handle.h. In here a tnr_pool is
+ * the address of the structure. Its memory is used again for a later pool.
  *
- * A pool is ended by one thread while others may look at it: who does holds it
- * (tnri_pool_resolve, tnri_pool_walk, tnri_pool_hold), and its end waits for them.
+ * One thread ends a pool while others may look at it. A thread that looks at a pool holds it
+ * (tnri_pool_resolve, tnri_pool_walk, tnri_pool_hold), and the pool's end waits for all that do.
  */
 #ifndef TNRI_POOL_POOL_H
 #define TNRI_POOL_POOL_H
@@ -26,7 +26,7 @@ typedef enum tnri_pool_kind {
     TNRI_POOL_VOUCHED        /* for captures that the caller orders: has arenas as any other */
 } tnri_pool_kind;
 
-/* What a new pool has of tags: see pool/family.h. All zero: nothing. */
+/* The tagging of a new pool: see pool/family.h. All zero: none. */
 typedef struct tnri_tagging {
     struct tnri_tag *tag;
     tnr_pool family; /* whose pool it is; null: of none */
@@ -41,22 +41,22 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
 /* Takes a pool that is being ended out of the device's list. */
 void tnri_pool_unpublish(tnr_pool pool);
 
-/* What callers name the pool by: null for the default pool of a device. */
+/* The handle by which callers name the pool: null for the default pool of a device. */
 tnr_pool tnri_pool_handle(const struct tnr_pool_st *pool);
 
-/* Tells whoever follows that memory came to addresses of the arena, or went from them. Under its
+/* Tells those who follow that memory came to addresses of the arena, or went from them. Under its
  * lock. */
 void tnri_pool_note_mapping(const tnri_arena *arena, int is_mapped, uintptr_t base, size_t bytes);
 
-/* A stream has ended: its arenas are given to the next new streams of their pools. What the
- * registry of streams tells (tnri_streams_listen). */
+/* A stream has ended: its arenas are given to the next new streams of their pools. The registry of
+ * streams tells this (tnri_streams_listen). */
 void tnri_pools_seal(tnri_stream *stream);
 
 /* Finds or makes the arena of a stream. Errors: those of tnri_stream_find. */
 tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **arena);
 
 /* Walks the live pools of a device: null gives the first, null is the end. A walk holds the pool
- * that it stands at; one that stops early drops it. */
+ * that it stands at. A caller that stops early must drop that pool. */
 tnr_pool tnri_pool_walk(tnri_device *device, tnr_pool pool);
 
 /* Enters a new arena among those that are walked, and among the givers. 0 if there is no host

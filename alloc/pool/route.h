@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where threads are routed (tnr_pool_push), so that a pool knows how many are routed to it, and a
- * thread that ends without tnr_pool_pop does not keep the pool for ever.
+ * Where threads are routed (tnr_pool_push). So a pool knows how many threads are routed to it, and
+ * a thread that ends without tnr_pool_pop does not keep the pool for ever.
  *
- * A thread that is routed for the first time gets a record, which is its own from then on: it alone
- * writes there, without a lock. Threads end without a word. So whoever needs to know looks whether
- * the threads of all records still live (base/alive.h), and takes the routes of those that are gone
- * back; that is done when a pool is to be destroyed that somebody is routed to, and when there are
- * twice as many records as were left the last time.
+ * A thread that is routed for the first time gets a record of its own: it alone writes there,
+ * without a lock. Threads end without telling Tenure. So Tenure looks whether the threads of all
+ * records still live (base/alive.h), and takes back the routes of those that are gone. It does so
+ * when a pool is to be destroyed that somebody is routed to, and when there are twice as many
+ * records as were left the last time.
  */
 #ifndef TNRI_POOL_ROUTE_H
 #define TNRI_POOL_ROUTE_H
@@ -23,8 +23,9 @@ enum { TNRI_ROUTE_ANY = -1 };  /* the device of a family: see pool/family.h */
 typedef struct tnri_route {
     tnr_pool handle;
     int device;
-    /* Not destroyed while it is here; null: the route is over, or it is to a family. Written last,
-     * so that who takes it back, when the kernel says that the thread is gone, sees the rest. */
+    /* Not destroyed while it is here; null: the route is over, or it is to a family. Written last:
+     * a thread that takes the route back, because the kernel says that its owner is gone, then sees
+     * the rest. */
     struct tnr_pool_st *_Atomic pool;
 } tnri_route;
 

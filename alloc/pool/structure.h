@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The structure of a pool: what the modules of this folder share. What is done to a pool is in
- * pool.h and, each for a part of it, in handle.h, givers.h, asleep.h and lane.h.
+ * The structure of a pool: what the modules of this folder share. pool.h has what is done to a
+ * pool; handle.h, givers.h, asleep.h and lane.h each have it for a part of the pool.
  */
 #ifndef TNRI_POOL_STRUCTURE_H
 #define TNRI_POOL_STRUCTURE_H
@@ -15,14 +15,15 @@
 enum { TNRI_POOL_HASH_MIN = 16 };
 
 struct tnr_pool_st {
-    /* Of the structure, whichever pool it is; a late look at one that has ended reads no more. */
-    _Atomic(tnr_pool) live;          /* its handle; null while it is none, or is being ended */
+    /* Of the structure, whichever pool it is. A late look at a pool that has ended reads only
+     * these. */
+    _Atomic(tnr_pool) live;          /* its handle; null while it is no pool, or is being ended */
     _Atomic uint32_t visitors_count; /* threads that hold the pool */
     uint32_t index;                  /* in the table of structures; constant */
     struct tnr_pool_st *spare_next;  /* see pool/handle.c */
 
     /* Constant while the pool lives. */
-    struct tnri_device *device; /* first of what is zero in a new pool */
+    struct tnri_device *device; /* the first field that is zero in a new pool */
     tnr_pool handle;
     tnri_account account; /* with its own synchronisation */
     int is_private;       /* of one graph, with which it ends */
@@ -40,7 +41,7 @@ struct tnr_pool_st {
     tnri_arena *sealed;         /* of ended streams, waiting for a new one; through hash_next */
     tnri_arena *_Atomic arenas; /* all arenas, newest first; read without the lock */
     struct tnri_ward
-        *_Atomic wards; /* who of them may give; read without the lock: pool/givers.h */
+        *_Atomic wards; /* which of them may give; read without the lock: pool/givers.h */
     size_t wards_slots; /* given in them */
 
     /* Synchronisation: atomics. */

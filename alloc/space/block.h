@@ -24,10 +24,11 @@
  *
  *     LIVE <-- park, unpark --> PARKED, which a free makes FREE, HOLE and STALE by its pages
  *
- * What each state is stands at its enumerator; docs/hacking.md has a table that is made of those.
+ * Each enumerator says what its state is; docs/hacking.md has a table that is made of those
+ * comments.
  *
- * Records are host memory of the arena that are never returned while it lives, so a pointer to one
- * that the block map still holds may always be looked at. All fields are protected by the
+ * Records are host memory of the arena, never returned while it lives. So if the block map still
+ * holds a pointer to a record, the record may always be looked at. All fields are protected by the
  * arena's lock, except `world`, which is constant.
  */
 #ifndef TNRI_SPACE_BLOCK_H
@@ -68,9 +69,9 @@ typedef struct tnri_block {
     size_t bytes; /* multiple of TNR_ALIGNMENT_DEFAULT; of the page for HOLE and STALE */
     union {
         struct {
-            uint64_t slack : 52;  /* LIVE, RETIRED: not asked for; STALE, and ALIAS of which the
+            uint64_t slack : 52;  /* LIVE, RETIRED: bytes not asked for; STALE, and ALIAS whose
                                    * chunks are forgotten: mappings; FREE: class */
-            uint64_t holds : 1;   /* STALE: 1 if its chunks are still its own: released with it;
+            uint64_t holds : 1;   /* STALE: 1 if its chunks are still its own, and released with it;
                                    * LIVE and RETIRED: 1 if its slack is a canary */
             uint64_t stamped : 1; /* LIVE and RETIRED: 1 if `stamp` is set; else nothing */
             uint64_t content : 2; /* LIVE: what its owner wants of a sleep; else 0 */
@@ -83,11 +84,11 @@ typedef struct tnri_block {
         struct tnri_block
             *next;      /* in the list of its state: class, bin, holes, lent, aliases, stale,
                          * spares */
-        uint64_t stamp; /* LIVE and RETIRED, in no list: of the history; see note.h */
+        uint64_t stamp; /* LIVE and RETIRED, in no list: the history's; see note.h */
     };
     union {
         struct tnri_block *prev;  /* in a doubly linked list: HOLE, LENT, ALIAS */
-        struct tnri_block **link; /* FREE: what points to it, in the list of its class */
+        struct tnri_block **link; /* FREE: the pointer to it in the list of its class */
         struct tnri_event *event; /* STALE: what must be over; null: nothing */
         struct tnri_uses *uses; /* LIVE and RETIRED: the layer above's; null: none. BINNED: null */
     };
@@ -100,8 +101,8 @@ typedef struct tnri_block {
 _Static_assert(sizeof(void *) != 8 || sizeof(tnri_block) == 64, "a record is one cache line");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tnri_block_what knows where `state` is");
 
-/* What a record says that is in a state, has this slack, and none of the other marks. Written and
- * read as one word: a processor does not forward a store to a load of more than was stored. */
+/* The word of a record that is in this state, has this slack, and none of the other marks. Written
+ * and read as one word, because a processor does not forward a store to a wider load. */
 static inline uint64_t tnri_block_what(tnri_state state, size_t slack)
 {
     return (uint64_t)state << 56 | (slack & TNRI_SLACK_MASK);

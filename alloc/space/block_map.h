@@ -3,27 +3,29 @@
  * The block map: from an address to the block that contains it, in two dependent loads, or three
  * where small blocks are dense.
  *
- * The device's address range is cut into granules of 1 MiB, each with an entry: the block that
- * begins in it; or, where several do (always so in the small world), a table with an entry for each
- * part of 32 KiB, marked by its lowest bit. And it is cut into reaches of 64 MiB, each with
+ * The device's address range is cut into granules of 1 MiB. Each granule has an entry: the block
+ * that begins in it. If several blocks do (always so in the small world), the entry is a table
+ * instead, with an entry for each part of 32 KiB; the entry's lowest bit marks this. The range is
+ * also cut into reaches of 64 MiB, each with
  *
  *   cover   the block that covers the reach's first byte, if it began in an earlier one
  *
- * so that an address inside a block finds it by looking at the granules below, as far down as the
- * reach goes, and then at its cover; a block is entered where it begins, and seldom elsewhere.
+ * To find a block from an address inside it, a reader looks at the granules below, down to the
+ * start of the reach, and then at the reach's cover. So a block is entered where it begins, and
+ * seldom elsewhere.
  *
- * A part's entry is the block that begins there; or, where several do, a table with a slot for each
- * 512 bytes, marked likewise. So what the map takes in caches and in memory goes with the number of
- * blocks, and not with the bytes that they lie in.
+ * A part's entry is the block that begins there. If several do, the entry is a table with a slot
+ * for each 512 bytes, marked likewise. So the map's share of caches and memory grows with the
+ * number of blocks, and not with the bytes that they lie in.
  *
- * Entries are written when a block becomes live at a new place, and never cleared: a reader must
- * check, under the arena's lock, that the record it found is live and contains the address. A
- * stale entry can therefore mislead nobody, and a free writes nothing. Records stay readable as
- * long as their arena lives (space/block.h), and a span that is given back has its entries wiped.
+ * An entry is written when a block becomes live at a new place, and never cleared. So a reader must
+ * check, under the arena's lock, that the record it found is live and contains the address. Then a
+ * stale entry can mislead nobody, and a free writes nothing. Records stay readable as long as their
+ * arena lives (space/block.h). When a span is given back, its entries are wiped.
  *
- * Reading takes no lock. Writing is done under the lock of the arena that has the addresses. When
- * they go to another arena (ladder/lend.h), whole granules are cleared first: so what a granule's
- * entries lead to are always records of one arena.
+ * Reading takes no lock. A writer holds the lock of the arena that has the addresses. Before the
+ * addresses go to another arena (ladder/lend.h), whole granules are cleared. So a granule's entries
+ * always lead to records of one arena.
  */
 #ifndef TNRI_SPACE_BLOCK_MAP_H
 #define TNRI_SPACE_BLOCK_MAP_H
@@ -78,13 +80,14 @@ int tnri_block_map_create(tnri_block_map *map, uintptr_t base, size_t bytes);
 void tnri_block_map_destroy(tnri_block_map *map);
 
 /* The entry for a block that begins at `address`, with the tables that it needs; null if there is
- * no host memory for them. `many`: the world has small blocks. What tnri_block_map_put writes. */
+ * no host memory for them. `many`: the world has small blocks. tnri_block_map_put writes this
+ * entry. */
 tnri_map_entry *tnri_block_map_entry_make(tnri_block_map *map, uintptr_t address, int many);
 
-/* The same where it has been prepared. */
+/* The same for an address that has been prepared. */
 tnri_map_entry *tnri_block_map_entry(const tnri_block_map *map, uintptr_t address);
 
-/* Makes sure that a block may begin at `address` without needing memory any more. `many`: the
+/* Makes sure that a block can later begin at `address` without needing host memory. `many`: the
  * world has small blocks, so a table is needed. Returns 0 if there is no host memory for it. */
 int tnri_block_map_prepare(tnri_block_map *map, uintptr_t address, int many);
 
@@ -94,14 +97,14 @@ void tnri_block_map_enter(tnri_block_map *map, tnri_block *block);
 /* Enters only the start of a record, for a block that has addresses and no memory yet. */
 void tnri_block_map_enter_start(tnri_block_map *map, tnri_block *block);
 
-/* Enters a live block, which began before `from` or there, for its bytes from `from` on. */
+/* Enters a live block for its bytes from `from` on; it begins at or before `from`. */
 void tnri_block_map_extend(tnri_block_map *map, tnri_block *block, uintptr_t from);
 
 /* Forgets a range that no block lies in any more. */
 void tnri_block_map_wipe(tnri_block_map *map, uintptr_t base, size_t bytes);
 
-/* The same, but the tables stay, and so may be looked at meanwhile: for a range that goes to
- * another arena, under the lock of the one that has it. */
+/* The same, but the tables stay, so others may look at them meanwhile. For a range that goes to
+ * another arena; under the lock of the arena that has it. */
 void tnri_block_map_clear(tnri_block_map *map, uintptr_t base, size_t bytes);
 
 static inline tnri_granule *tnri_granule_of(const tnri_block_map *map, uintptr_t address)
@@ -114,7 +117,8 @@ static inline size_t tnri_reach_of(const tnri_block_map *map, uintptr_t address)
     return (address - map->base) >> TNRI_REACH_SHIFT;
 }
 
-/* Enters a block in the reaches above the one of `from`, up to its end: most blocks in none. */
+/* Enters a block in the reaches above the one of `from`, up to the block's end. Most blocks are
+ * entered in none. */
 static inline void tnri_block_map_cover(tnri_block_map *map, tnri_block *block, uintptr_t from)
 {
     size_t last = tnri_reach_of(map, tnri_block_end(block) - 1);
@@ -139,7 +143,7 @@ static inline unsigned tnri_map_slot(uintptr_t address)
     return (unsigned)(address >> TNRI_SLOT_SHIFT) % TNRI_SLOTS_COUNT;
 }
 
-/* As tnri_block_map_at, for who knows the granule. */
+/* As tnri_block_map_at, for a caller that knows the granule. */
 static inline tnri_block *tnri_granule_at(const tnri_granule *granule, uintptr_t address)
 {
     uintptr_t start = atomic_load_explicit(&granule->start, memory_order_acquire);
@@ -154,25 +158,26 @@ static inline tnri_block *tnri_granule_at(const tnri_granule *granule, uintptr_t
                                               memory_order_acquire);
 }
 
-/* The record that became live at `address` if one did since another became live in its granule or
- * part, else that one, or null: the caller checks it under its arena's lock. `address` lies in the
- * map's range. */
+/* The record that became live at `address`. If another one became live in the same granule or part
+ * since, or none did at `address`, returns that other one, or null. The caller checks the record
+ * under its arena's lock. `address` lies in the map's range. */
 static inline tnri_block *tnri_block_map_at(const tnri_block_map *map, uintptr_t address)
 {
     return tnri_granule_at(tnri_granule_of(map, address), address);
 }
 
-/* Any record that may contain `address`, for finding the arena to lock: null if nothing ever lived
+/* Any record that may contain `address`, to find the arena to lock; null if nothing ever lived
  * there. */
 tnri_block *tnri_block_map_near(const tnri_block_map *map, uintptr_t address);
 
 /* The live block of an arena's two worlds that contains `address`, or null. Under the lock of that
- * arena, which tnri_block_map_near led to: the addresses may have gone to another meanwhile. */
+ * arena. tnri_block_map_near led to it, and the addresses may have gone to another arena since. */
 tnri_block *tnri_block_map_containing(const tnri_block_map *map, const struct tnri_world *small,
                                       const struct tnri_world *large, uintptr_t address);
 
-/* The live block of a world that begins highest at or below `address`, if one begins in one of the
- * TNRI_BELOW_GRANULES granules up to there; else null. Under the lock of the world's arena. */
+/* Of the live blocks of a world that begin at or below `address`, the one that begins highest. Null
+ * if none begins in the TNRI_BELOW_GRANULES granules up to there. Under the lock of the world's
+ * arena. */
 tnri_block *tnri_block_map_below(const tnri_block_map *map, const struct tnri_world *world,
                                  uintptr_t address);
 
