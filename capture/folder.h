@@ -2,17 +2,18 @@
 /*
  * The folder in which processes are found, and a socket in it.
  *
- * The folder belongs to the user of the process and is nobody else's to enter; anything else is
- * refused, since who may enter it may take sockets away or put others there. It is made if it is
- * not there.
+ * The folder belongs to the user of the process, and nobody else may enter it. Any other folder is
+ * refused, because whoever may enter it could remove sockets or put others there. The folder is
+ * made if it is not there.
  *
- * A socket is called tenure-PID-BOOT-RANDOM.sock. PID is the process's as it sees itself, which in
- * two containers may be the same; BOOT says which boot of which machine it is of; RANDOM makes the
- * name unlike any other for ever. It gets that name once it is listened at. So if nobody answers at
- * a name, and the boot is one's own, nobody ever will again, and whoever sees that may remove it.
+ * A socket is called tenure-PID-BOOT-RANDOM.sock. PID is the process's number as it sees itself;
+ * two containers may have the same one. BOOT says which boot of which machine the socket is of.
+ * RANDOM makes the name unlike any other for ever. The socket gets that name only when its process
+ * listens at it. So if nobody answers at a name, and BOOT is the reader's own, nobody ever will
+ * again, and the reader may remove the name.
  *
- * A path may be longer than a socket's address can be: the folder is then reached through the
- * descriptor that is open of it.
+ * A path may be longer than a socket's address can be. The folder is then reached through its open
+ * descriptor.
  */
 #ifndef TNRI_CAPTURE_FOLDER_H
 #define TNRI_CAPTURE_FOLDER_H
@@ -23,13 +24,14 @@
 
 enum { TNRI_FOLDER_BYTES = 256, TNRI_SOCKET_NAME_BYTES = 80 };
 
-/* Where the setting control_dir says, or else it is the default. */
+/* The path that the setting control_dir gives, or else the default. */
 void tnri_folder_path(char path[TNRI_FOLDER_BYTES], const char *setting);
 
-/* Opens the folder, made if it is not there. Errors begin with what it is for: TNR_ERR_FILE. */
+/* Opens the folder, and makes it if it is not there. Errors: TNR_ERR_FILE; the sentence begins with
+ * `purpose`, what the folder is for. */
 tnr_status tnri_folder_open(int *folder, const char *path, const char *purpose);
 
-/* Makes a socket in the folder that is listened at, and its name. Errors: TNR_ERR_FILE. */
+/* Makes a socket in the folder, listens at it, and gives its name. Errors: TNR_ERR_FILE. */
 tnr_status tnri_folder_listen(int *listener, char name[TNRI_SOCKET_NAME_BYTES], int folder,
                               const char *path);
 

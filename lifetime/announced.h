@@ -20,11 +20,12 @@ typedef struct tnri_announcement {
     tnri_clock *clock;  /* holds a reference; may be null */
 } tnri_announcement;
 
-/* A copy of the event's announcement, with references of its own; 0 if there is none from before
- * the moment. A call that began after the moment met the record that an older one speaks of. */
+/* Copies the event's announcement; the copy has references of its own. 0 if there is none from
+ * before the moment. If the announcement is older than the moment, a call that began after the
+ * moment met the record that it speaks of. */
 int tnri_announced_get(tnr_event event, tnr_moment before, tnri_announcement *copy);
-/* How many events are announced for each value of a hash: most have none, and whoever asks about an
- * event of one of these needs no lock. The table's lock to write. */
+/* How many events are announced for each value of a hash. Most values have none, and a question
+ * about an event of such a value needs no lock. Written under the table's lock. */
 enum { TNRI_ANNOUNCED_BITS = 12 };
 extern _Atomic uint32_t tnri_announced_filter[1 << TNRI_ANNOUNCED_BITS];
 static inline _Atomic uint32_t *tnri_announced_filter_at(uint64_t event)
@@ -47,10 +48,10 @@ int tnri_announced_put(tnr_event event, tnri_stream *stream, uint64_t number, ui
 /* Forgets the event's announcement, if there is one. */
 void tnri_announced_remove(tnr_event event);
 
-/* A mark that is over when an event, as it is recorded now on whichever device, is: on the device's
- * proxy stream, which is made to wait for it. So it waits for all that the proxy was made to wait
- * for before, too. The caller holds one reference to *mark. Errors: TNR_ERR_INVALID_EVENT, those of
- * tnri_stream_mark. */
+/* Makes the device's proxy stream wait for an event as it is recorded now, on whichever device, and
+ * marks the proxy. The mark is over when the event is. It also waits for everything that the proxy
+ * was made to wait for before. The caller holds one reference to *mark. Errors:
+ * TNR_ERR_INVALID_EVENT, those of tnri_stream_mark. */
 tnr_status tnri_proxy_mark(tnri_device *device, tnr_event event, tnri_stream **proxy,
                            tnri_event **mark, uint64_t *number);
 
@@ -58,11 +59,11 @@ tnr_status tnri_proxy_mark(tnri_device *device, tnr_event event, tnri_stream **p
 tnr_status tnri_announced_mark(tnri_device *device, tnr_event event, tnri_stream **proxy,
                                tnri_event **mark, uint64_t *number);
 
-/* The device's proxy stream: of Tenure's own, not blocking. */
+/* The device's proxy stream: Tenure's own, a non-blocking one. */
 tnr_status tnri_proxy_stream(tnri_device *device, tnri_stream **proxy);
 
-/* Forgets all announcements and destroys the proxy of a device that is put out of use; in its
- * context. */
+/* For a device that is put out of use: forgets all announcements and destroys the proxy. In the
+ * device's context. */
 void tnri_announcements_forget(tnri_device *device);
 
 #endif

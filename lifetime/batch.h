@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Batches. tnr_free_sync only puts the block into the device's batch. When memory is collected, one
- * fence is made for the whole batch: a mark on the device's proxy stream, which is first made to
- * wait for all other streams. So many such frees cost one set of events.
+ * Batches. tnr_free_sync only puts the block into the device's batch. When memory is collected, the
+ * whole batch gets one fence: the device's proxy stream is made to wait for all other streams, and
+ * is then marked. So many such frees together cost one set of events.
  */
 #ifndef TNRI_LIFETIME_BATCH_H
 #define TNRI_LIFETIME_BATCH_H

@@ -2,12 +2,14 @@
 /*
  * File descriptors that this library has for a while, and messages that carry one.
  *
- * A descriptor of device memory keeps that memory, and one that says that somebody lives keeps
- * others waiting. So a forked child, which can use neither, closes them all: each is in a list from
- * the moment that there is one, and a fork waits for that moment (the gate). exec closes them too.
+ * A descriptor of device memory keeps that memory. A descriptor that shows that a process lives
+ * keeps other processes waiting. A forked child can use neither, so it closes them all. For that
+ * each descriptor enters a list as soon as it exists, and a fork waits (the gate) while one exists
+ * that is not in the list yet. exec closes the descriptors too.
  *
- * The gate is kept during the call that makes a descriptor, be it the driver's. It is taken with no
- * lock of the library's held, and nothing is taken behind it.
+ * A thread keeps the gate during the call that makes a descriptor, also if that is a call of the
+ * driver. It enters the gate with no lock of the library held, and takes no lock while it is
+ * inside.
  */
 #ifndef TNRI_LIFETIME_DESCRIPTOR_H
 #define TNRI_LIFETIME_DESCRIPTOR_H
@@ -38,7 +40,8 @@ void tnri_descriptor_close(tnri_descriptor *descriptor);
 /* A connected pair of nameless sockets that keep messages apart. 0 if the system refuses. */
 int tnri_descriptors_pair(tnri_descriptor *near, tnri_descriptor *far);
 
-/* One that becomes readable when this process has ended; none if the kernel has no such thing. */
+/* A descriptor that becomes readable when this process has ended; none if the kernel has no such
+ * thing. */
 void tnri_descriptor_of_process(tnri_descriptor *descriptor);
 /* 1 if the process has ended. */
 int tnri_descriptor_has_ended(const tnri_descriptor *process);
@@ -52,15 +55,15 @@ typedef enum tnri_message {
     TNRI_MESSAGE_REFUSED  /* by the system: errno */
 } tnri_message;
 
-/* The error for a message that did not come to pass, while `doing` something. */
+/* The error for a message that failed, while `doing` something. */
 tnr_status tnri_message_error(tnri_message message, const char *doing);
 
 /* Sends one message, with the file unless it is -1. Waits for room, not for ever. */
 tnri_message tnri_message_send(int socket, const void *data, size_t bytes, int file);
 
-/* Receives one message of that length, and the first file that comes with it; any other is closed.
- * With patience, waits for it, not for ever, nor longer than until `other`, unless that is -1,
- * hangs up. */
+/* Receives one message of that length, and the first file that comes with it; other files are
+ * closed. If `is_patient`, it waits for the message, but not for ever. If `other` is not -1, it
+ * also stops waiting when `other` hangs up. */
 tnri_message tnri_message_receive(int socket, int other, int is_patient, void *data, size_t bytes,
                                   tnri_descriptor *file);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Holds: what keeps a block from being handed out again for a reason that is no use by a stream. A
- * CUDA graph that refers to a block holds it; a capture holds what is freed while it goes on; an
- * export holds its block as long as another process may have it.
+ * Holds: reasons, other than a use by a stream, why a block must not be handed out again. A CUDA
+ * graph that refers to a block holds it. A capture holds what is freed while it goes on. An export
+ * holds its block as long as another process may have it.
  *
  * A held block may be freed: its record is then RETIRED and waits. When the last hold is given up,
- * its retirement goes on where it would have begun: uses that end with the free are marked now,
- * which is later than need be, and safe.
+ * the block's retirement goes on where it would have begun at the free: uses that end with the free
+ * are marked now. That is later than necessary, and safe.
  *
  * Going on can fail (marking calls the driver, and no stream that captures can be marked). The
  * block then waits in a list that is tried again when memory is collected.
@@ -23,8 +23,8 @@ tnr_status tnri_hold_add(tnri_arena *arena, tnri_block *block, tnri_uses **uses)
 /* Gives a hold up. The last one lets a freed block go on. In the context, no lock held. */
 void tnri_hold_end(tnri_uses *uses);
 
-/* Frees a block that is held: returns 1 if it was, and is freed. Not if it is no live block that
- * starts at `ptr`, which the usual way of freeing finds out. No lock held. */
+/* Frees a block that is held. Returns 1 if it was held and is freed now; 0 if it was not, or if it
+ * is no live block that starts at `ptr` (the usual way of freeing finds that out). No lock held. */
 int tnri_hold_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync);
 
 /* Offers whose blocks have been freed and that have not been closed (exported.h). */
@@ -33,12 +33,12 @@ extern _Atomic uint32_t tnri_offers_freed;
 /* Tries again what could not go on. In the context, no lock held. */
 void tnri_holds_retry(void);
 
-/* Makes the stream wait for the uses of all blocks of the arena that were freed and are held: a
- * graph that such a block was handed out in writes to it when it is launched. Errors as those of
- * tnri_collect_order_after. In the context, no lock held. */
+/* Makes the stream wait for the uses of all blocks of the arena that were freed and are held.
+ * Reason: if such a block was handed out in a graph, each launch of that graph writes to it. Errors
+ * as those of tnri_collect_order_after. In the context, no lock held. */
 tnr_status tnri_holds_order_after(tnri_arena *arena, const struct tnri_stream *stream);
 
-/* Forgets what waits of a device; its blocks have been freed by force. */
+/* Forgets a device's blocks that wait; they have been freed by force. */
 void tnri_holds_forget(const tnri_device *device);
 
 #endif

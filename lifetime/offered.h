@@ -2,13 +2,14 @@
 /*
  * Names by which processes of one user open each other's blocks.
  *
- * A name says which process has the block, and which export it is. Whoever opens it asks that
- * process over an abstract Unix socket, which goes with the process and whose name has its number
- * and a random token. A request names an export, and is answered by sending that
- * (tnri_exported_send), or by hanging up. Both sides look whether the other is of their user.
+ * A name says which process has the block, and which export it is. A process that opens the name
+ * asks that process over an abstract Unix socket. The socket's name has the process's number and a
+ * random token, and the socket goes when the process ends. A request names an export. The answer
+ * sends that export (tnri_exported_send), or hangs up. Both sides check that the other belongs to
+ * their user.
  *
- * Requests are answered on a thread of this module's, one after the other, from the first offer to
- * the end of the process. Its signals are blocked. A forked child has neither thread nor socket.
+ * A thread of this module answers requests, one after the other, from the first offer to the end of
+ * the process. It has all signals blocked. A forked child has neither thread nor socket.
  */
 #ifndef TNRI_LIFETIME_OFFERED_H
 #define TNRI_LIFETIME_OFFERED_H
@@ -23,8 +24,8 @@
  * held. */
 tnr_status tnri_offered_name(tnr_export_name *name, tnr_export number);
 
-/* Asks the process that a name tells of for the block: what it sends comes by the connection, which
- * is the caller's to close. No lock held. */
+/* Asks the process that a name tells of for the block. What that process sends comes by the
+ * connection. The caller closes the connection. No lock held. */
 tnr_status tnri_offered_ask(const tnr_export_name *name, tnri_descriptor *connection);
 
 /* 1 if the process that a name tells of lives, or if that cannot be told for now. No lock held. */
@@ -34,7 +35,7 @@ int tnri_offered_is_own(const tnr_export_name *name);
 /* Its number, as it sees itself. */
 pid_t tnri_offered_process(const tnr_export_name *name);
 
-/* Between the two no request is being answered. No lock held. */
+/* Between these two calls no request is being answered. No lock held. */
 void tnri_offered_pause(void);
 void tnri_offered_resume(void);
 

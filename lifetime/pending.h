@@ -18,9 +18,9 @@ void tnri_pending_remove(tnri_use **heap, tnri_use *use);
 /* Removes one of a stream's heap, and counts it. Under the lock. */
 void tnri_pending_leave(tnri_stream *stream, tnri_use *use);
 
-/* Both for a stream whose lock is not held, with its count. As soon as a use pends, it may be over:
- * the caller sees to it that the stream's object stays. The second returns 0 if the use did not
- * pend any more. */
+/* Both take the stream's lock, which the caller must not hold, and keep its count. As soon as a use
+ * pends, it may be over, so the caller must make sure that the stream's object stays. The second
+ * returns 0 if the use did not pend any more. */
 void tnri_pending_add(tnri_stream *stream, tnri_use *use);
 int tnri_pending_withdraw(tnri_stream *stream, tnri_use *use);
 

@@ -7,8 +7,9 @@
 
 extern const tnri_upper tnri_lifetime_hooks;
 
-/* Registers this layer with the one below; any thread. Each call that may be the first to make
- * something that the hooks give back begins with it: a list of uses, an announcement. */
+/* Registers this layer with the one below; any thread. Some calls may be the first to make
+ * something that the hooks give back: a list of uses, an announcement. Each of them begins with
+ * this call. */
 static inline void tnri_lifetime_register(void)
 {
     if (tnri_unlikely(tnri_upper_get() == NULL))

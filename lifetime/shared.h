@@ -14,8 +14,8 @@
  *   in order (with its descriptor)
  *                                        TNRI_SHARED_FAREWELL, once it has let go of everything
  *
- * An exporter that cannot send what was asked for sends a tnri_shared_block that says why, without
- * a socket, and nothing more.
+ * If an exporter cannot send what was asked for, it sends a tnri_shared_block that says why,
+ * without a socket, and nothing more.
  */
 #ifndef TNRI_LIFETIME_SHARED_H
 #define TNRI_LIFETIME_SHARED_H

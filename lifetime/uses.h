@@ -3,9 +3,9 @@
  * Uses: which streams other than its own still need a block, and how far.
  *
  * A block that was ever used elsewhere has a `tnri_uses` with one `tnri_use` for each such stream,
- * so its length is bounded by the number of streams. While the block is live, all of it is
- * protected by the arena's lock. From the free on (retire.h) it belongs to the retirement: the
- * list is constant, the heap links are the using stream's, and `pending` is an atomic count.
+ * so the list is no longer than the number of streams. While the block is live, the arena's lock
+ * protects all of it. From the free on (retire.h) it belongs to the retirement: the list is
+ * constant, the using stream owns the heap links, and `pending` is an atomic count.
  */
 #ifndef TNRI_LIFETIME_USES_H
 #define TNRI_LIFETIME_USES_H
@@ -56,17 +56,18 @@ typedef struct tnri_uses {
     _Atomic int is_unfenced;         /* 1: in a batch whose fence has not been made */
     uint32_t holds;   /* graphs, captures and exports that keep the block: see hold.h; the arena's
                      * lock */
-    uint32_t exports; /* that are among them; likewise */
-    struct tnri_offer *offer; /* of the export that ends with the block's free; null: none does; the
-                               * arena's lock */
+    uint32_t exports; /* exports among the holds; the arena's lock */
+    struct tnri_offer *offer; /* the export that ends with the block's free; null: there is none;
+                               * the arena's lock */
     int is_freed;             /* 1: freed while held; the arena's lock */
     int is_sync;              /* 1: by tnr_free_sync; constant once freed */
-    void *captured;  /* what captures know of the block, which has this list inside; the layer
-                     * above's; null: the list is this layer's own */
+    /* What captures know of the block: a record of the layer above, which has this list inside.
+     * Null: the list is this layer's own. */
+    void *captured;
     int is_orphaned; /* 1: its own stream cannot be named, so it is freed as by tnr_free_sync; the
                       * arena's lock */
     tnri_use fence;  /* tnr_free_sync: the use that the fence becomes */
-    tnri_use few[TNRI_USES_FEW]; /* for streams' uses, those whose owner is null */
+    tnri_use few[TNRI_USES_FEW]; /* for streams' uses; one is free if its owner is null */
     uint64_t freed_ticks; /* when it was freed, for pictures; 0: inside a capture, as a piece; the
                            * arena's lock */
 } tnri_uses;
@@ -90,8 +91,9 @@ static inline tnri_use *tnri_uses_find(const tnri_uses *uses, const tnri_stream 
     return use;
 }
 
-/* Moves the end of a use on to a mark; takes over its event. Returns the one that is not needed any
- * more, to be recycled: a stream is a queue, so its later mark covers its earlier one. */
+/* Moves the end of a use on to a mark; takes over the mark's event. A stream is a queue, so its
+ * later mark covers its earlier one. Returns the event that is not needed any more; the caller
+ * recycles it. */
 static inline tnri_event *tnri_use_advance(tnri_use *use, uint64_t number, tnri_event *event)
 {
     if (tnri_unlikely(use->number > number))
@@ -109,22 +111,22 @@ static inline int tnri_uses_are_unfenced(const tnri_uses *uses)
 }
 
 /* Adds a mark to a live block's uses, or moves the stream's mark on; takes over the reference to
- * *event. With a null event the use is until the free. *event becomes the one that is not needed
- * any more, or null: for tnri_stream_recycle, once the lock is given up. Under the arena's lock.
- * TNR_ERR_HOST_MEMORY: nothing has changed. */
+ * *event. With a null event the use lasts until the free. Sets *event to the event that is not
+ * needed any more, or to null; the caller gives it to tnri_stream_recycle after it has given up the
+ * lock. Under the arena's lock. TNR_ERR_HOST_MEMORY: nothing has changed. */
 tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *stream, uint64_t number,
                         tnri_event **event);
 
-/* Makes a stream wait, on the device, for all uses of the live block at `ptr`. What is open until
- * the free is marked now. TNR_ERR_NOT_LIVE, TNR_ERR_CAPTURE, without a sentence:
- * TNR_ERR_INVALID_STREAM if the stream has ended. No lock is held. */
+/* Makes a stream wait, on the device, for all uses of the live block at `ptr`. Uses that are open
+ * until the free are marked now. Errors: TNR_ERR_NOT_LIVE, TNR_ERR_CAPTURE; and, without a
+ * sentence, TNR_ERR_INVALID_STREAM if the stream has ended. No lock is held. */
 tnr_status tnri_uses_order(tnri_arena *arena, const void *ptr, tnri_stream *stream);
 
 /* Takes back the use until the free of the stream with that key (tnri_stream_key), if there is one.
  * Under the arena's lock. */
 void tnri_use_forget(tnri_uses *uses, uintptr_t key);
 
-/* Makes sure that a live block has a list, be it empty. Under the arena's lock. */
+/* Makes sure that a live block has a list, which may be empty. Under the arena's lock. */
 tnr_status tnri_uses_prepare(tnri_arena *arena, tnri_block *block);
 
 /* Tells what a retired block waits for: tnri_upper.describe, tnri_upper.is_piece. */
@@ -134,7 +136,7 @@ int tnri_uses_is_piece(const tnri_uses *uses);
 /* Returns the records' memory if none is in use. */
 void tnri_use_records_trim(void);
 
-/* Frees a block's uses with all references. Events are kept for their streams, unless a lock is
+/* Frees a block's uses with all references. Keeps the events for their streams, unless a lock is
  * held. */
 void tnri_uses_free(tnri_uses *uses, int is_locked);
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Annotations for other tools, by NVTX: which addresses are blocks, so that compute-sanitizer sees
- * them inside of Tenure's memory, and what Tenure's streams are.
+ * Annotations for other tools, by NVTX. They say which addresses are blocks, so that
+ * compute-sanitizer sees them inside of Tenure's memory, and which streams are Tenure's own.
  *
  *   heap     all addresses of a device, a sub-allocator's: what is in no region is nobody's
  *   region   a block, from the moment when it is handed out until it is freed; named by its pool
  *   name     of a stream of Tenure's own
  *
- * A tool is there if NVTX_INJECTION64_PATH names its library, which is loaded when Tenure starts.
- * NVTX is headers alone; what they do is to hand tables of functions to that library. That part of
- * the interface, which cannot change, is written down in nvtx.c: so nothing is needed to build.
+ * A tool is there if NVTX_INJECTION64_PATH names its library. Tenure loads that library when it
+ * starts. NVTX consists of headers alone, which hand tables of functions to that library. nvtx.c
+ * has that part of the interface, which cannot change. So the build needs nothing of NVTX.
  *
- * While a tool listens the gate says NVTX; while none does, nothing of this is reached. No lock may
- * be held by who calls: the tool may do anything.
+ * While a tool listens the gate says NVTX; while none does, nothing of this is reached. The caller
+ * must hold no lock, because the tool may do anything.
  */
 #ifndef TNRI_ANNOTATE_NVTX_H
 #define TNRI_ANNOTATE_NVTX_H
@@ -22,12 +22,12 @@
 
 #include "base/gate.h"
 
-/* Looks for a tool. Under the library lock, which the tool must bear. */
+/* Looks for a tool. Under the library lock; the tool must cope with that. */
 void tnri_nvtx_start(void);
-/* Nothing is told any more; the library stays loaded. */
+/* From now on tells the tool nothing; the tool's library stays loaded. */
 void tnri_nvtx_end(void);
 
-/* The addresses of a device are there; or are there no more. */
+/* The first says that the addresses of a device exist, the second that they exist no more. */
 void tnri_nvtx_heap(int device, uintptr_t base, size_t bytes);
 void tnri_nvtx_heap_end(int device);
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Is a thread gone? Threads end without a word: handlers of their end run before their last call,
- * and not at all where the library has been closed meanwhile. So who wants to know asks the kernel.
+ * Is a thread gone? Threads end without a word: handlers of a thread's end run before its last
+ * call, and not at all if the library has been closed meanwhile. So Tenure asks the kernel.
  *
- * A thread is told by its address (tnri_alive_self), which another one may have when it is gone.
- * The kernel can be told of a word per thread that it is to clear when the thread has run for the
- * last time, and the C library, which needs it for pthread_join, has that word hold the thread's
- * kernel id while it lives, at the same distance from every thread's address. Which distance that
- * is the kernel says; if it does not, or the word is not what it is taken for, nothing can be told
- * by the address alone.
+ * A thread is told by its address (tnri_alive_self), which another thread may have once it is gone.
+ * The kernel can clear one word per thread when the thread has run for the last time. The C library
+ * needs that for pthread_join. Its word holds the thread's kernel id while the thread lives, and
+ * lies at the same distance from every thread's address. The kernel says which distance that is. If
+ * it does not, or if the word turns out to be another one, the address alone tells nothing.
  *
  * Each answer takes one or two system calls of a few tenths of a microsecond.
  */
@@ -30,18 +29,18 @@ static inline uintptr_t tnri_alive_self(void)
 #endif
 }
 
-/* Learns how to tell. Again and again does nothing. */
+/* Learns how to tell. Further calls do nothing. */
 void tnri_alive_start(void);
 
 /* The calling thread's kernel id. */
 uint32_t tnri_alive_id(void);
 
-/* 1 if no thread lives at the address: none that did will ever store anything again. 0 if one does,
- * or if nobody can tell. */
+/* 1 if no thread lives at the address: no thread that had it will ever store anything again. 0 if
+ * one lives there, or if nobody can tell. */
 int tnri_alive_none_at(uintptr_t address);
 
-/* 1 if the thread that had this address and this id is gone, by all that can be told; the address
- * may be another thread's now. 0 if it lives, or if nobody can tell. */
+/* 1 if the thread that had this address and this id is gone, as far as anybody can tell; another
+ * thread may have the address now. 0 if it lives, or if nobody can tell. */
 int tnri_alive_is_gone(uintptr_t address, uint32_t id);
 
 #endif

@@ -5,8 +5,8 @@
 
 #include <stddef.h>
 
-/* Makes room for `need` elements. 0 if there is no host memory; nothing has changed. What is new is
- * zeroed. */
+/* Makes room for `need` elements. 0 if there is no host memory; nothing has changed. New elements
+ * are zeroed. */
 int tnri_array_grow(void **array, size_t *room, size_t need, size_t element_bytes);
 
 #define TNRI_ARRAY_GROW(array, room, need)                                                         \

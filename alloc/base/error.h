@@ -17,13 +17,13 @@ tnr_status tnri_error(tnr_status status, const char *format, ...)
 tnr_status tnri_error_driver(tnr_status status, int driver_result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same of a pointer and a device, for what is asked often: the sentence is made when somebody
- * reads it, and most never are. `format` has a %p and then a %d, and is there as long as the
- * library. */
+/* The same for a sentence of a pointer and a device, where errors are frequent. The sentence is
+ * made only when somebody reads it, and most are never read. `format` has a %p and then a %d, and
+ * must last as long as the library. */
 tnr_status tnri_error_at(tnr_status status, const char *format, const void *ptr, int device);
 
-/* Takes the calling thread's last error aside, and puts it back: around clean-up whose own errors
- * must not hide the one that is being reported. */
+/* Takes the calling thread's last error aside, and puts it back. For use around clean-up, so that
+ * errors of the clean-up do not hide the one that is being reported. */
 enum { TNRI_ERROR_TEXT_BYTES = 4096 };
 typedef struct tnri_error_aside {
     char text[TNRI_ERROR_TEXT_BYTES];
@@ -32,7 +32,7 @@ typedef struct tnri_error_aside {
 void tnri_error_take(tnri_error_aside *aside);
 void tnri_error_restore(const tnri_error_aside *aside);
 
-/* Adds to the calling thread's text: for what a caller further up knows. Truncates silently. */
+/* Adds to the calling thread's text what a caller further up knows. Truncates silently. */
 void tnri_error_append(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gate: one word that says whether anything is out of the ordinary. While nothing is, it is 0,
- * and looking at it is all that history, snapshots, captures and rare settings cost: one load and
+ * The gate: one word that says whether anything is out of the ordinary. While nothing is, the word
+ * is 0. Then history, snapshots, captures and rare settings cost only a look at it: one load and
  * one branch in each operation.
  *
  *   LIGHT   operations are recorded
  *   STACKS  and with each of them the stack it was called from
- *   CUT     a picture is being taken: whoever takes an arena's lock copies the arena first, if
- *           nobody has (snapshot/cut.h); the highest bits are the number of the picture
+ *   CUT     a picture is being taken: a thread that takes an arena's lock copies the arena first,
+ *           if nobody has (snapshot/cut.h); the highest bits are the number of the picture
  *   STOPPED the library is not running, or this is a forked child
  *   STEPS   sizes are rounded by the setting roundup_power2_divisions
  *   SYNC    frees wait for all streams, by the setting auto_record
@@ -15,10 +15,10 @@
  *   NVTX    a tool is told of blocks (annotate/nvtx.h)
  *   and the number of captures under way
  *
- * The first three mean that somebody is looking; where only that matters, TNRI_GATE_OPEN is asked
- * for.
+ * The first three mean that somebody is looking. Code to which only that matters asks for
+ * TNRI_GATE_OPEN.
  *
- * It is read without order. That is enough: see "Why it is consistent" in snapshot/cut.h.
+ * The gate is read without order. That is enough: see "Why it is consistent" in snapshot/cut.h.
  */
 #ifndef TNRI_BASE_GATE_H
 #define TNRI_BASE_GATE_H
@@ -41,8 +41,9 @@ enum {
 };
 #define TNRI_GATE_CAPTURES_MASK (UINT64_C(0xffff) << TNRI_GATE_CAPTURES_SHIFT)
 
-/* Each part has a lock of its own: LIGHT, STACKS, CUT and the number that of snapshots and history
- * (history/history.h), the others the library's; captures are counted without one. */
+/* Each part has its lock. LIGHT, STACKS, CUT and the number are under the lock of snapshots and
+ * history (history/history.h), the others under the library lock. Captures are counted without a
+ * lock. */
 extern _Atomic uint64_t tnri_gate_word;
 
 /* Grows with every start and shutdown of the library; routes and marks of an earlier one are void.

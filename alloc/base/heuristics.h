@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every number that was tried and not derived. What a user may change is a setting
- * (conf/settings.def); these are what nobody should have to.
+ * Every number that was tried and not derived. Numbers that a user may change are settings
+ * (conf/settings.def); nobody should have to change these.
  *
  * Behind each stands its evidence: the commit of a row of docs/benchmarks/changes.csv, which says
- * what was predicted and measured. A `bound` keeps work from growing, and decides nothing: half and
- * twice of it change no trace, which docs/benchmarks/heuristics.csv shows for it and for the others
- * that traces of one thread can show (tests/bench/heuristics.py makes it).
- * tests/layers/check_heuristics.py fails where a number has no evidence.
+ * what was predicted and measured. A `bound` only keeps work from growing, and decides nothing:
+ * half of it and twice of it change no trace. docs/benchmarks/heuristics.csv shows that for each
+ * bound, and also has the other numbers whose effect traces of one thread can show
+ * (tests/bench/heuristics.py makes the file). tests/layers/check_heuristics.py fails if a number
+ * has no evidence.
  */
 #ifndef TNRI_BASE_HEURISTICS_H
 #define TNRI_BASE_HEURISTICS_H

@@ -7,8 +7,8 @@
  * TNR_METADATA=malloc uses the C library instead, for Valgrind and the sanitizers, which must see
  * each allocation. Very large sparse tables (the block map) are reserved from the kernel.
  *
- * Every allocation can be made to fail (tnri_host_fail_at), which is how tests prove that a lack
- * of host memory loses nothing.
+ * Tests can make every allocation fail (tnri_host_fail_at). So they prove that a lack of host
+ * memory loses nothing.
  */
 #ifndef TNRI_BASE_HOST_MEMORY_H
 #define TNRI_BASE_HOST_MEMORY_H
@@ -21,9 +21,9 @@ void *tnri_host_alloc(size_t bytes);
 /* Returns memory of tnri_host_alloc; `bytes` as it was given there. Null is accepted. */
 void tnri_host_free(void *memory, size_t bytes);
 
-/* A sheet: zeroed host memory of one size, at a multiple of it, or null. For what there is very
- * much of and is looked at all over: the kernel makes one large page of it if it can, so that the
- * processor finds all of it by one entry of its table of pages. It counts as touched. */
+/* A sheet: zeroed host memory of one size, at a multiple of that size, or null. For large tables
+ * that are read all over. The kernel makes one large page of a sheet if it can, so that the
+ * processor finds all of it by one entry of its table of pages. A sheet counts as touched. */
 #define TNRI_HOST_SHEET_BYTES ((size_t)2 << 20)
 void *tnri_host_sheet_alloc(void);
 void tnri_host_sheet_free(void *sheet);

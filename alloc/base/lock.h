@@ -3,47 +3,49 @@
  * The lock of every structure in the library: spun on, then yielded for.
  *
  * Why not pthread_mutex_t: the cached path takes one lock per call and its whole budget is twenty
- * nanoseconds. Nothing long happens under one of these: no driver call, no user callback, no system
- * call but those few that ask for owners (growth and moves go through an intermediate block state
- * instead), so a waiter hardly ever waits longer than a few list operations. A release is a plain
- * store.
+ * nanoseconds. Nothing long happens under one of these locks: no driver call, no user callback, no
+ * system call except the few that ask for owners. (Growth and moves go through an intermediate
+ * block state instead.) So a waiter hardly ever waits longer than a few list operations. A release
+ * is a plain store.
  *
  * Owners. A locked instruction waits until all earlier stores are done, which is a third of the
- * cached path. So a lock that one thread takes again and again becomes that thread's own: the owner
- * says that it is inside with a plain store and looks whether it is still the owner. Another thread
- * that wants in takes the lock away first: it clears the owner, lets the kernel run a full barrier
- * on all processors that run this process (membarrier), and waits until the owner is outside. From
- * the barrier on the owner sees that it is none any more, or is seen inside: Dekker's algorithm
- * with the price paid by who comes seldom. To take a lock away costs some microseconds, so with
- * each time it takes twice as many turns in a row to own it again, or half as many if the owner had
- * it for long: a lock that threads share has no owner. Only arenas' locks may have one, and both of
- * a stream. After Dice, Huang and Yang, "Asymmetric Dekker Synchronization" (2001), and the biased
+ * cached path. So a lock that one thread takes again and again becomes that thread's own. The owner
+ * says with a plain store that it is inside, and then looks whether it is still the owner. Another
+ * thread that wants in takes the lock away first: it clears the owner, lets the kernel run a full
+ * barrier on all processors that run this process (membarrier), and waits until the owner is
+ * outside. From the barrier on, either the owner sees that it is the owner no more, or the other
+ * thread sees it inside. This is Dekker's algorithm, and the thread that comes seldom pays the
+ * price. To take a lock away costs some microseconds. So each time, it afterwards takes twice as
+ * many turns in a row to own the lock again, or half as many if the owner had it for long. Thus a
+ * lock that threads share has no owner. Only arenas' locks may have an owner, and both locks of a
+ * stream. After Dice, Huang and Yang, "Asymmetric Dekker Synchronization" (2001), and the biased
  * locks of the Java machines.
  *
- * An owner may be stopped between its first look and its plain store, for as long as the scheduler
- * likes, so that the store comes when it is no owner any more. That is why each owner that a lock
- * ever had keeps a slot of its own in `inside`, which it alone writes. When the slots are used
- * up, one is given to another thread only after the kernel has said that no thread lives at its
- * owner's address any more (base/alive.h). It is the address that must be free, not the thread that
- * must be gone: a later thread with the same address is the owner as well, without a word, and may
- * be stopped at the same point. When all live, only they can be owners again.
+ * The scheduler may stop an owner between its first look and its plain store, for as long as it
+ * likes, so that the store comes when the thread is no owner any more. That is why each owner that
+ * a lock ever had keeps a slot of its own in `inside`, which it alone writes. When the slots are
+ * used up, another thread gets one only after the kernel has said that no thread lives at the slot
+ * owner's address any more (base/alive.h). The address must be free; it is not enough that the
+ * thread is gone. The reason: a later thread with the same address is the owner as well, without a
+ * word, and may be stopped at the same point. If the threads of all slots live, only they can be
+ * owners again.
  *
- * Where the kernel has no membarrier there are no owners. Where it refuses one later, each lock
- * that has an owner by then is taken away at the price of milliseconds (base/barrier.h), once: no
- * lock gets an owner any more.
+ * If the kernel has no membarrier, there are no owners. If it refuses one later, each lock that has
+ * an owner by then is taken away once, at the price of milliseconds (base/barrier.h), and no lock
+ * gets an owner any more.
  *
- * A lock that is taken away from an owner that is gone was not shared, so it takes no more turns
- * to own it again.
+ * If the owner is gone when a lock is taken away, the lock was not shared. So owning it again takes
+ * no more turns than before.
  *
  * Who is inside: the owner with slot `k` if `holder` is k + 1; another thread, which has set
  * `taken` and seen then that there is no owner, if `holder` is 0.
  *
- * That all this holds under the memory model of C11 is checked by tests/lock_model, which runs this
- * code in every way that the model allows and says for each order and fence why it is needed.
+ * tests/lock_model checks that all this holds under the memory model of C11. It runs this code in
+ * every way that the model allows and says for each order and fence why it is needed.
  *
- * Order. Every lock has a rank, the ranks below are the global order, outermost first, and a
- * thread may only take a lock of a higher rank than all those that it holds. Two locks of one rank
- * never nest. From TNR_CHECK=2 each thread keeps the list of what it holds and asserts this.
+ * Order. Every lock has a rank. The ranks below are the global order, outermost first. A thread may
+ * only take a lock of a higher rank than all those that it holds. Two locks of one rank never nest.
+ * From TNR_CHECK=2 each thread keeps the list of what it holds and asserts this.
  */
 #ifndef TNRI_BASE_LOCK_H
 #define TNRI_BASE_LOCK_H
@@ -87,20 +89,20 @@ typedef struct tnri_lock {
     /* Under the lock while there is no owner, or by the thread that takes it away. */
     union {
         uint32_t streak;   /* turns in a row of `latest`; */
-        uint32_t owner_id; /* while there is an owner: his kernel id, when he became it */
+        uint32_t owner_id; /* while there is an owner: its kernel id, when it became the owner */
     };
     uint32_t streak_wanted; /* that make it the owner */
     union {
         uintptr_t latest;     /* thread that had the last turn; */
-        uint64_t owned_ticks; /* while there is an owner: when he became it */
+        uint64_t owned_ticks; /* while there is an owner: when it became the owner */
     };
     uintptr_t owners[TNRI_LOCK_OWNERS]; /* threads, by slot; 0: free */
 } tnri_lock;
 
 void tnri_lock_init(tnri_lock *lock, tnri_lock_rank rank);
 
-/* Lets locks that are initialised from now on have owners, if the kernel can do its part. Again and
- * again does nothing. */
+/* Lets locks that are initialised from now on have owners, if the kernel can do its part. Further
+ * calls do nothing. */
 void tnri_lock_owners_start(void);
 
 /* The slow half of tnri_lock_take: takes the lock away from its owner, spins, then yields, then
@@ -131,8 +133,8 @@ static inline int tnri_lock_take_own(tnri_lock *lock)
     return 1;
 }
 
-/* Returns 0, or how many rounds it waited, each about twice as long as the one before at first,
- * because another thread was in the way. */
+/* Returns 0, or how many rounds it waited because another thread was in the way. At first each
+ * round is about twice as long as the one before. */
 static inline int tnri_lock_take(tnri_lock *lock)
 {
     uint8_t expected = 0;
@@ -159,8 +161,8 @@ static inline int tnri_lock_try_own(tnri_lock *lock)
     return is_taken;
 }
 
-/* 1 if a thread that does not own the lock is inside, or waits to be. A hint, for whoever can do
- * without the lock. */
+/* 1 if a thread that does not own the lock is inside, or waits to be. A hint, for callers that can
+ * do without the lock. */
 static inline int tnri_lock_is_busy(const tnri_lock *lock)
 {
     return atomic_load_explicit(&lock->taken, memory_order_relaxed) != 0;

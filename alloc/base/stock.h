@@ -2,12 +2,12 @@
 /*
  * Stocks: spare things of one kind, for threads that take and give them all the time.
  *
- * One list under one lock is where all threads meet. So a stock has shelves, each with a lock of
- * its own, and a thread goes to the shelf of its number: there it finds a chain of things that it
- * takes from and gives to, and perhaps a full one. Only whole chains go to the store, which all
- * share, and come from there. (Bonwick and Adams, "Magazines and Vmem", 2001.) What lies on a shelf
- * is not seen by those of others, who make new things: so there are at most what the shelves hold
- * more of them than were needed at once.
+ * With one list under one lock all threads would meet there. So a stock has shelves, each with a
+ * lock of its own, and a thread goes to the shelf of its number. There it finds a chain of things
+ * that it takes from and gives to, and perhaps a full one. Only whole chains go to the store, which
+ * all share, and come from there. (Bonwick and Adams, "Magazines and Vmem", 2001.) A thread does
+ * not see things on other shelves, and makes new ones. So the number of things exceeds what was
+ * needed at once by at most what the shelves hold.
  *
  * Things begin with a tnri_thing, and a stock knows nothing else of them.
  */

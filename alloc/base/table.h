@@ -2,13 +2,13 @@
 /*
  * Hash tables of links that lie in the records themselves.
  *
- * A table grows and shrinks a slot at a time (linear hashing): each link that is added splits one
- * slot in two, each that is removed joins up to two pairs. So no call works on more than a few
- * records, however many there are, and slots hold between half a record and one on average. They
- * lie in segments, each as large as all before it, which come and go whole; without host memory for
- * the next one the slots only get longer. A table of zeros is an empty one.
+ * A table grows and shrinks a slot at a time (linear hashing). Each link that is added splits one
+ * slot in two; each that is removed joins up to two pairs. So no call works on more than a few
+ * records, however many there are, and on average a slot holds between half a record and one. The
+ * slots lie in segments, each as large as all before it, which come and go whole. Without host
+ * memory for the next segment the slots only get longer. A table of zeros is an empty one.
  *
- * Who owns a table says which lock protects it. Host memory is allocated under that lock.
+ * The owner of a table says which lock protects it. Host memory is allocated under that lock.
  */
 #ifndef TNRI_BASE_TABLE_H
 #define TNRI_BASE_TABLE_H
@@ -41,7 +41,7 @@ void tnri_table_add(tnri_table *table, tnri_link *link);
 /* Takes out the link that hangs at the place. */
 void tnri_table_remove(tnri_table *table, tnri_link **at);
 
-/* Takes out all links that `is_wanted` says 1 of, and returns them, linked by `next`. */
+/* Takes out all links for which `is_wanted` returns 1, and returns them, linked by `next`. */
 tnri_link *tnri_table_take(tnri_table *table, int (*is_wanted)(const tnri_link *link, void *user),
                            void *user);
 

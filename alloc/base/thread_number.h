@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of threads: what tells a thread from all others of the process, those that are gone
- * included. */
+/* Numbers of threads. A number tells a thread from all others of the process, also from those that
+ * are gone. */
 #ifndef TNRI_BASE_THREAD_NUMBER_H
 #define TNRI_BASE_THREAD_NUMBER_H
 

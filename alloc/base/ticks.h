@@ -2,11 +2,11 @@
 /*
  * Ticks: the cheapest clock there is, for the history, which looks at it with every operation.
  *
- * On x86-64 the time stamp counter, if the processor says that it runs at one rate in all states;
- * on arm64 the virtual counter; else the system's monotonic clock. Ticks are turned into
+ * On x86-64 it is the time stamp counter, if the processor says that it runs at one rate in all
+ * states; on arm64 the virtual counter; else the system's monotonic clock. Ticks are turned into
  * nanoseconds when a snapshot is written, by two looks at both clocks: one when the library is
- * started and one then. The counter is read without a barrier, so the ticks of two threads may
- * be some tens of nanoseconds out of order; whoever needs an order numbers what he does.
+ * started and one then. The counter is read without a barrier, so the ticks of two threads may be
+ * some tens of nanoseconds out of order. Code that needs an order numbers its operations.
  */
 #ifndef TNRI_BASE_TICKS_H
 #define TNRI_BASE_TICKS_H
@@ -36,7 +36,7 @@ static inline uint64_t tnri_ticks(void)
     return tnri_ticks_system();
 }
 
-/* Sets the moment 0; again and again does nothing. Under the library lock. */
+/* Sets the moment 0; further calls do nothing. Under the library lock. */
 void tnri_ticks_start(void);
 
 /* How to turn ticks into nanoseconds since the moment 0. */

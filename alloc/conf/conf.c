@@ -2,8 +2,8 @@
 /*
  * Parsing and describing settings: see conf.h and settings.def.
  *
- * A string is parsed whole into a copy of the settings in force, and only then published, so that
- * an error in its last key leaves the first without effect.
+ * A string is parsed whole into a copy of the settings in force, and only then published. So if its
+ * last key has an error, its first key has no effect either.
  */
 #include "conf/conf.h"
 

@@ -56,13 +56,13 @@ static inline const tnri_conf *tnri_conf_get(void)
     return atomic_load_explicit(&tnri_conf_current, memory_order_acquire);
 }
 
-/* Told of each change before it is in force: does what the settings say, or fails and changes
- * nothing. One listens, from before the first change on. Under the library lock. */
+/* Called for each change before it is in force: does what the settings say, or fails and changes
+ * nothing. One function listens, from before the first change on. Under the library lock. */
 typedef tnr_status (*tnri_conf_follower)(const tnri_conf *before, const tnri_conf *after);
 void tnri_conf_listen(tnri_conf_follower follower);
 
-/* Applies `text` on top of what is in force, all or nothing. `origin` names it in errors
- * ("TENURE_CONF", "tnr_configure"). `running`: settings marked START are refused with
+/* Applies `text` on top of what is in force, all or nothing. `origin` names the text in errors
+ * ("TENURE_CONF", "tnr_configure"). If `running`, settings marked START are refused with
  * TNR_ERR_BUSY. Under the library lock. */
 tnr_status tnri_conf_apply(const char *text, const char *origin, int running);
 

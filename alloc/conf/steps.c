@@ -2,11 +2,11 @@
 /*
  * roundup_power2_divisions: PyTorch's way of making nearly equal sizes equal.
  *
- * The sizes between a power of two and the next are cut into d equal steps and rounded up to the
- * next one. d may differ by interval: entry i is for sizes from 2^i MiB up; smaller sizes use
- * entry 0. In the list form a named interval also sets those below it that are not named if it is
- * the first, `>` sets all above the last one named, and gaps in between are left without rounding.
- * Semantics follow PyTorch's, so that its values can be carried over.
+ * The sizes between a power of two and the next are cut into d equal steps, and a size is rounded
+ * up to the next step. d may differ by interval: entry i is for sizes from 2^i MiB up; smaller
+ * sizes use entry 0. In the list form the first named interval also sets all below it, `>` sets all
+ * above the last one named, and gaps in between are left without rounding. Semantics follow
+ * PyTorch's, so that its values can be carried over.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,17 +2,17 @@
 /*
  * Which other devices, peers, reach the memory of a pool.
  *
- * Access is a property of each mapping, and costs as much again as the mapping: so a pool has a set
- * of peers, and each new mapping is given what the set says. To change the set is to change it for
+ * Access is a property of each mapping, and costs as much again as the mapping. So a pool has a set
+ * of peers, and each new mapping is given what the set says. A change of the set must also reach
  * the mappings that exist, while other threads map, move and lend (pool/peers.h):
  *
- *   1. the set is changed and the epoch goes on. Who begins to place memory from now on sees the
- *      new set, and lends nothing. Who began before is waited for: memory that is on its way is in
- *      no arena, and would be missed.
- *   2. each chunk of each arena is given the new access. One that moves on meanwhile is given it
- *      where it goes.
- *   3. who began meanwhile is waited for again. If one of them put back a mapping that he had taken
- *      away (`returned`), the arenas are walked once more.
+ *   1. the set is changed and the epoch goes on. A thread that begins to place memory from now on
+ *      sees the new set, and lends nothing. Threads that began before are waited for: memory that
+ *      is on its way is in no arena, and would be missed.
+ *   2. each chunk of each arena is given the new access. A chunk that moves on meanwhile is given
+ *      it where it goes.
+ *   3. threads that began meanwhile are waited for again. If one of them put back a mapping that it
+ *      had taken away (`returned`), the arenas are walked once more.
  */
 #ifndef TNRI_DEVICE_ACCESS_H
 #define TNRI_DEVICE_ACCESS_H
@@ -36,8 +36,8 @@ typedef struct tnri_access {
 
 struct tnri_device;
 
-/* Around whatever gives pages of the pool to an arena, from before the peers are read until the
- * arena has them. Neither blocks. */
+/* To be called around everything that gives pages of the pool to an arena, from before the peers
+ * are read until the arena has the pages. Neither call blocks. */
 unsigned tnri_placing_begin(tnri_access *access);
 void tnri_placing_end(tnri_access *access, unsigned epoch);
 
@@ -53,8 +53,9 @@ tnr_status tnri_pages_access(const struct tnri_device *device, const tnri_access
 tnr_status tnri_pages_access_peer(const struct tnri_device *device, size_t page, size_t pages,
                                   int peer, tnr_access wanted);
 
-/* Waits for what has been given to a device, which may use the memory of others; `why` says what
- * for. Does nothing for one without a primary context. No capture may be under way. */
+/* Waits for all work that a device was given, because it may use memory of other devices; `why`
+ * says what for. Does nothing for a device without a primary context. No capture may be under
+ * way. */
 tnr_status tnri_peer_finish(int peer, const char *why);
 /* The same for all that reach the memory of a pool. */
 tnr_status tnri_peers_finish(const tnri_access *access, const char *why);

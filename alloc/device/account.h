@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An account: what a pool is to its device. Who it is, what its chunks are like, how much it may
- * have, and how much it has. It is part of the pool (pool/pool.h).
+ * An account: what a device knows of a pool. Which pool it is, what its chunks are like, how much
+ * it may have, and how much it has. It is part of the pool (pool/pool.h).
  */
 #ifndef TNRI_DEVICE_ACCOUNT_H
 #define TNRI_DEVICE_ACCOUNT_H
@@ -33,14 +33,16 @@ typedef struct tnri_account {
     char name[TNRI_POOL_NAME_BYTES];
     int is_graph; /* its memory is for captures: one arena, of no stream; nothing in it moves */
     tnr_handle_type handle_type;
-    int gpu_direct_rdma;    /* 1: a network card may know its chunks by their addresses, also when
-                          * their blocks are freed: none moves, and none goes back unless the pool
-                          * is named */
-    int is_shared;          /* 1: its addresses are to be free in other processes too, and its
-                             * chunks as large as can be */
-    _Atomic int is_vouched; /* 1: graphs that the caller orders know its addresses. The same, and no
-                             * stream's memory goes to another one. Stays 1; a graph pool's
-                             * becomes so under the graph lock */
+    /* 1: a network card may know its chunks by their addresses, also when their blocks are freed.
+     * So no chunk moves, and none goes back unless the pool is named. */
+    int gpu_direct_rdma;
+    /* 1: its addresses should be free in other processes too, and its chunks as large as
+     * possible. */
+    int is_shared;
+    /* 1: graphs that the caller orders know its addresses. So the same holds as for
+     * gpu_direct_rdma, and no stream's memory goes to another stream. Stays 1. A graph pool's is
+     * set under the graph lock. */
+    _Atomic int is_vouched;
 
     tnri_access access; /* which other devices reach the memory; with its own synchronisation */
 
@@ -51,11 +53,12 @@ typedef struct tnri_account {
     _Atomic uint64_t reserved_total_bytes; /* ever taken from the driver */
     _Atomic uint64_t chunks_created, chunks_released, chunks_peak;
     _Atomic uint32_t has_moved;    /* 1: a chunk has moved: arena/low_water.h */
-    _Atomic uint64_t rather_bytes; /* that it grew by, rather than that streams take from others */
+    _Atomic uint64_t rather_bytes; /* bytes it grew by, so that streams need not take from others */
     _Atomic uint64_t asleep_bytes; /* of chunks that have given their memory back */
-    _Atomic uint32_t exports;      /* of its blocks, that are open here or in other processes */
+    _Atomic uint32_t exports;      /* exports of its blocks that are open here or in other
+                                    * processes */
     _Atomic uint32_t parked;       /* its blocks that are parked */
-    _Atomic uint32_t importers;    /* that have one open: the pool does not fall asleep */
+    _Atomic uint32_t importers;    /* importers that have one open: the pool does not fall asleep */
 } tnri_account;
 
 /* 1: its memory comes in foreign segments. */
@@ -64,15 +67,15 @@ static inline int tnri_account_is_foreign(const tnri_account *account)
     return account->foreign.alloc != NULL;
 }
 
-/* 1: network cards, or others who are not told when it changes, may know its memory. */
+/* 1: its memory may be known to network cards, or to others that are not told when it changes. */
 static inline int tnri_account_is_known(const tnri_account *account)
 {
     return account->gpu_direct_rdma ||
            atomic_load_explicit(&account->is_registered, memory_order_acquire);
 }
 
-/* 1: its memory stays, and goes back only when the pool is named: somebody outside knows it by its
- * address. */
+/* 1: somebody outside knows its memory by the address, so the memory stays, and goes back only when
+ * the pool is named. */
 static inline int tnri_account_is_kept(const tnri_account *account)
 {
     return tnri_account_is_known(account) || account->is_vouched ||

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The moving budget. Moves and loans cost time that a larger pool would not need, so they may take
- * a burst of it, and in the long run a share of the running time; beyond that the pool grows by a
- * little, then lends on until loans alone have taken a burst and TNRI_LOAN_TIMES that share. What
- * is charged is the time that they took: threads that call the driver at once wait for each other,
- * so that a move may cost twenty times what it costs alone. On the simulated device time
- * passes only where a program plays it, and each costs a constant, so that the decision is a
- * function of the inputs alone.
+ * The moving budget. Moves and loans cost time that a larger pool would not need. So they may take
+ * a burst of time, and in the long run a share of the running time. Beyond that the pool grows by a
+ * little, then lends on until loans alone have taken a burst and TNRI_LOAN_TIMES that share. Tenure
+ * charges the time that they took: threads that call the driver at once wait for each other, so
+ * that a move may cost twenty times what it costs alone. On the simulated device time passes only
+ * where a program plays it. There each move and each loan costs a constant, so that the decision
+ * depends on the inputs alone.
  */
 #ifndef TNRI_DEVICE_BUDGET_H
 #define TNRI_DEVICE_BUDGET_H
@@ -19,8 +19,8 @@ int tnri_device_may_move(tnri_device *device);
 /* 1 if loans have not taken all that they alone may take. */
 int tnri_device_may_lend(tnri_device *device);
 
-/* The pool could not grow. The next requests without a budget move first, because the driver would
- * most likely refuse again, and to ask it costs more than a move. */
+/* The pool could not grow. The next requests without a budget move first: the driver would most
+ * likely refuse again, and asking it costs more than a move. */
 void tnri_device_short(tnri_device *device);
 
 /* Charges for a request that moved `chunks` of its `chunks_all` chunks, and began then by

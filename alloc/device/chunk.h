@@ -2,9 +2,9 @@
 /*
  * A chunk: a piece of physical memory, one driver handle, mapped whole.
  *
- * Created once, then moved between addresses: a new mapping first, the old one removed when the
- * work that uses it has provably ended (ladder/stale.h). Costs are per mapping, not per byte, so
- * large requests get large chunks.
+ * It is created once, then moved between addresses: the new mapping comes first, and the old one is
+ * removed when the work that uses it has provably ended (ladder/stale.h). Costs are per mapping,
+ * not per byte, so large requests get large chunks.
  *
  * A chunk belongs to a pool, and at any time has one address that counts, `page`; the page table
  * (space/address_space.h) points back at it. It is owned by the arena that has the addresses and
@@ -16,7 +16,7 @@
 #include "device/account.h"
 #include "device/device.h"
 
-/* How far a chunk is from being used; the further steps only while its pool sleeps. */
+/* How far a chunk is from being used. It is in the later states only while its pool sleeps. */
 typedef enum tnri_chunk_state {
     TNRI_CHUNK_READY,  /* has memory; at its address, with access, unless it is on its way */
     TNRI_CHUNK_PLACED, /* at its address, without access */
@@ -29,12 +29,13 @@ typedef struct tnri_chunk {
     size_t pages;                        /* constant */
     tnri_account *account;               /* of its pool; constant */
     size_t page;                         /* first page of its address that counts */
-    _Atomic uint64_t placed;  /* of its latest mapping, a number that no other has; what was there
-                              * before it may be gone */
+    /* Of its latest mapping: a number that no other has. What the chunk held before that mapping
+     * may be gone. */
+    _Atomic uint64_t placed;
     _Atomic size_t home;      /* the first page that it had, and still has: see arena/alias.h */
     _Atomic uint32_t aliases; /* mappings besides that one: see arena/alias.h */
-    /* While a thread looks for free chunks under the lock of the arena that has it: the look that
-     * found it free, and in which run. */
+    /* For a thread that looks for free chunks, under the lock of the arena that has the chunk: the
+     * look that found it free, and the run in which it found it. */
     _Atomic uint64_t free_look;
     struct tnri_block *free_run;
     tnri_chunk_state state; /* changed by the thread that sleeps, wakes or ends the pool */
@@ -50,19 +51,20 @@ extern tnri_chunk tnri_mapping_refused;
 extern _Thread_local tnr_oom_reason tnri_chunk_lacks;
 
 /* Takes `bytes` of the device's and the pool's limits. TNR_ERR_LIMIT if one would be exceeded;
- * which one, stands in tnri_chunk_lacks. */
+ * tnri_chunk_lacks says which one. */
 tnr_status tnri_chunk_charge(tnri_account *account, size_t bytes);
-/* Whether so many bytes could be mapped if everything else were given back: TNR_OK, or the error
- * that asking for them must end in. For refusing a request before anything is done for it. */
+/* TNR_OK if so many bytes could be mapped if everything else were given back; otherwise the error
+ * in which the request must end. For refusing a request before anything is done for it. */
 tnr_status tnri_chunk_check(tnri_account *account, size_t bytes);
-/* What must go back to the driver before the setting headroom_mb lets anything new be made. 0 also
- * where so many bytes cannot be had beside it. The device's context is current. */
+/* How many bytes must go back to the driver before the setting headroom_mb lets a new chunk be
+ * made. Also 0 if so many bytes cannot be had beside the headroom. The device's context is
+ * current. */
 size_t tnri_chunk_headroom_lack(const tnri_device *device, size_t bytes);
 /* Gives them back. */
 void tnri_chunk_discharge(tnri_account *account, size_t bytes);
 
-/* Counts the memory of a chunk that was taken, or given back, with the limits: charged before it is
- * taken, and discharged here. */
+/* Counts the memory of a chunk that was taken, or given back, and the limits with it: bytes are
+ * charged before memory is taken, and discharged here. */
 void tnri_chunk_count_taken(const tnri_chunk *chunk);
 void tnri_chunk_count_released(const tnri_chunk *chunk);
 
@@ -71,22 +73,25 @@ void tnri_chunk_count_released(const tnri_chunk *chunk);
 tnr_status tnri_chunk_create(tnri_account *account, size_t pages, tnri_chunk **chunk);
 /* ASLEEP -> HELD: takes memory within the limits. In the device's context, no lock held. */
 tnr_status tnri_chunk_rouse(tnri_device *device, tnri_chunk *chunk);
-/* From wherever a chunk is to READY: takes memory within the limits, maps it at its address, gives
- * access. On an error it stays as far as it came. In the device's context, no lock held. */
+/* Brings a chunk from any state to READY: takes memory within the limits, maps it at its address,
+ * gives access. On an error the chunk stays in the state that it reached. In the device's context,
+ * no lock held. */
 tnr_status tnri_chunk_wake(tnri_device *device, tnri_chunk *chunk);
-/* To HELD at least: removes its mapping, with proof that nothing uses it. */
+/* Brings a chunk to HELD, if it is not that far: removes its mapping. Only with proof that nothing
+ * uses it. */
 tnr_status tnri_chunk_unplace(tnri_device *device, tnri_chunk *chunk);
 /* HELD -> ASLEEP: gives its memory back. */
 tnr_status tnri_chunk_sleep(tnri_device *device, tnri_chunk *chunk);
 
-/* Gives it back: it is mapped nowhere. There is nobody to return an error to, so one that the
- * driver refuses is taken off the books and kept in a list of the device's, to be tried again. */
+/* Gives back a chunk that is mapped nowhere. There is nobody to return an error to. So if the
+ * driver refuses, the chunk is taken off the books and kept in a list of the device, to be tried
+ * again. */
 void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk);
 /* Tries the refused ones again and adds their bytes to *released. Returns the driver's first
  * refusal. In the device's context, no lock held. */
 CUresult tnri_chunks_release_refused(tnri_device *device, size_t *released);
 
-/* A chunk has come to another address: what was there before may be gone. */
+/* A chunk has come to another address: its former contents may be gone. */
 void tnri_chunk_placed(tnri_chunk *chunk);
 
 /* Maps a chunk at a page, without access. */

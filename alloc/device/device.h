@@ -2,8 +2,8 @@
 /*
  * A device: its capabilities, its address space, its pools, and what is mapped on it.
  *
- * A device is found by every process that starts the library (capabilities only), and put into use
- * by the first allocation on it (start.h): then its primary context is retained and its address
+ * Every process that starts the library finds all devices (capabilities only). The first allocation
+ * on a device puts it into use (start.h): then its primary context is retained and its address
  * range reserved. Both last until tnr_shutdown.
  */
 #ifndef TNRI_DEVICE_DEVICE_H
@@ -49,8 +49,8 @@ typedef struct tnri_device {
 
     tnri_event_store events; /* synchronisation: internal */
 
-    /* Gives back what a layer above has of the driver here, when the device is put out of use, or
-     * says in *call what was refused; called in the context. Null: there is nothing. */
+    /* Called when the device is put out of use, in the context: gives back what a layer above has
+     * of the driver here. If the driver refuses, *call says what. Null: there is nothing. */
     CUresult (*upper_empty)(struct tnri_device *device, const char **call);
 
     /* Synchronisation: atomics. Changed on slow paths only. */
@@ -62,8 +62,9 @@ typedef struct tnri_device {
     _Atomic uint64_t chunks_created, chunks_released, chunks_peak, chunks_moved;
     _Atomic uint64_t mappings_made, mappings_removed;
     _Atomic uint64_t move_spent_ns; /* see device/budget.h */
-    _Atomic uint64_t loan_spent_ns; /* the part of it that loans took, in a budget of their own */
-    _Atomic uint32_t moves_granted; /* requests that may move all the same: likewise */
+    _Atomic uint64_t loan_spent_ns; /* the part of it that loans took; they have a budget of their
+                                     * own */
+    _Atomic uint32_t moves_granted; /* requests that may move all the same; see device/budget.h */
     uint64_t peers;                 /* bit i: new pools are open to device i; the device's lock */
     uint64_t started_ns;            /* by tnri_decision_ns; constant while in use */
     _Atomic uint64_t retries_count, ooms_count, syncs_count;
@@ -87,8 +88,8 @@ void tnri_device_publish(tnri_device *device);
 void tnri_device_withdraw(tnri_device *device);
 
 /* Ranges of the devices in use. Entries are only added, `bytes` last, and the count is published
- * after them; they are removed at shutdown, when no other thread is inside. One that is not in use
- * has no bytes. */
+ * after them. They are removed at shutdown, when no other thread is inside. An entry that is not in
+ * use has no bytes. */
 typedef struct tnri_device_range {
     _Atomic uintptr_t base;
     _Atomic size_t bytes;
@@ -118,8 +119,8 @@ static inline int tnri_device_range_has(const tnri_device_range *range, uintptr_
 /* The number of the range that contains the address; -1: none does. No lock. */
 int tnri_device_range_find(uintptr_t address);
 
-/* Between these two no arena gives addresses back, nor the records that the block map leads to: for
- * whoever looks for an address at which nothing need be live. Takes the device's lock. */
+/* Between these two calls no arena gives back addresses, or records that the block map leads to.
+ * For code that looks up an address at which nothing need be live. Takes the device's lock. */
 static inline void tnri_device_look_begin(tnri_device *device)
 {
     tnri_lock_take(&device->lock);
@@ -143,8 +144,8 @@ static inline tnri_device *tnri_device_of(uintptr_t address)
  * lock. */
 tnri_space *tnri_device_foreign_of(uintptr_t address, tnri_device **device);
 
-/* The space that an address is of: a device's, or, where it has memory, of foreign segments; and
- * the device. Null: neither. No lock. */
+/* The space that an address belongs to, and its device: the device's own space, or that of foreign
+ * segments if the address has memory there. Null: neither. No lock. */
 static inline tnri_space *tnri_space_of(uintptr_t address, tnri_device **device)
 {
     *device = tnri_device_of(address);
@@ -156,12 +157,12 @@ static inline tnri_space *tnri_space_of(uintptr_t address, tnri_device **device)
 /* The space of a device's foreign segments, made if there is none yet: all addresses there are.
  * Null: no host memory for its tables. */
 tnri_space *tnri_device_foreign(tnri_device *device);
-/* Its end, when the device is put out of use. */
+/* Ends that space, when the device is put out of use. */
 void tnri_device_foreign_end(tnri_device *device);
 
-/* Makes the device's context current for the calling thread, counts its driver calls to the device,
- * and, while a capture is under way, makes the thread's capture mode RELAXED, until
- * tnri_device_leave, which puts everything back. Calls nest. */
+/* Makes the device's context current for the calling thread, and counts the thread's driver calls
+ * to the device. While a capture is under way, also makes the thread's capture mode RELAXED.
+ * tnri_device_leave puts everything back. Calls nest. */
 typedef struct tnri_visit {
     tnri_driver_counters *counters_before;
     int pushed;

@@ -2,9 +2,9 @@
 /*
  * Events: marks on streams, counted by reference and used again.
  *
- * Creating an event costs as much as recording two, and concurrent creation contends in the
- * driver, so spare ones are kept. An event here is one that was recorded, or a late one; once it is
- * known to have completed it is never asked again (a "ready" answer is the dear one).
+ * Creating an event costs as much as recording two, and concurrent creation contends in the driver,
+ * so spare events are kept. An event here was recorded, or is a late one. Once it is known to have
+ * completed, the driver is never asked about it again (a "ready" answer is the expensive one).
  */
 #ifndef TNRI_DEVICE_EVENT_H
 #define TNRI_DEVICE_EVENT_H
@@ -23,7 +23,7 @@ CUresult tnri_event_store_empty(tnri_event_store *store);
  * event that has completed. */
 tnr_status tnri_event_record(struct tnri_device *device, tnr_stream stream, tnri_event **event);
 
-/* An event that is not recorded yet, with one reference: for whoever records it himself. */
+/* An event that is not recorded yet, with one reference, for a caller that records it itself. */
 tnr_status tnri_event_take(struct tnri_device *device, tnri_event **event);
 /* The same without ever calling the driver: null if no spare one is there. */
 tnri_event *tnri_event_take_spare(struct tnri_device *device);
@@ -31,10 +31,10 @@ tnri_event *tnri_event_take_spare(struct tnri_device *device);
 /* An event that has completed, after waiting for everything in the context. */
 tnr_status tnri_event_context(struct tnri_device *device, tnri_event **event);
 
-/* A late event, recorded nowhere: it stands for all that the context was given before this call,
- * and is over when the context has been waited for after it. For the work of a stream that is gone
- * while a capture forbids that wait. Whoever asks for it when no capture is under way waits on the
- * host. In the device's context. */
+/* A late event, recorded nowhere. It stands for everything that the context was given before this
+ * call, and is over when somebody has waited for the context after the call. For the work of a
+ * stream that is gone, while a capture forbids that wait. A caller that asks for it when no capture
+ * is under way waits on the host. In the device's context. */
 tnr_status tnri_event_late(struct tnri_device *device, tnri_event **event);
 
 /* Adds a reference. */

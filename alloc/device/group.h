@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A group, as this layer sees it: processes of one user that share a device's memory. The layer
- * that has it registers a table when the library is loaded (capture/group); null where a program is
- * linked without.
+ * that has groups (capture/group) registers a table when the library is loaded. The table is null
+ * if a program is linked without that layer.
  *
- * Who is in no group pays one load where memory is taken from the driver, or goes back to it.
+ * A process in no group pays one load where memory is taken from the driver, or goes back to it.
  */
 #ifndef TNRI_DEVICE_GROUP_H
 #define TNRI_DEVICE_GROUP_H
@@ -15,7 +15,7 @@
 
 /* What a process has done in its group on a device, since it joined. */
 typedef struct tnri_group_counts {
-    uint64_t given_bytes; /* that others asked for, and that went back to the driver */
+    uint64_t given_bytes; /* bytes that others asked for and that went back to the driver */
     uint64_t taken_bytes; /* that others gave when this process asked */
     uint64_t asks;        /* times that this process was short, and asked */
 } tnri_group_counts;
@@ -32,20 +32,20 @@ typedef struct tnri_group_table {
     tnr_status (*join)(tnri_device *device);
     /* The reverse; nothing if the process is in none. Waits for a pass that is under way. */
     void (*leave)(tnri_device *device);
-    /* From the first to the second nothing is given. */
+    /* Between these two calls nothing is given. */
     void (*pause)(tnri_device *device);
     void (*resume)(tnri_device *device);
 
-    /* Memory is about to be taken from the driver: refused with TNR_ERR_OUT_OF_MEMORY if others'
-     * floors need what is left. Followed by `taken`, whatever came of it. In the device's
-     * context. */
+    /* Memory is about to be taken from the driver. Refuses with TNR_ERR_OUT_OF_MEMORY if others'
+     * floors need what is left. The caller calls `taken` afterwards, whatever came of it. In the
+     * device's context. */
     tnr_status (*take)(tnri_device *device, size_t bytes);
     void (*taken)(tnri_device *device, size_t bytes, int is_taken);
     void (*released)(tnri_device *device, size_t bytes);
 
-    /* Asks the others for memory, if `bytes` is not 0, and waits for them, and for what this
-     * process is giving just now; all calls for one request together no longer than group_wait_ms.
-     * 1: more may be free than before; 0: nothing is, or the time is over. No lock held. */
+    /* Asks the others for memory, if `bytes` is not 0. Waits for them, and for what this process is
+     * giving just now. All calls for one request together wait no longer than group_wait_ms. 1:
+     * more may be free than before; 0: nothing is, or the time is over. No lock held. */
     int (*ask)(tnri_device *device, size_t bytes, tnri_asking *asking);
 
     void (*count)(const tnri_device *device, tnri_group_counts *counts);
@@ -61,7 +61,7 @@ static inline const tnri_group_table *tnri_group_of(const tnri_device *device)
     return atomic_load_explicit(&tnri_group_registered, memory_order_acquire);
 }
 
-/* The functions of the table; nothing for who is in no group. */
+/* The functions of the table; they do nothing if the process is in no group. */
 tnr_status tnri_group_join(tnri_device *device);
 void tnri_group_leave(tnri_device *device);
 void tnri_group_pause(tnri_device *device);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Foreign segments: memory that a pool has from functions of its owner's (tnr_segment_alloc in
+ * Foreign segments: memory that a pool gets from functions of its owner (tnr_segment_alloc in
  * <tenure/alloc.h>) instead of the driver.
  *
  * A segment is a chunk that Tenure did not make: it has one address, which the owner chose, and no
- * handle. So such pools have a space of their own, with all addresses there are, whose tables cost
- * what is used of them. Its page table is what tells that an address lies in a segment: an entry is
- * written when the segment comes and when it goes, under the space's lock, and read without.
+ * handle. So such pools have a space of their own, which covers all addresses there are; its tables
+ * cost only what is used of them. The page table of that space tells whether an address lies in a
+ * segment. An entry is written when the segment comes and when it goes, under the space's lock, and
+ * is read without the lock.
  *
  * In a world a segment is a range like a borrowed one (arena/world_lend.h), and never joined.
  */
@@ -23,13 +24,14 @@
 tnr_status tnri_segment_create(tnri_account *account, size_t pages, tnr_stream stream,
                                tnri_chunk **segment);
 
-/* Gives a segment, which no arena has any more, and which nothing uses, back to its owner. In the
- * device's context, no lock held. */
+/* Gives a segment back to its owner. No arena has it any more, and nothing uses it. In the device's
+ * context, no lock held. */
 void tnri_segment_release(tnri_chunk *segment);
 
-/* 1 in a callback of an owner's, who may have locks of his own: no other is called then. */
+/* 1 in a callback of an owner. The owner may hold locks of its own, so no other callback is called
+ * then. */
 int tnri_segment_is_inside(void);
-/* TNR_ERR_BUSY there: for `call`, which may need another. */
+/* TNR_ERR_BUSY in such a callback, for `call`, which may need another callback. */
 tnr_status tnri_segment_outside(const char *call);
 
 /* TNR_ERR_FOREIGN_SEGMENT if a pool is over foreign segments; `what` cannot be had there. */

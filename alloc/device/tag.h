@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tags: names that pools of several devices have in common, so that they are limited, counted and
- * put to sleep together. Which pools carry one stands in their accounts; here are the names, and on
- * each device what those pools may have mapped and have.
+ * put to sleep together. A pool's account says which tag it carries. Here are the names, and for
+ * each device what the pools with a tag may have mapped and have.
  *
- * A name is entered when it is first asked for and stays for the process, also over a shutdown: so
- * whoever has found a tag may keep it. Nobody who has none comes here, but for a comparison where
- * memory is taken from the driver.
+ * A name is entered when it is first asked for and stays for the process, also over a shutdown. So
+ * code that has found a tag may keep it. A pool without a tag costs nothing here except a
+ * comparison where memory is taken from the driver.
  *
  * Synchronisation: entering takes a lock, everything else none.
  */

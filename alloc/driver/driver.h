@@ -10,8 +10,8 @@
  * Rules for every call through the table:
  *   - the caller holds no lock, except for the event records that say so at their place;
  *   - the device's context is current (device/context.h), except for start-up calls;
- *   - it is made with DRIVER(name)(arguments), wrapped in tnri_drive, which counts it and its time
- *     to the device whose context is current:
+ *   - the call is made with DRIVER(name)(arguments), wrapped in tnri_drive, which counts it and its
+ *     time to the device whose context is current:
  *         CUresult result = tnri_drive(cuMemUnmap, (address, bytes));
  *
  * Time comes from here too: the library has no other clock.
@@ -70,8 +70,8 @@ tnri_driver_counters *tnri_driver_count_into(tnri_driver_counters *counters);
 /* Nanoseconds of a clock that never goes back. */
 uint64_t tnri_clock_ns(void);
 
-/* The same for decisions: on the simulated device the time that it plays, which stands still unless
- * a program says otherwise, so that equal inputs give equal decisions. */
+/* The same for decisions. On the simulated device it is the time that the device plays, which
+ * stands still unless a program says otherwise. So equal inputs give equal decisions. */
 uint64_t tnri_decision_ns(void);
 
 /* The two halves of a counted call: see tnri_drive. */

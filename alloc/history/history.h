@@ -2,9 +2,9 @@
 /*
  * Switching the history on and off, and its one lock.
  *
- * The lock is for whoever changes the gate or the ring, or reads the ring: it is held for as long
- * as a snapshot takes, so it is one that sleeps, and no cached path knows of it. Only the library
- * lock may be held when it is taken.
+ * The lock is for code that changes the gate or the ring, or reads the ring. It is held for as long
+ * as a snapshot takes. So a thread that waits for it sleeps, and no cached path knows of it. Only
+ * the library lock may be held when it is taken.
  */
 #ifndef TNRI_HISTORY_HISTORY_H
 #define TNRI_HISTORY_HISTORY_H
@@ -16,8 +16,8 @@
 void tnri_history_lock_take(void);
 void tnri_history_lock_release(void);
 
-/* The settings change from `before` to `after`: does what those of the history say, or fails and
- * changes nothing. Under the library lock. */
+/* The settings change from `before` to `after`: does what the settings of the history say, or fails
+ * and changes nothing. Under the library lock. */
 tnr_status tnri_history_follow(const tnri_conf *before, const tnri_conf *after);
 
 /* What is on. */

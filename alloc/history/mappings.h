@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Mappings that somebody follows (tnr_mappings_follow): which addresses got memory, and which lost
- * it, in the order in which it happened, until they are taken. Of one address the order is exact,
- * since what is mapped there, and what is unmapped, is written down before anybody else can have
- * the address: under the arena's lock.
+ * it, in the order in which that happened, until they are taken. For one address the order is
+ * exact, because each mapping and unmapping is written down under the arena's lock, before anybody
+ * else can have the address.
  */
 #ifndef TNRI_HISTORY_MAPPINGS_H
 #define TNRI_HISTORY_MAPPINGS_H

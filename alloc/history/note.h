@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Notes: how the rest of the library tells the history what happened. Everything here does nothing
- * unless the gate says that operations are recorded; whoever is on a cached path asks the gate
- * himself. What happens to the memory of arenas and pools is told through arena/note.h.
+ * unless the gate says that operations are recorded; code on a cached path asks the gate itself.
+ * arena/note.h tells what happens to the memory of arenas and pools.
  */
 #ifndef TNRI_HISTORY_NOTE_H
 #define TNRI_HISTORY_NOTE_H
@@ -34,8 +34,8 @@ static inline int tnri_is_noting(void)
     return (tnri_gate() & TNRI_GATE_LIGHT) != 0;
 }
 
-/* Around a call of the program's: its stack, if stacks are wanted, is that of all records until the
- * end. They nest. No lock is held. Returns what tnri_note_end wants. */
+/* Around a call of the program. If stacks are wanted, all records until tnri_note_end get the stack
+ * of that call. These pairs nest. No lock is held. Returns what tnri_note_end wants. */
 uint32_t tnri_note_stack(void);
 static inline uint32_t tnri_note_begin(void)
 {
@@ -47,7 +47,7 @@ static inline void tnri_note_end(uint32_t began)
         tnri_note_here()->stack = 0;
 }
 
-/* Writes a record now: that of an origin (history/origins.h; 0: of none), the next in its order. */
+/* Writes a record now: the next in the order of an origin (history/origins.h; 0: of none). */
 void tnri_note_record(uint32_t origin, uint32_t order, tnri_kind kind, unsigned why,
                       uintptr_t address, size_t bytes, size_t requested, uint64_t value);
 /* Something that concerns no memory in particular. */
@@ -55,11 +55,11 @@ void tnri_note_moment(tnri_kind kind);
 
 /* ---- the cached path ------------------------------------------------------------------------ */
 
-/* The thread begins a page: a mark of an earlier start of the library is none. */
+/* The thread begins a page. Forgets a mark that is from an earlier start of the library. */
 void tnri_note_refresh(tnri_note_thread *thread);
 
-/* Records ahead of the one that is written whose cache lines are asked for. A store to a line that
- * is not there would hold up the next locked instruction, which is the next lock. */
+/* How many records ahead of the written one a cache line is prefetched. A store to a line that is
+ * not there would hold up the next locked instruction, which is the next lock. */
 enum { TNRI_RECORDS_AHEAD = 16 };
 
 /* Writes a record. */

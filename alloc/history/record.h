@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A record of the history: 64 bytes, a cache line, about one thing that happened to memory. Its
- * words are atomics because a reader may look at one that is just being overwritten; it finds that
- * out by the number of the page (ring.h), which whoever sees a new word sees, too.
+ * words are atomics because a reader may look at a record that is just being overwritten. The
+ * reader finds that out by the number of the page (ring.h): if it sees a new word, it sees the new
+ * number, too.
  */
 #ifndef TNRI_HISTORY_RECORD_H
 #define TNRI_HISTORY_RECORD_H
@@ -82,9 +83,9 @@ static inline uint64_t tnri_word_of(uint32_t low, uint32_t high)
     return (uint64_t)high << 32 | low;
 }
 
-/* How the words are stored: in pairs where the processor stores 16 aligned bytes at once in order,
- * which spares the next locked instruction half of what it would wait for (2 to 3 ns); and one by
- * one elsewhere, and where ThreadSanitizer is to understand it. */
+/* How the words are stored. Where the processor stores 16 aligned bytes at once in order, they are
+ * stored in pairs; the next locked instruction then waits for half as much (2 to 3 ns less).
+ * Elsewhere, and where ThreadSanitizer must understand it, they are stored one by one. */
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 #if defined(__has_feature)
 #if !__has_feature(thread_sanitizer)
@@ -99,7 +100,8 @@ static inline uint64_t tnri_word_of(uint32_t low, uint32_t high)
 typedef uint64_t tnri_record_pair __attribute__((vector_size(16), may_alias));
 #endif
 
-/* Two words beside each other; release: who reads one sees the number of its page. */
+/* Stores two words beside each other. Release: a reader that sees one also sees the number of its
+ * page. */
 static inline __attribute__((always_inline)) void tnri_record_store(tnri_record *record,
                                                                     unsigned word, uint64_t first,
                                                                     uint64_t second)

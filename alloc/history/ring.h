@@ -3,14 +3,14 @@
  * The ring of records, lock-free where it matters: threads write side by side and never meet.
  *
  *   1. The ring consists of pages of 255 records. A thread that has something to write takes the
- *      oldest page for itself, under a lock, once for 255 records, and fills it alone.
+ *      oldest page for itself and fills it alone. It takes a lock for that, once for 255 records.
  *   2. A record is written, then the page's count is raised; a reader takes no more than the count.
  *      So no record is ever half there.
- *   3. What was in a page that is taken is overwritten, and counted. A page has a number, which
- *      changes when it is taken; a reader copies a page, looks at its number again, and
- *      drops the copy if it has changed.
- *   4. Pages that threads hold are passed over, so an idle thread's last records stay longer than
- *      others'. A thread that ends gives its page up.
+ *   3. When a page is taken, the records in it are overwritten, and counted. A page has a number,
+ *      which changes when the page is taken. A reader copies a page, looks at its number again, and
+ *      drops the copy if the number has changed.
+ *   4. Pages that threads hold are passed over, so the last records of an idle thread stay longer
+ *      than those of others. A thread that ends gives its page up.
  *
  * A change of size makes a new ring; the old one is kept until no thread holds a page of it.
  */
@@ -26,7 +26,7 @@ typedef struct tnri_ring {
     uint64_t id; /* never given twice; constant */
     size_t pages_count;
     tnri_page *pages;
-    struct tnri_ring *older; /* that threads still hold pages of; the ring's lock */
+    struct tnri_ring *older; /* a ring of which threads still hold pages; the ring's lock */
 
     /* The ring's lock: */
     uint64_t taken;       /* pages taken so far, and the number of the latest */
@@ -43,28 +43,30 @@ typedef struct tnri_writer {
     int is_listed;                   /* 1: in that list; the thread */
 } tnri_writer;
 
-/* The ring that is written to; null: none. Changed under the ring's lock. Only who holds that lock,
- * or sets and frees rings, may look into it: another thread may free it meanwhile. */
+/* The ring that is written to; null: none. Changed under the ring's lock. Only a thread that holds
+ * that lock, or that sets and frees rings, may look into it: otherwise another thread may free it
+ * meanwhile. */
 extern tnri_ring *_Atomic tnri_ring_current;
-/* Its id; 0: none. What threads without a page in it may look at. Changed with it. */
+/* Its id; 0: none. Threads without a page in the ring may look at this. Changed with the ring. */
 extern _Atomic uint64_t tnri_ring_current_id;
 /* Records that found no page; any thread. */
 extern _Atomic uint64_t tnri_ring_missed;
 
 /* Makes a ring of at least so many records the current one. 0: no host memory, nothing changed. */
 int tnri_ring_set(size_t records);
-/* Nothing that was written before now is without gaps from here on. */
+/* From now on, what was written before counts as having gaps. */
 void tnri_ring_interrupt(void);
 /* Frees all rings, while no other thread is inside Tenure. */
 void tnri_ring_free(void);
 
-/* What a ring of so many records has room for. */
+/* How many records a ring made for so many has room for. */
 size_t tnri_ring_room(size_t records);
 
 /* Takes a page of the current ring for the calling thread; 0 if there is none. */
 int tnri_writer_take(tnri_writer *writer);
 
-/* A place for the next record of the calling thread; null: none, and that is counted. */
+/* A place for the next record of the calling thread; null: there is none, and the record is counted
+ * as missed. */
 static inline tnri_record *tnri_writer_next(tnri_writer *writer)
 {
     uint64_t id = atomic_load_explicit(&tnri_ring_current_id, memory_order_relaxed);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hash of stacks: see stacks.h. Slots hold chains that only grow at their head, so that looking a
- * stack up takes no lock; entering one does.
+ * A hash of stacks: see stacks.h. Slots hold chains that only grow at their head. So a look-up of a
+ * stack takes no lock; entering one does.
  */
 #include "history/stacks.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Call stacks: return addresses, each distinct stack kept once and known by a number. Taking one
- * walks the stack by the unwind tables that every program has, with the C library's backtrace(), so
- * no frame pointers are needed; names are looked up only when a snapshot is written (symbols.h).
+ * Call stacks: return addresses, each distinct stack kept once and known by a number. To take one,
+ * the C library's backtrace() walks the stack by the unwind tables that every program has, so no
+ * frame pointers are needed. Names are looked up only when a snapshot is written (symbols.h).
  *
  * Stacks are kept until shutdown. When there are TNRI_STACKS_MAX of them, further ones are number
  * 0, "not known", and counted.
@@ -22,7 +22,7 @@ enum {
 };
 
 /* Where frames of an interpreter come from; null functions: from nowhere. See <tenure/history.h>.
- * Set once: `describe` stays, since frames that were taken do. */
+ * Set once: `describe` stays, because frames that were taken stay. */
 extern _Atomic(tnr_frames_take) tnri_frames_take;
 extern _Atomic(tnr_frames_describe) tnri_frames_describe;
 
@@ -39,8 +39,8 @@ uint32_t tnri_stack_take(void);
 /* The return addresses of a stack, innermost first; *count of them. Null: there is no such stack.
  * They stay where they are. */
 const uintptr_t *tnri_stack_get(uint32_t number, size_t *count);
-/* 1 for a file of which nobody wants to see the innermost frames: the preloaded library's, and the
- * CUDA runtime's, which lie between the program and Tenure. */
+/* 1 for a file whose innermost frames nobody wants to see, because they lie between the program and
+ * Tenure: the preloaded library, and the CUDA runtime. */
 int tnri_module_is_between(const char *path);
 uint32_t tnri_stacks_count(void);
 /* Stacks that were not kept. */

@@ -10,12 +10,13 @@
 
 enum { TNRI_TEXT_BYTES_MAX = 1024 };
 
-/* The number of a text, cut off at TNRI_TEXT_BYTES_MAX; 0 for the empty one, or null, and when host
- * memory lacks (*no_host, which may be null, is set). Any thread; takes a lock. */
+/* The number of a text, cut off at TNRI_TEXT_BYTES_MAX. 0 for the empty text or null, and also if
+ * there is no host memory; then *no_host is set (`no_host` may be null). Any thread; takes a
+ * lock. */
 uint32_t tnri_text_number(const char *text, int *no_host);
 /* The text of a number; "" if there is none. It stays where it is. Any thread. */
 const char *tnri_text_of(uint32_t number);
-/* How many there are: numbers are 0 to this. */
+/* The highest number of a text: numbers are 0 to this. */
 uint32_t tnri_texts_count(void);
 /* Forgets all, while no other thread is inside Tenure. */
 void tnri_texts_free(void);

@@ -2,10 +2,10 @@
 /*
  * Looking for other copies: see alone.h.
  *
- * The loader lists the objects of the process. A copy is one with our soname at another place, and
- * is asked by its own tnr_is_running. The claim is set before the look, so that of two that look at
- * once at least one sees the other. Copies in other namespaces of the loader (dlmopen) have a C
- * library of their own, too, and are not seen.
+ * The loader lists the objects of the process. A copy is an object with our soname at another
+ * place; its own tnr_is_running says whether it runs. The claim is set before the look. So if two
+ * copies look at once, at least one sees the other. Copies in other namespaces of the loader
+ * (dlmopen) have a C library of their own, too, and are not seen.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dl_iterate_phdr, dladdr */

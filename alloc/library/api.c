@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The public functions of <tenure/alloc.h> but for those of the cached path (cached.c) and of
- * growable blocks (growable.c): checking arguments and finding the way. What they promise is in the
- * header.
+ * The public functions of <tenure/alloc.h>, except those of the cached path (cached.c) and of
+ * growable blocks (growable.c): checking arguments and finding the way. The header has what they
+ * promise.
  */
 #include <tenure/alloc.h>
 

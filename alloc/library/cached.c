@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cached path: allocating and freeing without a driver call. All of it is here and in what is
- * inlined here (arena/serve.h, arena/count.h, arena/run.h, base/lock.h), so that the compiler sees
- * it whole. What it cannot serve goes to ladder/ladder.h.
+ * The cached path: allocating and freeing without a driver call. All of it is here and in headers
+ * that are inlined here (arena/serve.h, arena/count.h, arena/run.h, base/lock.h), so that the
+ * compiler sees it whole. Requests that it cannot serve go to ladder/ladder.h.
  *
  *   case                                      way
  *   ----------------------------------------  -------------------------------------

@@ -8,27 +8,29 @@
 /* Serves a request: bins, index, then the ladder. */
 tnr_status tnri_arena_malloc(tnri_arena *arena, const tnri_request *request, void **ptr);
 
-/* The same for `bytes`, above 0, of the default alignment, while the gate is shut: no size is to be
- * rounded otherwise, nothing is captured, and nobody looks. */
+/* The same for `bytes`, above 0, of the default alignment, while the gate is shut: no setting
+ * rounds sizes, nothing is captured, and nobody looks. */
 tnr_status tnri_arena_malloc_quick(tnri_arena *arena, size_t bytes, void **ptr);
 
-/* Frees the block that starts at `ptr`, if `block`, the map's record for it, is that block and is
- * live. */
+/* Frees the block that starts at `ptr`. `block` is the map's record for `ptr`; it must be that
+ * block and live, otherwise nothing is freed. */
 tnr_status tnri_arena_free(tnri_block *block, void *ptr);
 
-/* The same, and tools hear of it; if captures or settings have a say in it, as they say. */
+/* The same, and tools are told of it. If captures or settings decide how the block is freed, it is
+ * freed that way. */
 tnr_status tnri_free_found(tnri_block *block, void *ptr);
-/* The same while the gate is shut. `recent` is the address of the arena that the block is likely to
- * be of, or anything else. */
+/* The same while the gate is shut. `recent` is the address of the arena that the block probably
+ * belongs to; any other value is allowed. */
 tnr_status tnri_arena_free_quick(tnri_block *block, void *ptr, uintptr_t recent);
 
 /* Tells tools, while the gate says NVTX, of a block that is about to be freed. */
 void tnri_free_annotate(const tnri_block *block, const void *ptr);
 
-/* The free at an address of no device's range: in a foreign segment, or refused. */
+/* Frees at an address outside every device's range: in a foreign segment; otherwise refuses. */
 tnr_status tnri_free_outside(void *ptr);
 
-/* Why an address cannot be freed or described, for one that the library knows nothing of. */
+/* The error for an address that the library knows nothing of: why it cannot be freed or
+ * described. */
 tnr_status tnri_foreign_error(const void *ptr);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Waiting for the end of graphs that were destroyed a moment ago. The driver lets go of a graph on
- * a thread of its own, which may come after cuGraphExecDestroy has returned and the device is idle
- * (seen on an H200: once in some hundred programs of the fuzzer). Whoever is about to refuse
+ * a thread of its own. That may happen after cuGraphExecDestroy has returned and the device is idle
+ * (seen on an H200: once in some hundred programs of the fuzzer). Code that is about to refuse
  * because a graph needs memory waits here first, so that a program need not try again.
  */
 #ifndef TNRI_LIBRARY_GRAPH_END_H

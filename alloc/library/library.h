@@ -2,8 +2,8 @@
 /*
  * Start and end of the library, and the way from a caller's arguments to an arena.
  *
- * Started on first use, under the library lock. A forked child is marked by a handler of
- * pthread_atfork and refuses every call from then on: CUDA does not survive fork.
+ * The library starts on first use, under the library lock. A handler of pthread_atfork marks a
+ * forked child, and every call in the child is refused from then on: CUDA does not survive fork.
  */
 #ifndef TNRI_LIBRARY_LIBRARY_H
 #define TNRI_LIBRARY_LIBRARY_H
@@ -14,8 +14,8 @@
 /* The library lock: start, shutdown, settings, putting devices into use. */
 extern tnri_lock tnri_library_lock;
 
-/* Makes what lies lower tell snapshots and history of what concerns them. Under the library lock,
- * before settings are applied. */
+/* Makes lower parts of the library tell snapshots and history what concerns them. Under the library
+ * lock, before settings are applied. */
 void tnri_library_connect(void);
 
 /* Starts the library if it is not running. Errors: those of tnr_init. */
@@ -25,8 +25,8 @@ int tnri_library_is_forked(void);
 /* The error for that. */
 tnr_status tnri_forked_error(void);
 
-/* The device in whose range `ptr` lies; null if the library does not run, or if it is none of ours,
- * or in a foreign segment. */
+/* The device in whose range `ptr` lies; null if the library does not run, or if `ptr` is not
+ * Tenure's, or lies in a foreign segment. */
 static inline tnri_device *tnri_library_device_of(const void *ptr)
 {
     if (tnri_unlikely(atomic_load_explicit(&tnri_generation, memory_order_acquire) == 0))
@@ -34,8 +34,8 @@ static inline tnri_device *tnri_library_device_of(const void *ptr)
     return tnri_device_of((uintptr_t)ptr);
 }
 
-/* The space that an address lies in, of whichever kind, and the device; null as above. For who may
- * be asked about foreign segments. */
+/* The space that an address lies in, of either kind, and the device; null as above. For callers
+ * that may be asked about foreign segments. */
 static inline tnri_space *tnri_library_space_of(const void *ptr, tnri_device **device)
 {
     *device = NULL;
@@ -47,10 +47,10 @@ static inline tnri_space *tnri_library_space_of(const void *ptr, tnri_device **d
 /* The device, in use. Starts the library. */
 tnr_status tnri_library_device(int index, tnri_device **device);
 
-/* The pool that a handle names, which must be on the device (null: its default pool; a family's:
- * the one that it has there, made if there is none), held until tnri_pool_drop. Starts the library
- * where a pool must be made. Errors: TNR_ERR_INVALID_POOL,
- * TNR_ERR_INVALID_DEVICE, those of tnri_library_device. */
+/* The pool that a handle names, held until tnri_pool_drop. The pool must be on the device. A null
+ * handle means the device's default pool. A family's handle means the pool that the family has
+ * there; it is made if there is none. Starts the library if a pool must be made. Errors:
+ * TNR_ERR_INVALID_POOL, TNR_ERR_INVALID_DEVICE, those of tnri_library_device. */
 tnr_status tnri_library_pool_named(tnr_pool handle, int device, tnr_pool *pool);
 
 /* Finds or makes the arena for a stream of the pool that a handle names (null: the default pool),

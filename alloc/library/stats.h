@@ -6,12 +6,12 @@
 #include "arena/arena.h"
 #include "device/tag.h"
 
-/* Sums over the pools of a device that carry a tag. What only a device counts (moves, driver
- * calls, retries) is 0. */
+/* Sums over the pools of a device that carry a tag. Values that only a device counts (moves, driver
+ * calls, retries) are 0. */
 void tnri_stats_of_tag(tnr_stats *stats, const tnri_tag *tag, tnri_device *device);
 
-/* Sums of one pool, or of one arena, without those of the whole library (metadata_*): they cost a
- * walk over all arenas. */
+/* Sums of one pool, or of one arena, without those of the whole library (metadata_*), because these
+ * would cost a walk over all arenas. */
 void tnri_stats_of_pool(tnr_stats *stats, tnr_pool pool);
 void tnri_stats_of_arena(tnr_stats *stats, tnri_arena *arena);
 

@@ -5,22 +5,23 @@
  *
  *   1. Every pool is held, and every arena is given the room that its copy needs.
  *   2. The gate says that a cut is made (base/gate.h). This is the moment.
- *   3. Whoever takes an arena's lock from now on copies the arena before anything else, if nobody
- *      has yet; and the thread that makes the cut does the same for one arena after the other.
- *   4. The gate is closed, and the pools are let go. What was copied is worked on without any lock.
+ *   3. From now on each thread that takes an arena's lock copies the arena before anything else, if
+ *      nobody has yet. The thread that makes the cut does the same for one arena after the other.
+ *   4. The gate is closed, and the pools are let go. Work on the copies takes no lock.
  *
  * Note [why it is consistent]. The gate is read without order. A thread that does not see it open
  * yet changes an arena that nobody has copied, and that change is before the cut. Nothing after the
- * cut can be the cause of it: a thread that has done something after the cut has seen the gate, so
- * whoever has learnt of it, through a lock or otherwise, sees it too, because reads of
- * one variable never go back in time; and had it touched this arena, the arena would have been
- * copied then. So the copies together show a state that the program could have seen: whatever is in
- * the picture, everything that led to it is, too.
+ * cut can be the cause of that change. The reason: a thread that has done something after the cut
+ * has seen the gate open. Any thread that has learnt of that, through a lock or otherwise, sees the
+ * gate open too, because reads of one variable never go back in time. And if the first thread had
+ * touched this arena, the arena would have been copied then. So the copies together show a state
+ * that the program could have seen: if something is in the picture, everything that led to it is
+ * there, too.
  *
- * What does not fit (an arena grew, or was made, between 1 and 2) is noticed, and the cut is made
- * again with that besides. What was held stays held and has its room, so each attempt takes less
- * time before the moment than the one before, and a thread that makes and ends pools soon has none
- * that it could end.
+ * If something does not fit (an arena grew, or was made, between 1 and 2), the cut notices it and
+ * is made again with that included. Pools that were held stay held, and arenas keep their room. So
+ * each attempt takes less time before the moment than the one before, and a thread that makes and
+ * ends pools soon has none that it could end.
  */
 #ifndef TNRI_SNAPSHOT_CUT_H
 #define TNRI_SNAPSHOT_CUT_H
@@ -29,7 +30,7 @@
 #include "device/tag.h"
 #include "pool/pool.h"
 
-/* One arena. Written by whoever copies it, under its lock; constant afterwards. */
+/* One arena. Written by the thread that copies it, under the arena's lock; constant afterwards. */
 typedef struct tnri_arena_copy {
     tnri_arena *arena; /* while its pool is held */
     size_t pool;       /* index in the cut */
@@ -44,10 +45,10 @@ typedef struct tnri_arena_copy {
     uint64_t stream_number;
     uint32_t stream_name; /* a text */
     size_t largest_free;
-    size_t away_bytes; /* that parked blocks are shown with and do not have */
+    size_t away_bytes; /* bytes that parked blocks are shown with and do not have */
 
-    /* Copies of all records but holes and old mappings, in no order. Of what they point at nothing
-     * is there any more; `content` is 1 in those of the small world. */
+    /* Copies of all records except holes and old mappings, in no order. What they point at is not
+     * there any more; `content` is 1 in those of the small world. */
     tnri_block *blocks;
     size_t blocks_count, blocks_room;
     tnri_wait *waits;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zlib, at arm's length: see deflater.h. Its interface has been the same since 1995, down to the
- * layout of z_stream, which is declared here, so that its header need not be there.
+ * zlib without its header: see deflater.h. Its interface has been the same since 1995, down to the
+ * layout of z_stream. So z_stream is declared here, and the header need not be there.
  */
 #include "snapshot/deflater.h"
 

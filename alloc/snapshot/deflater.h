@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compressing to gzip's format with the system's zlib. It is loaded by name when it is first
- * wanted: a program that writes no compressed snapshot needs no zlib, and the library names it
- * nowhere.
+ * Compressing to gzip's format with the system's zlib, which is loaded by name when it is first
+ * wanted. So a program that writes no compressed snapshot needs no zlib, and the library is not
+ * linked with it.
  */
 #ifndef TNRI_SNAPSHOT_DEFLATER_H
 #define TNRI_SNAPSHOT_DEFLATER_H

@@ -6,7 +6,7 @@
 #include "snapshot/picture.h"
 #include "snapshot/sink.h"
 
-/* Each writes a picture; what the sink meets on the way is kept there. 0: no host memory. */
+/* Each writes a picture. Errors of the sink are kept in the sink. 0: no host memory. */
 int tnri_json_write(tnri_sink *sink, const tnri_picture *picture);
 int tnri_pickle_write(tnri_sink *sink, const tnri_picture *picture);
 
@@ -27,13 +27,14 @@ enum {
 
 typedef struct tnri_trace {
     size_t count;     /* of the picture's records, in its order */
-    uint8_t *entries; /* for each what it is in a trace that is read backwards from the picture */
-    uint64_t *before; /* for each growth what the block was asked for before; else nothing */
+    uint8_t *entries; /* for each record, what it is in a trace that is read backwards from the
+                       * picture */
+    uint64_t *before; /* for each growth, the size asked for before it; else nothing */
     size_t left_out;  /* records that the picture contradicts, or from before the first gap */
 } tnri_trace;
 
-/* What can stand in a trace that PyTorch's viewer reads. 0: no host memory, and nothing is left of
- * it. */
+/* Selects what can stand in a trace that PyTorch's viewer reads. 0: no host memory, and there is
+ * nothing to free. */
 int tnri_trace_select(const tnri_picture *picture, tnri_trace *trace);
 void tnri_trace_free(tnri_trace *trace);
 

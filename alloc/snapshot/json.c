@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A picture as Tenure's own JSON: docs/snapshots.md says what is in it, docs/snapshot.schema.json
- * what form it has. Written from front to back; what a table refers to comes before it.
+ * what form it has. It is written from front to back; what a table refers to comes before the
+ * table.
  */
 #include <string.h>
 

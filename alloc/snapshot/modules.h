@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The files that code of this process was loaded from, as the dynamic linker knows them, each with
- * its build id: the number that the linker of the build gave it, by which whoever looks names up
- * later can see that a file is still the one that ran. Build ids are read from memory; no file is
- * opened.
+ * its build id. That is a number that the linker gave the file when it was built. A tool that looks
+ * names up later can see by it that a file is still the one that ran. Build ids are read from
+ * memory; no file is opened.
  */
 #ifndef TNRI_SNAPSHOT_MODULES_H
 #define TNRI_SNAPSHOT_MODULES_H
@@ -23,7 +23,7 @@ typedef struct tnri_module {
     unsigned char build_id[TNRI_BUILD_ID_BYTES];
 } tnri_module;
 
-/* The list of one picture; its maker's alone. */
+/* The list of one picture; only the thread that makes the picture uses it. */
 typedef struct tnri_modules {
     tnri_module *list;
     size_t count, room;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A picture as the pickle that PyTorch's memory viewer and tools read: the dict that
- * torch.cuda.memory._snapshot() gives, in protocol 2, with no opcode but those that the viewer's
- * own reader knows, and nothing in it that a reader would have to execute.
+ * torch.cuda.memory._snapshot() gives, in protocol 2. It has only opcodes that the viewer's own
+ * reader knows, and nothing that a reader would have to execute.
  *
  * Equal things are written once and referred to by their number in the memo: the words that are
  * keys, the frames, the stacks, the texts of tnr_mark. So a record takes some eighty bytes.
  *
- * What PyTorch has no word for is in the key "tenure", which its tools ignore.
+ * What PyTorch has no word for stands under the key "tenure", which its tools ignore.
  */
 #include <stdio.h>
 #include <string.h>

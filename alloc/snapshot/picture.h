@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A picture: what a snapshot says, ready to be written in any format. It is made of a cut and a
- * copy of the history; making and writing it takes no lock of the allocator's.
+ * copy of the history. Making and writing it takes no lock of the allocator.
  *
- * What refers to something does so by its index: blocks to stacks, segments to pools and streams.
+ * References are indexes: blocks refer to stacks, segments to pools and streams.
  */
 #ifndef TNRI_SNAPSHOT_PICTURE_H
 #define TNRI_SNAPSHOT_PICTURE_H
@@ -42,7 +42,7 @@ typedef struct tnri_shown_block {
     uint32_t stack;
     uint32_t arena; /* index in the cut */
     uint8_t shown, is_small;
-    uint8_t is_first; /* 1: lowest of a range of addresses, which a foreign segment is */
+    uint8_t is_first; /* 1: lowest of a range of addresses; a foreign segment is such a range */
 } tnri_shown_block;
 
 typedef struct tnri_shown_segment {
@@ -98,13 +98,14 @@ typedef struct tnri_shown_device {
 /* What an origin of the history is here. */
 typedef struct tnri_shown_origin {
     int32_t pool, stream; /* -1: none */
-    /* Its arena's latest: an arena may go from a stream that ended to another. -1: none */
+    /* The latest stream of its arena: an arena may go from a stream that ended to another. -1:
+     * none */
     int32_t stream_latest;
     uint32_t arena; /* number; 0: none */
     int is_gone;    /* 1: its arena had gone when the history was read */
 } tnri_shown_origin;
 
-/* A block that a graph keeps, or a capture, as told. */
+/* A block that a graph or a capture keeps, as the layer above tells. */
 typedef struct tnri_shown_keep {
     uint64_t graph;
     uintptr_t base;
@@ -142,12 +143,13 @@ typedef struct tnri_picture {
     tnri_symbols symbols;
 } tnri_picture;
 
-/* Keeps captures and graphs as they are until tnri_picture_take. Before the lock of the history is
- * taken. Returns what is to be handed on to that: null if nobody captures. */
+/* Keeps captures and graphs as they are until tnri_picture_take. To be called before the lock of
+ * the history is taken. Returns what the caller hands on to tnri_picture_take; null if nobody
+ * captures. */
 struct tnri_captures;
 const struct tnri_captures *tnri_picture_still(void);
 
-/* Takes a picture. Under the lock of the history. On an error nothing is left of it. */
+/* Takes a picture. Under the lock of the history. On an error there is nothing to free. */
 tnr_status tnri_picture_take(tnri_picture *picture, tnri_reason reason,
                              const struct tnri_captures *still);
 void tnri_picture_free(tnri_picture *picture);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a person who ran out of memory wants to know, in this order: what was asked for and what
- * there was; who holds it (pools and streams, then call stacks); how the free memory is cut up;
- * what waits for what; and which setting would have helped.
+ * there was; who holds the memory (pools and streams, then call stacks); how the free memory is cut
+ * up; what waits for what; and which setting would have helped.
  */
 #include "snapshot/report.h"
 

@@ -2,10 +2,10 @@
 /*
  * A sink: where a snapshot is written to, as a stream, so that no copy of it is ever in memory.
  *
- * A regular file is written beside its place under another name, and renamed at the end; whatever
- * goes wrong before leaves nothing behind and an old file as it was. What is there and no regular
- * file (a pipe, a device) is written to as it is. Compression is zlib's, which is loaded when it is
- * first wanted, so that the library needs it no more than that.
+ * A regular file is written beside its place under another name, and renamed at the end. If
+ * anything goes wrong before, nothing is left behind and an old file is as it was. If the path is
+ * there and is no regular file (a pipe, a device), it is written to directly. zlib compresses; it
+ * is loaded when it is first wanted, and the library needs it only then.
  *
  * Errors are kept: after one nothing more is written, and tnri_sink_close returns it.
  */
@@ -53,13 +53,14 @@ void tnri_sink_bytes(tnri_sink *sink, const void *bytes, size_t count);
 void tnri_sink_text(tnri_sink *sink, const char *text);
 void tnri_sink_format(tnri_sink *sink, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* A decimal number, of at most TNRI_NUMBER_BYTES: into the sink, or to a place, of which it returns
- * the end. */
+/* A decimal number, of at most TNRI_NUMBER_BYTES. The first writes it into the sink; the second
+ * writes it at `at` and returns the end. */
 enum { TNRI_NUMBER_BYTES = 20 };
 void tnri_sink_number(tnri_sink *sink, int64_t number);
 unsigned char *tnri_number_put(unsigned char *at, int64_t number);
 
-/* Length of the UTF-8 character at `text`, of which `length` bytes are there; 0 if it is none. */
+/* Length of the UTF-8 character at `text`, where `length` bytes are there; 0 if it is no such
+ * character. */
 size_t tnri_utf8_length(const char *text, size_t length);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "snapshot/picture.h"
 
-/* As tnr_snapshot_write, and says why. Not while the library is not running. */
+/* As tnr_snapshot_write; `reason` says why. The library must be running. */
 tnr_status tnri_snapshot_take(const char *path, tnr_snapshot_format format, tnri_reason reason);
 
 /* Writes a snapshot to one path and a report on the failed allocation to another. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names for return addresses: function and module, as the dynamic linker knows them, and the
- * offset in the module, with which a debugger's tools find file and line. A frame is looked up
- * once.
+ * Names for return addresses: function and module, as the dynamic linker knows them, and the offset
+ * in the module. With the offset a debugger's tools find file and line. A frame is looked up once.
  */
 #ifndef TNRI_SNAPSHOT_SYMBOLS_H
 #define TNRI_SNAPSHOT_SYMBOLS_H

@@ -2,17 +2,17 @@
 /*
  * Which records can stand in a PyTorch trace.
  *
- * The viewer starts from the final segments and blocks and reads the trace backwards. It
- * trusts it: an allocation of a block that is not there, or memory taken away from under one, and
- * it stops with an error. So the picture is taken back record by record here first, and a record
- * that does not fit what is left is not written. With a whole history every record fits, which the
- * tests check; after a gap (records overwritten, history off for a time) none from before it is
- * taken at all.
+ * The viewer starts from the final segments and blocks and reads the trace backwards. It trusts the
+ * trace: if the trace allocates a block that is not there, or takes memory away from under a block,
+ * the viewer stops with an error. So the picture is first taken back record by record here, and a
+ * record that does not fit what is left is not written. With a whole history every record fits; the
+ * tests check that. After a gap (records overwritten, history off for a time) no record from before
+ * the gap is taken at all.
  *
- * What is kept on the way back: the blocks that are live or retired, by address, in a hash; how
- * many of them begin or end in each page, in another; and the stretches that have memory, sorted.
- * To PyTorch a block that grows is freed and allocated again at its place. A record of a growth
- * does not say what was asked for before it; the record of the growth before does.
+ * On the way back this file keeps: the blocks that are live or retired, by address, in a hash; how
+ * many of them begin or end in each page, in another hash; and the stretches that have memory,
+ * sorted. To PyTorch a block that grows is freed and allocated again at its place. A record of a
+ * growth does not say what was asked for before it; the record of the growth before does.
  */
 #include <string.h>
 

@@ -2,8 +2,9 @@
 /*
  * Snapshots that the settings ask for: when memory runs out, at the end, and on a signal.
  *
- * The signal's handler only writes to an eventfd; a thread of the library's waits for that, and
- * writes the snapshot. It has all signals blocked, so that the program's handlers never run on it.
+ * The signal's handler only writes to an eventfd. A thread of the library waits for that, and
+ * writes the snapshot. The thread has all signals blocked, so that the program's handlers never run
+ * on it.
  */
 #ifndef TNRI_SNAPSHOT_TRIGGER_H
 #define TNRI_SNAPSHOT_TRIGGER_H
@@ -15,12 +16,12 @@
  * Under the library lock. */
 tnr_status tnri_seeing_follow(const tnri_conf *before, const tnri_conf *after);
 
-/* An allocation has failed with `status` and its text: writes what snapshot_on_oom asks for, a
- * snapshot and a report for people beside it, and says so in the text. No lock held. */
+/* An allocation has failed with `status` and the thread's error text. Writes what snapshot_on_oom
+ * asks for, a snapshot and a report for people beside it, and says so in the text. No lock held. */
 void tnri_snapshot_oom(tnr_status status, int device, size_t bytes);
 
-/* The library is about to be shut down, by tnr_shutdown: writes what snapshot_at_exit asks for, and
- * ends the watcher of signals. If the shutdown fails, the second begins it again. */
+/* tnr_shutdown is about to shut the library down: writes what snapshot_at_exit asks for, and ends
+ * the watcher of signals. If the shutdown fails, tnri_seeing_resume starts the watcher again. */
 void tnri_seeing_pause(void);
 void tnri_seeing_resume(void);
 

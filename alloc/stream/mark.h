@@ -3,12 +3,12 @@
  * Marks of streams: events at the end of a stream's work, and what its next work is ordered after.
  *
  * Marks. Under the stream's lock an event is recorded and then given the next number of the
- * process. So if a numbered mark of the stream is over, all of its lower ones are.
+ * process. So if a numbered mark of the stream is over, all lower marks of the stream are over.
  *
- * Naming. A handle may be given to the driver only while its stream lives. Whoever names a stream
- * that is not his caller's does so under the stream's lock, after a look at `seal`; the end of the
- * stream sets the seal under the same lock. These short calls (record, wait, ask) are the only ones
- * that are made under a lock.
+ * Naming. A handle may be given to the driver only while its stream lives. Code that names a stream
+ * other than its caller's does so under the stream's lock, after a look at `seal`. The end of the
+ * stream sets the seal under the same lock. These short calls (record, wait, ask) are the only
+ * driver calls that are made under a lock.
  */
 #ifndef TNRI_STREAM_MARK_H
 #define TNRI_STREAM_MARK_H
@@ -29,26 +29,27 @@ static inline uint64_t tnri_number_next(void)
 
 /* ---- marks ---------------------------------------------------------------------------------- */
 
-/* Records an event at the end of the stream's work; the caller holds one reference. No lock is
- * held. An ended stream gives its seal. TNR_ERR_CAPTURE if it is being captured. */
+/* Records an event at the end of the stream's work; the caller gets one reference. No lock is held.
+ * For an ended stream the event is its seal. TNR_ERR_CAPTURE if the stream is being captured. */
 tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *number);
 
-/* The same for memory that the stream has let go of, which is all that it had before a capture: a
- * stream that is captured gives its capture mark, and for one that was destroyed without a word the
- * whole context is waited for. In the device's context. */
+/* The same for memory that the stream has let go of. If the stream is captured, it let go of the
+ * memory before the capture, so the event is its capture mark. If it was destroyed without a word
+ * to Tenure, waits for the whole context. In the device's context. */
 tnr_status tnri_stream_mark_idle(tnri_stream *stream, tnri_event **event, uint64_t *number);
 
-/* 1 if the calling thread may mark the stream as what it is: it is not another thread's default
- * stream, of which only the legacy stream can tell, or it has ended. */
+/* 1 if the calling thread may mark the stream under its own handle: the stream has ended, or it is
+ * not another thread's default stream (only a mark on the legacy stream covers that one). */
 int tnri_stream_is_markable(const tnri_stream *stream);
 
 /* 1 if the stream may be marked although a capture may be under way: see tnri_stream_mark_idle. */
 int tnri_stream_has_mark(const tnri_stream *stream);
 
-/* The same in two halves, with the stream's lock held in between, for the usual case: between two
- * launches each locked instruction counts. The first returns 0, and has done nothing, if the usual
- * way fails. The second gives up the reference to an event that the mark has made superfluous (may
- * be null) and keeps it for the next mark, as tnri_stream_recycle does. */
+/* tnri_stream_mark in two halves for the usual case, with the stream's lock held in between,
+ * because between two launches each locked instruction counts. If the usual way fails, the first
+ * returns 0 and has done nothing. The second gives up the reference to an event that the mark has
+ * made superfluous (may be null) and keeps that event for the next mark, as tnri_stream_recycle
+ * does. */
 static inline int tnri_stream_mark_begin(tnri_stream *stream, tnri_event **event, uint64_t *number);
 static inline void tnri_stream_mark_end(tnri_stream *stream, tnri_event *superfluous);
 
@@ -56,7 +57,8 @@ static inline void tnri_stream_mark_end(tnri_stream *stream, tnri_event *superfl
  * is kept for the stream's next mark. Takes the stream's lock. */
 void tnri_stream_recycle(tnri_stream *stream, tnri_event *event);
 
-/* Records an event; one call in TNRI_SAMPLE is timed, which stands for all. Under the lock. */
+/* Records an event and times the call; one call in TNRI_SAMPLE is timed and stands for all. Under
+ * the lock. */
 CUresult tnri_stream_drive_timed(tnri_stream *stream, const tnri_event *event, tnr_stream handle);
 static inline CUresult tnri_stream_drive(tnri_stream *stream, const tnri_event *event,
                                          tnr_stream handle)
@@ -66,7 +68,7 @@ static inline CUresult tnri_stream_drive(tnri_stream *stream, const tnri_event *
     return tnri_stream_drive_timed(stream, event, handle);
 }
 
-/* What the host has learnt: marks up to `number` are over. */
+/* The host has learnt that marks up to `number` are over. */
 void tnri_stream_completed(tnri_stream *stream, uint64_t number);
 
 /* 1 if the mark is over, as far as is known without asking. */
@@ -80,9 +82,10 @@ static inline int tnri_stream_is_over(const tnri_stream *stream, uint64_t number
 /* 1 if `stream`'s next work is ordered after the mark `number` of `other`. Takes a lock. */
 int tnri_stream_is_after(tnri_stream *stream, const tnri_stream *other, uint64_t number);
 
-/* Of a stream that is not asked, marks and waits teach nothing: nobody will want to know what comes
- * after them. tnri_stream_ask makes it one that is, for its object's life. The number grows each
- * time, so who has found a stream unasked need not look again while it is the same. */
+/* A stream is asked if somebody will want to know what comes after its work. For a stream that is
+ * not asked, Tenure learns nothing from marks and waits. tnri_stream_ask makes a stream an asked
+ * one, for the life of its object. tnri_asked_changes grows each time; while it is the same, a
+ * stream that was found unasked need not be looked at again. */
 extern _Atomic uint64_t tnri_asked_changes;
 void tnri_stream_ask(tnri_stream *stream);
 
@@ -92,9 +95,9 @@ void tnri_stream_waits(tnri_stream *stream, const tnri_clock *other_clock, size_
                        uint64_t number);
 
 /* Makes later work of `stream` wait, on the device, for the event of mark `number` of `other`. No
- * lock is held. Without a sentence: TNR_ERR_INVALID_STREAM if `stream` has ended, since nothing of
- * it comes any more; TNR_ERR_CAPTURE if it is being captured, or is the legacy stream, which would
- * break any capture. */
+ * lock is held. Errors, without a sentence: TNR_ERR_INVALID_STREAM if `stream` has ended, because
+ * it gets no later work; TNR_ERR_CAPTURE if it is being captured, or is the legacy stream, which
+ * would break any capture. */
 tnr_status tnri_stream_follow(tnri_stream *stream, tnri_event *event, const tnri_stream *other,
                               uint64_t number);
 
@@ -103,8 +106,8 @@ tnri_clock *tnri_stream_clock_at(tnri_stream *stream, uint64_t moment);
 
 /* ---- captures ------------------------------------------------------------------------------- */
 
-/* The stream is about to be captured, and `event` is its mark `number` before; or, with null, its
- * capture is over. From the return on nobody names the stream but who captures it. */
+/* The stream is about to be captured, and `event` is its mark `number` before that; with null, its
+ * capture is over. After the return only the code that captures the stream names it. */
 void tnri_stream_capture(tnri_stream *stream, tnri_event *event, uint64_t number);
 
 /* 1 if the stream may be in a capture. The legacy stream, and other threads' default streams, are

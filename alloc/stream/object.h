@@ -2,10 +2,10 @@
 /*
  * The object of a stream: one for each CUDA stream that Tenure has met.
  *
- * Whoever needs to know something of a stream has a pointer to its object: arenas, uses, captures,
- * announcements. The object tells who the stream is, whether it lives, is captured or has ended,
- * and what its work is ordered after. It is made on slow paths, when the stream is first met
- * (stream.h), and its work is marked and ordered in mark.h.
+ * Everything that needs to know something of a stream has a pointer to its object: arenas, uses,
+ * captures, announcements. The object tells who the stream is, whether it lives, is captured or has
+ * ended, and what its work is ordered after. The object is made on slow paths, when the stream is
+ * first met (stream.h). mark.h marks and orders the stream's work.
  */
 #ifndef TNRI_STREAM_OBJECT_H
 #define TNRI_STREAM_OBJECT_H
@@ -21,9 +21,9 @@ struct tnri_use;
 #define TNRI_STREAM_PER_THREAD ((tnr_stream)(uintptr_t)2)
 
 /*
- * What identifies a stream that lives: its handle, except that the legacy default stream has two
- * handles, and that the one handle of the per-thread default stream means another stream in each
- * thread. Real handles are addresses, so a value with its lowest bits set is none.
+ * The key identifies a stream that lives. It is the handle, with two exceptions: the legacy default
+ * stream has two handles, and the one handle of the per-thread default stream means another stream
+ * in each thread. Real handles are addresses, so a value with its lowest bits set is no handle.
  */
 static inline uintptr_t tnri_stream_key(tnr_stream stream)
 {
@@ -39,26 +39,27 @@ typedef struct tnri_stream {
     tnr_stream handle;
     uintptr_t key;
     size_t index;             /* in clocks */
-    uint64_t number;          /* in the order of first sights: none is given twice */
+    uint64_t number;          /* in the order of first sights; none is given twice */
     uint64_t thread;          /* of a per-thread default stream: its thread's number; else 0 */
     uintptr_t thread_address; /* of that thread, and its kernel id: see base/alive.h */
     uint32_t thread_id;
     int is_legacy;
     int is_default; /* only to be marked in the device's context */
 
-    /* What the driver says. A stream that is first met while it is captured cannot be asked; it is
-     * when it is first marked. The lock to write, once. */
+    /* What the driver says. A stream that is first met while it is captured cannot be asked then;
+     * it is asked when it is first marked. Written once, under the lock. */
     _Atomic uint64_t id;     /* 0: not asked yet, or a default stream */
     _Atomic int is_blocking; /* 1: ordered with the legacy stream; 0: not, or not known */
 
-    /* What the program calls it: a text of the history; 0: nothing. And 1 once the history has it
-     * written down. See history/origins.h. */
+    /* What the program calls it: a text of the history; 0: nothing. has_origins: 1 once the history
+     * has written the stream down. See history/origins.h. */
     _Atomic uint32_t name;
     _Atomic int has_origins;
 
     /* Links of the registry's lists; its lock. */
     struct tnri_stream *hash_next, *all_next, *poll_next, *ended_next, *thread_next;
-    unsigned poll_walks;   /* walks of the polled list that stand here; the registry's lock */
+    unsigned poll_walks;   /* walks of the polled list that are at this stream; the registry's
+                            * lock */
     _Atomic int is_polled; /* 1: in that list; the registry's lock to write */
     struct tnri_stream *_Atomic idle_next; /* among those without a reference; no lock */
     _Atomic uint32_t holders;
@@ -74,16 +75,18 @@ typedef struct tnri_stream {
 
     /* Written under the lock; may be looked at without it. */
     _Atomic uint64_t waited; /* number of the latest change of the clock */
-    /* For the next marks, each with its only reference, through tnri_event.thing.next; null: none,
-     * as always for a default stream and for one that has ended. */
+    /* Events for the next marks, linked by tnri_event.thing.next; the list has the only reference
+     * to each. Null: none, as always for a default stream and for one that has ended. */
     tnri_event *_Atomic spare;
-    tnri_event *_Atomic seal; /* of an ended stream: the end of its work, which `marked` numbers */
-    /* The stream is being captured, and cannot be marked: the end of its work before; else null. */
+    tnri_event *_Atomic seal; /* of an ended stream: the end of its work, with the number
+                               * `marked` */
+    /* While the stream is being captured, and cannot be marked: the end of its work before; else
+     * null. */
     tnri_event *_Atomic capture_mark;
     _Atomic uint64_t completed; /* highest number known to be over */
 
-    /* The uses of retired blocks, the layer above's. Their lock is one of its own: the other is
-     * held while the driver records, which with many threads takes long. */
+    /* The uses of retired blocks; they belong to the layer above. They have a lock of their own,
+     * because the other is held while the driver records, which takes long with many threads. */
     tnri_lock pending_lock;
     struct tnri_use *pending;     /* a heap */
     _Atomic size_t pending_count; /* the lock to write; may be looked at without it */

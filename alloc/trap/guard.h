@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Guarded blocks: each on pages of its own, of which it has the end, before a page without memory.
- * So an overrun of 512 bytes and more faults. A free gives the pages back to the driver as soon as
- * the block's stream is through with them (guard:on), or waits for that (guard:wait), and the
- * addresses come back last of all that the arena has: a late access faults as well.
+ * Guarded blocks: each lies at the end of pages of its own, before a page without memory. So an
+ * overrun of 512 bytes and more faults. A free gives the pages back to the driver as soon as the
+ * block's stream is through with them (guard:on), or waits for that (guard:wait). The addresses
+ * come back last of all that the arena has, so a late access faults as well.
  *
  * A guarded block lives in an arena of its stream that holds nothing else and that no request finds
- * (tnri_arena.is_guard). Its pages are new chunks, mapped and unmapped as any others are: what is
- * done here is choosing the place (ladder/plan.h) and giving back at once (ladder/stale.h).
+ * (tnri_arena.is_guard). Its pages are new chunks, mapped and unmapped like any others. This file
+ * only chooses the place (ladder/plan.h) and gives the pages back at once (ladder/stale.h).
  */
 #ifndef TNRI_TRAP_GUARD_H
 #define TNRI_TRAP_GUARD_H
@@ -21,8 +21,8 @@ tnr_status tnri_guard_malloc(tnri_arena *arena, const tnri_request *request, voi
 /* Blocks that were handed out with a guard, and that could not be, since the process began. */
 extern _Atomic uint64_t tnri_guarded_count, tnri_unguarded_count;
 
-/* Unmaps what is free in an arena of guarded blocks: what is over, or, with `wait`, all. No lock is
- * held. */
+/* Unmaps free memory in an arena of guarded blocks: that whose work is over, or, with `wait`, all.
+ * No lock is held. */
 void tnri_guard_sweep(tnri_arena *arena, int wait);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is told what traps find: <tenure/trap.h>. */
+/* The function that is told what traps find: <tenure/trap.h>. */
 #ifndef TNRI_TRAP_LISTENER_H
 #define TNRI_TRAP_LISTENER_H
 

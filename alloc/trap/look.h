@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Looks: bytes of device memory that are copied to the host in the order of a stream, and judged
- * when the copy is seen to be over, by whoever comes by. Nobody waits for one, but for
- * tnri_looks_settle. The copies go to pinned memory of the device's, in slots; while all are taken
- * no more is looked at, and that is counted.
+ * Looks: bytes of device memory that are copied to the host in the order of a stream. The next
+ * thread that comes by and sees that the copy is over judges them. Only tnri_looks_settle waits for
+ * looks. The copies go to slots in pinned memory that belongs to the device. While all slots are
+ * taken no more is looked at, and that is counted.
  *
  * A slot is FREE, TAKEN by the thread that fills it in, WAITING for its event, or TAKEN again by
  * the thread that asks about it or judges it. The lock of looks protects the states.
@@ -16,12 +16,12 @@
 
 enum { TNRI_LOOK_BYTES = 32 << 10, TNRI_LOOKS_MAX = 256 };
 
-/* Looks at memory in the order of the stream: all of the bytes, at most TNRI_LOOK_BYTES, should be
+/* Looks at memory in the order of the stream. All of the bytes, at most TNRI_LOOK_BYTES, should be
  * `expected`. In the device's context, no lock held. */
 void tnri_look(tnri_stream *stream, uintptr_t address, size_t bytes, unsigned char expected,
                int is_poison, const tnri_story *story);
 
-/* Judges what is over: asks about a few, the oldest first. In the device's context. */
+/* Judges looks that are over: asks about a few, the oldest first. In the device's context. */
 void tnri_looks_poll(struct tnri_device *device);
 /* Waits for all and judges them. In the device's context. */
 void tnri_looks_settle(struct tnri_device *device);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The story of a block that a trap was set in: what is told if somebody runs into it. Stacks are
+ * The story of a block that has a trap: what is told if somebody runs into the trap. Stacks are
  * numbers of history/stacks.h; 0: not known.
  */
 #ifndef TNRI_TRAP_STORY_H
@@ -21,8 +21,8 @@ typedef struct tnri_story {
     uint32_t freed;     /* stack */
 } tnri_story;
 
-/* What was found: of `bytes` bytes at `address` that should all be `expected`, `wrong` are not; the
- * first of them is `first` bytes on. */
+/* What was found. `bytes` bytes at `address` should all be `expected`; `wrong` of them are not. The
+ * first wrong one is `first` bytes on. */
 typedef struct tnri_finding {
     int is_poison; /* else a canary */
     tnri_story story;
@@ -33,8 +33,8 @@ typedef struct tnri_finding {
     size_t found_count;
 } tnri_finding;
 
-/* Tells it: to the function that listens, or else in the file that the setting names. No lock is
- * held. */
+/* Tells a finding to the function that listens, or else in the file that the setting names. No lock
+ * is held. */
 void tnri_finding_tell(const tnri_finding *finding);
 
 #endif

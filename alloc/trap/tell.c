@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Telling what a trap has found: see story.h. The text is made without host memory, and bounded. It
- * goes to the standard error if no file is named: a trap that says nothing is none.
+ * Telling what a trap has found: see story.h. The text is made without host memory, and is bounded.
+ * It goes to the standard error if no file is named, because a silent trap would be of no use.
  */
 #include <dlfcn.h>
 #include <fcntl.h>

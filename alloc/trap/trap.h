@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Traps: what the settings guard, poison and canary do to blocks, so that a program that touches
- * memory that is not its own does not get away with it.
+ * Traps: what the settings guard, poison and canary do to blocks, to catch a program that touches
+ * memory that is not its own.
  *
  *   guard    a block on pages of its own, before unmapped ones; its free unmaps it   (guard.h)
- *   poison   a freed block is filled; who gets the memory next has it looked at      (poison.h)
+ *   poison   a freed block is filled, and looked at when handed out again            (poison.h)
  *   canary   bytes behind what was asked for, looked at when the block is freed      (canary.c)
  *
  * While one of them is on the gate says TRAPS, and library/cached.c asks here on each allocation
- * and free; while none is, nothing of this is reached. The settings trap_* say which blocks get a
- * trap. What is found is told with the block's story (tell.h), never as an error of the call that
+ * and free. While none is on, nothing of this is reached. The settings trap_* say which blocks get
+ * a trap. A finding is told with the block's story (tell.h), never as an error of the call that
  * brought it to light: that call is right.
  *
  * Fills and looks are work on the block's own stream, in its order, and nobody waits for them
- * (look.h). While a capture is under way none is given, on any stream: it could enter the capture.
- * Blocks of graph pools, vouched pools, foreign segments and network cards' pools have no traps:
- * others than their owners may write there.
+ * (look.h). While a capture is under way no stream is given any, because it could enter the
+ * capture. Blocks of graph pools, vouched pools, foreign segments and network cards' pools have no
+ * traps: others than their owners may write there.
  *
- * No lock may be held by who calls this.
+ * The caller must hold no lock.
  */
 #ifndef TNRI_TRAP_TRAP_H
 #define TNRI_TRAP_TRAP_H
@@ -30,19 +30,19 @@ enum { TNRI_TRAP_GUARD = 1, TNRI_TRAP_CANARY = 2 };
 /* Decides which traps the block of a request gets, and makes room for them in the request. */
 unsigned tnri_trap_choose(tnri_arena *arena, tnri_request *request);
 
-/* A live block is about to be given to the caller: what it was poisoned with is looked at, and its
- * canary is set. */
+/* A live block is about to be given to the caller: looks at the poison in it, and sets its
+ * canary. */
 void tnri_trap_served(tnri_block *block, unsigned traps);
 
-/* The block at `ptr` is about to be freed in the order of its own stream: its canary is looked at,
- * and it is filled. Nothing happens where the free will be refused. */
+/* The block at `ptr` is about to be freed in the order of its own stream: looks at its canary, and
+ * fills the block. Nothing happens if the free will be refused. */
 void tnri_trap_freeing(tnri_block *block, void *ptr);
-/* The same for tnr_free_sync, where work may wait until the device is through with the block: the
- * rest is done by tnri_trap_fenced, on a stream that has waited for that, before the mark that the
- * block waits for. */
+/* The same for tnr_free_sync, where work may have to wait until the device is through with the
+ * block. tnri_trap_fenced does the rest later, on a stream that has waited for that, before the
+ * mark that the block waits for. */
 void tnri_trap_freeing_sync(tnri_block *block, void *ptr);
 void tnri_trap_fenced(tnri_block *block, tnri_stream *stream);
-/* It has been freed. */
+/* The block has been freed. */
 void tnri_trap_freed(tnri_arena *arena);
 
 /* Before the device is put out of use: waits for all looks, and forgets what was poisoned. In the

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The two things that a trap has a stream do: fill memory, and copy it to the host. Both name the
- * stream, so they are done under its lock, after a look whether it has ended or may be captured.
- * In the device's context, no lock held. Both return 0 if the stream was given nothing: it cannot
- * be named, or the driver refuses.
+ * The two things that a trap makes a stream do: fill memory, and copy it to the host. Both name the
+ * stream, so they are done under its lock, after a look whether it has ended or may be captured. In
+ * the device's context, no lock held. Both return 0 if the stream was given nothing: it cannot be
+ * named, or the driver refuses.
  */
 #ifndef TNRI_TRAP_WORK_H
 #define TNRI_TRAP_WORK_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An answer: one line of JSON, as it grows. Commas and quoting are its business, nesting the
- * caller's. It never holds more than ANSWER_BYTES_MAX; what does not fit, or finds no host memory,
- * makes it lost, and the caller then says so instead.
+ * An answer: one line of JSON, as it grows. It writes commas and quotes; the caller sees to the
+ * nesting. It never holds more than ANSWER_BYTES_MAX. If something does not fit, or there is no
+ * host memory for it, the answer is lost, and the caller says so instead.
  */
 #ifndef TNRI_CONTROL_ANSWER_H
 #define TNRI_CONTROL_ANSWER_H
@@ -21,7 +21,8 @@ typedef struct tnri_answer {
     int is_lost;     /* something did not fit */
 } tnri_answer;
 
-/* Room for a short answer, so that what has been done can always be told. 0: no host memory. */
+/* Makes room for a short answer, so that the caller can always tell what was done. 0: no host
+ * memory. */
 int tnri_answer_open(tnri_answer *answer);
 void tnri_answer_close(tnri_answer *answer);
 /* Forgets what was written. */
@@ -39,8 +40,8 @@ void tnri_answer_number(tnri_answer *answer, const char *key, uint64_t value);
 void tnri_answer_limit(tnri_answer *answer, const char *key, uint64_t value);
 void tnri_answer_flag(tnri_answer *answer, const char *key, int value);
 
-/* The line is complete. If something of it was lost, another is written in its place that says so.
- */
+/* The line is complete. If something of it was lost, writes another line in its place that says
+ * so. */
 void tnri_answer_end(tnri_answer *answer);
 
 /* A whole answer: that something was refused, and why. `id` is that of the request; UINT64_MAX: it

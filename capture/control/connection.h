@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection: what one controller has said and not yet been answered, and what it has not yet
- * taken. A line is served when the answer before has been taken, so neither side can make the other
- * one keep more than a line and an answer.
+ * A connection: what one controller has said and the server has not answered yet, and what the
+ * controller has not taken yet. A line is served only when the controller has taken the answer
+ * before it. So neither side can make the other keep more than a line and an answer.
  *
  * Everything here belongs to the server's thread.
  */
@@ -26,13 +26,13 @@ typedef struct tnri_connection {
     char snapshot[TNRI_FILE_NAME_BYTES]; /* in the folder, until the next request; empty: none */
 } tnri_connection;
 
-/* Takes a descriptor. 0, and it is closed by the caller: no host memory. */
+/* Takes a descriptor over. 0: no host memory, and the caller closes the descriptor. */
 int tnri_connection_open(tnri_connection *connection, int file);
 
-/* Frees all but the descriptor, which is the caller's to close first. */
+/* Frees all but the descriptor, which the caller closes first. */
 void tnri_connection_close(tnri_connection *connection);
 
-/* What poll is to look for; 0: it is over, and can be closed. */
+/* What poll is to look for; 0: the connection is over, and can be closed. */
 short tnri_connection_wants(const tnri_connection *connection);
 
 /* Takes what has come. 0: the other side is gone. */
@@ -40,8 +40,8 @@ int tnri_connection_receive(tnri_connection *connection);
 /* Sends what can be sent. 0: the other side is gone. */
 int tnri_connection_send(tnri_connection *connection);
 
-/* The next line to be served, without its end; null: there is none, or its time has not come. A
- * line that is too long ends the connection, with an answer. */
+/* The next line to be served, without its end; null: there is none, or its time has not come. If a
+ * line is too long, answers so and ends the connection. */
 char *tnri_connection_line(tnri_connection *connection, size_t *length);
 /* That line, of so many bytes, has been served. */
 void tnri_connection_line_done(tnri_connection *connection, size_t length);

@@ -2,9 +2,9 @@
 /*
  * Control switched on and off: see <tenure/control.h>, and library/control.h for who calls this.
  *
- * Servers are two kinds: the one that is on, and those that have been told to end and whose threads
- * are still to be waited for. Both are changed under `servers.mutex`, which is kept for a moment
- * only, and is taken after the library lock, or with none.
+ * There are two kinds of servers: the one that is on, and those that were told to end and whose
+ * threads must still be waited for. Both are changed under `servers.mutex`. It is kept for a moment
+ * only, and is taken after the library lock, or with no lock held.
  */
 #include <tenure/control.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a process has of a device besides what Tenure serves, as whoever knows it says: see
- * <tenure/control.h>. The function is asked under the mutex, so that nobody is asked any more once
- * tnr_outside_set has returned.
+ * What a process has of a device besides what Tenure serves, as a function of the program says: see
+ * <tenure/control.h>. The function is called under the mutex, so that the former function is not
+ * called any more once tnr_outside_set has returned.
  */
 #include "control/commands.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request: one line of JSON, an object whose fields have texts, whole numbers, true, false or
- * null, and one a list of texts. docs/control.md has them.
+ * A request: one line of JSON, an object. Its fields have texts, whole numbers, true, false or
+ * null; one has a list of texts. docs/control.md lists the fields.
  *
- * The reader is strict, since it reads what anybody may have written: what is no JSON, what a
- * command does not know, what comes twice or has another type is refused with a sentence. It works
- * in place: texts are decoded where they stand in the line. yajl, which the command reads with,
- * would be one more library in every process that loads Tenure, for a line without nesting.
+ * The reader is strict, because anybody may have written the line. It refuses, with a sentence,
+ * what is no JSON, and a field that the command does not know, that comes twice or has another
+ * type. It works in place: texts are decoded where they stand in the line. It does not use yajl,
+ * with which the command reads: for a line without nesting, that would be one more library in every
+ * process that loads Tenure.
  */
 #ifndef TNRI_CONTROL_REQUEST_H
 #define TNRI_CONTROL_REQUEST_H
@@ -48,8 +49,8 @@ typedef struct tnri_control_request {
 
 const char *tnri_command_name(tnri_command command);
 
-/* Reads a line, which ends in a zero byte and is `length` bytes without it; it is written to. 0,
- * and what is wrong in `error`; the id is there if it was read until then. */
+/* Reads a line, which ends in a zero byte and is `length` bytes long without it. Writes into the
+ * line. 0: `error` says what is wrong; the request has its id if that was read before. */
 int tnri_request_read(tnri_control_request *request, char *line, size_t length, char *error,
                       size_t error_bytes);
 

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A server: the thread that listens at a socket, and what it has. There is one while control is on;
- * one whose settings have changed goes on until its last request is served, beside the next.
+ * A server: the thread that listens at a socket, and what it has. There is one while control is on.
+ * After a change of its settings, the old one goes on beside the new one until its last request is
+ * served.
  *
  * The thread has all signals blocked. It waits in poll for the socket, its connections and an event
- * by which it is told to end, and does one request at a time; so a request that takes long keeps
- * the others waiting. Nothing has a deadline, and nothing grows: a connection has one line and one
- * answer, there are few of them, and where one more comes, the one that has moved nothing for the
- * longest goes.
+ * that tells it to end. It does one request at a time, so a request that takes long keeps the
+ * others waiting. Nothing has a deadline, and nothing grows: a connection has one line and one
+ * answer, and there are at most TNRI_CONNECTIONS_MAX connections. If one more comes, the one that
+ * has moved nothing for the longest time goes.
  *
- * A forked child has neither the thread nor the descriptors: it closes them (the gate makes sure
- * that it knows all), and forgets. It leaves the socket's name alone, which is its parent's.
+ * A forked child has no such thread. It closes the descriptors (the gate makes sure that it knows
+ * all of them) and forgets the server. It leaves the socket's name alone, because that belongs to
+ * its parent.
  */
 #ifndef TNRI_CONTROL_SERVER_H
 #define TNRI_CONTROL_SERVER_H
@@ -31,7 +33,7 @@ typedef struct tnri_server {
 
     int folder, listener, event; /* -1: none. Closed behind the gate */
 
-    pthread_mutex_t mutex; /* protects the three that follow */
+    pthread_mutex_t mutex; /* protects the next three */
     pthread_cond_t changed;
     int is_paused;         /* no request is begun */
     int is_busy;           /* one is being served */
@@ -48,9 +50,10 @@ typedef struct tnri_server {
  * TNR_ERR_HOST_MEMORY. */
 tnr_status tnri_server_make(tnri_server **made, const char *path);
 
-/* Takes the socket's name away and tells the thread to end. Waits for nobody. */
+/* Removes the socket's name and tells the thread to end. Waits for nobody. */
 void tnri_server_retire(tnri_server *server);
-/* Waits for the thread of one that was retired, which is another than the caller, and frees it. */
+/* Waits for the thread of a retired server, which is not the calling thread, and frees the
+ * server. */
 void tnri_server_free(tnri_server *server);
 
 /* 1 on the thread of the server. */

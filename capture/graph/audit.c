@@ -2,9 +2,10 @@
 /*
  * The audit: see audit.h.
  *
- * Judging asks which arena an address belongs to. The block map alone cannot say, because an
- * address in a stale graph may lead to the record of an arena that another thread is just taking
- * down. So the pools are held for as long as it takes, and their spans put in a sorted list.
+ * To judge an address, the audit must know which arena it belongs to. The block map alone cannot
+ * say: an address in a stale graph may lead to the record of an arena that another thread is just
+ * taking down. So the audit holds the pools for as long as it takes, and puts their spans in a
+ * sorted list.
  */
 #include "graph/audit.h"
 

@@ -2,10 +2,11 @@
 /*
  * What a CUDA graph refers to, and whether the guarantee holds for it.
  *
- * A report is made in two steps: nodes.h finds the words that are addresses of Tenure's, then each
+ * A report is made in two steps. nodes.h finds the words that are addresses of Tenure's. Then each
  * is judged against what the graph's capture handed out, what is kept for the graph, and the blocks
- * that are live. It is a picture of one moment. Both steps are done under the graph lock; who reads
- * the report, a program's visitor among them, is outside, and may call whatever it likes.
+ * that are live. The report is a picture of one moment. Both steps are done under the graph lock.
+ * Code that reads the report, a program's visitor among it, runs outside the lock, and may call
+ * whatever it likes.
  */
 #ifndef TNRI_GRAPH_AUDIT_H
 #define TNRI_GRAPH_AUDIT_H

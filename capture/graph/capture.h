@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Captures under way: what is known of each, from its beginning or attachment to its end. Inside
- * the room, except where it says otherwise.
+ * Captures under way: what is known of each, from its beginning or attachment to its end. Under the
+ * graph lock, except where it says otherwise.
  *
  * Threads. Several threads may take part in one capture, each on streams of its own. A stream's
- * frontier is the driver's memory and changes with the next call on the stream, so only a thread
- * that works on streams of the capture asks for it: one that began it, attached to it, allocated in
- * it or recorded a use in it. What other threads free of it is kept until it ends.
+ * frontier lies in the driver's memory and changes with the next call on the stream. So only a
+ * thread that works on streams of the capture asks for it: one that began the capture, attached to
+ * it, allocated in it or recorded a use in it. What other threads free of the capture is kept until
+ * it ends.
  */
 #ifndef TNRI_GRAPH_CAPTURE_H
 #define TNRI_GRAPH_CAPTURE_H
@@ -25,17 +26,17 @@ typedef struct tnri_capture {
     tnri_stream *origin_object; /* with a reference; null if attached */
     tnr_capture_mode mode;
     int is_attached;
-    int is_vouched; /* its memory is of a vouched pool, and none of `place` */
+    int is_vouched;    /* its memory comes from a vouched pool, and none from `place` */
     uint64_t *threads; /* that take part; the first began it */
     size_t threads_count, threads_room;
     tnri_order order;
     tnri_captured *live; /* handed out in it */
-    tnri_set kept;       /* of tnri_uses: freed while it went on, and held; none that was handed
-                          * out in it */
+    tnri_set kept;       /* of tnri_uses: blocks freed while it went on, and held; none that it
+                          * handed out */
 } tnri_capture;
 
-/* Where a stream stands: its capture and its frontier, which is the driver's and valid until its
- * next call on the stream. */
+/* Where a stream stands: its capture and its frontier. The frontier lies in the driver's memory and
+ * is valid until the next call on the stream. */
 typedef struct tnri_standing {
     CUstreamCaptureStatus status;
     cuuint64_t id;
@@ -53,12 +54,11 @@ tnr_status tnri_captures_supported(void);
 
 /* The capture with the driver's id; null: not one that Tenure was told of. */
 tnri_capture *tnri_capture_find(cuuint64_t id);
-/* That began on a stream; null: none. */
+/* The capture that began on a stream; null: none. */
 tnri_capture *tnri_capture_begun_on(const tnri_device *device, tnr_stream stream);
-/* That a graph comes of; null: it is over. */
+/* The capture that makes a graph; null: it is over. */
 tnri_capture *tnri_capture_of(const tnri_graph *graph);
-/* One on the device, of those that the calling thread takes part in if there are any; null: none.
- * */
+/* A capture on the device, if possible one that the calling thread takes part in; null: none. */
 tnri_capture *tnri_capture_on(const tnri_device *device);
 /* All captures; null is the end. */
 tnri_capture *tnri_capture_walk(const tnri_capture *capture);
@@ -66,7 +66,7 @@ tnri_capture *tnri_capture_walk(const tnri_capture *capture);
 /* A capture with its graph, not under way yet. */
 tnr_status tnri_capture_make(tnri_device *device, tnr_stream stream, tnri_place *place,
                              const tnr_capture_options *options, tnri_capture **capture);
-/* Frees one that did not come about, and its graph. */
+/* Frees a capture that never began, and its graph. */
 void tnri_capture_unmake(tnri_capture *capture);
 /* The driver has begun it. */
 void tnri_capture_enter(tnri_capture *capture, cuuint64_t id);
@@ -87,7 +87,7 @@ static inline int tnri_captured_is_of(const tnri_block *block, const tnri_captur
 /* Holds a block, live or about to be freed, until the capture ends. Under the arena's lock. */
 tnr_status tnri_capture_keep(tnri_capture *capture, tnri_arena *arena, tnri_block *block);
 
-/* Takes one that is over out of those under way; and frees it. */
+/* The first takes a capture that is over out of those under way; the second frees it. */
 void tnri_capture_leave(tnri_capture *capture);
 void tnri_capture_free(tnri_capture *capture);
 

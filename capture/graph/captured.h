@@ -12,8 +12,8 @@
 tnr_status tnri_place_malloc(tnri_capture *capture, tnr_stream stream, const tnri_request *request,
                              void **ptr);
 
-/* Frees a block that was handed out in a capture under way. 0 if it is not one that is live and
- * starts at `ptr`. */
+/* Frees a block that was handed out in a capture under way. 0 if it is no such block, or not live,
+ * or does not start at `ptr`. */
 int tnri_place_release(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync);
 
 /* A stream of the capture uses the block that contains `ptr`. */
@@ -21,7 +21,7 @@ tnr_status tnri_place_use(tnri_capture *capture, tnri_arena *arena, const void *
                           tnr_stream stream, int until_free);
 
 /* The record of a live block that starts at `ptr` and was handed out in a capture under way; null
- * if it is none. Under the arena's lock. */
+ * if there is no such block. Under the arena's lock. */
 tnri_captured *tnri_place_captured(const tnri_block *block, const void *ptr);
 
 /* tnri_captures.captured_gone */

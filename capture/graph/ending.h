@@ -16,15 +16,16 @@ typedef enum tnri_ending {
  * graph's record ends too. No lock held; not in the context. */
 void tnri_capture_finish(tnri_capture *capture, tnri_ending ending);
 
-/* The caller orders all that uses the place's memory from now on: graphs keep nothing of it, and
- * blocks that have outlived their capture wait for nothing when they are freed. In the context. */
+/* From now on the caller orders everything that uses the place's memory. So graphs keep nothing of
+ * it, and blocks that have outlived their capture wait for nothing when they are freed. In the
+ * context. */
 void tnri_place_vouch(tnri_place *place);
 
-/* Ends captures that were attached to and are over without a word. */
+/* Ends attached captures that are over without a word to Tenure. */
 void tnri_captures_check(void);
 
-/* Ties the graph's record to the driver's graph and holds what that refers to. What was freed
- * during the capture is kept as a whole if not all nodes could be read. */
+/* Ties the graph's record to the driver's graph and holds what the driver's graph refers to. If not
+ * all nodes could be read, everything that was freed during the capture is kept. */
 tnr_status tnri_graph_keep(tnri_graph *graph, CUgraph cuda_graph, tnri_ending *ending);
 
 /* 1 if the calling thread may end the capture: Tenure began it, and the driver lets it. */
@@ -34,10 +35,10 @@ int tnri_capture_may_end(const tnri_capture *capture);
 typedef enum tnri_wish {
     TNRI_WISH_KEEP,   /* the graph is kept */
     TNRI_WISH_ABORT,  /* it is thrown away */
-    TNRI_WISH_GIVE_UP /* it is, and Tenure lets go of the capture though the driver may not */
+    TNRI_WISH_GIVE_UP /* the same, and Tenure lets go of the capture even if the driver does not */
 } tnri_wish;
 
-/* Ends the capture in the driver. The graph, if it is kept, comes back in *cuda_graph. */
+/* Ends the capture in the driver. Returns the graph in *cuda_graph if it is kept. */
 tnr_status tnri_capture_end(tnri_capture *capture, tnr_stream stream, tnri_wish wish,
                             CUgraph *cuda_graph);
 

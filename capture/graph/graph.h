@@ -2,10 +2,10 @@
 /*
  * Graphs: what Tenure keeps for them, and how it learns of their end.
  *
- * A CUDA user object is given to each CUDA graph. The driver lets go of it, on a thread of its own
- * choice, when the graph, its clones, its executables and their launches are all over; all that its
- * destructor does is to set a flag. The flag is seen to when Tenure is next asked for something
- * that takes time: tnri_graphs_settle.
+ * Tenure gives each CUDA graph a CUDA user object. The driver lets go of it, on a thread of its own
+ * choice, when the graph, its clones, its executables and their launches are all over. The
+ * destructor of the user object only sets a flag. Tenure looks at the flag when it is next asked
+ * for something that takes time: tnri_graphs_settle.
  *
  * Under the graph lock, except where it says otherwise.
  */
@@ -19,10 +19,10 @@
 
 enum { TNRI_GRAPH_NAME_BYTES = 64 };
 
-/* What the user object points at: it outlives the graph's record if need be. */
+/* What the user object points at. It outlives the graph's record if necessary. */
 typedef struct tnri_tether {
     _Atomic int state; /* 0: tied; 1: the driver has let go; 2: we have */
-    /* What the driver would not let go of, for another try; under the graph lock: */
+    /* What the driver refused to let go of, for another try; under the graph lock: */
     CUuserObject object; /* not released; else null */
     CUgraph doomed;      /* not destroyed; else null */
     int is_tied;         /* 1: the user object was made */
@@ -39,14 +39,17 @@ typedef struct tnri_graph {
     tnri_tether *tether;
     int is_capturing;
     int was_attached; /* 1: its capture was begun by the engine */
-    CUgraph attached; /* what the driver said then that is being captured; may be gone */
+    CUgraph attached; /* the graph that the driver named then; may be gone */
     int is_tied;      /* 1: the CUDA graph has the tether */
-    int is_doubtful;  /* 1: host memory lacked for what it would overwrite: not launched any more */
-    tnri_set holds;   /* of tnri_uses: blocks that are kept, none that its capture handed out */
-    tnri_set late;    /* others, freed during a capture whose nodes could not be read */
+    /* 1: there was no host memory to note what it would overwrite, so it is not launched any
+     * more. */
+    int is_doubtful;
+    tnri_set holds;     /* of tnri_uses: blocks that are kept, none that its capture handed out */
+    tnri_set late;      /* others, freed during a capture whose nodes could not be read */
     size_t holds_bytes; /* of both */
-    tnri_set outside;   /* of tnr_pool: those of both, but for the place's: launches need them
-                         * awake. A pool with a held block does not end, but by force */
+    /* Of tnr_pool: the pools of the blocks in both, except the place's. Launches need them awake. A
+     * pool with a held block ends only by force. */
+    tnri_set outside;
     tnri_range *ranges; /* handed out; sorted and disjoint once the capture is over */
     size_t ranges_count, ranges_room;
     uint64_t blocks, reused, launches;
@@ -54,7 +57,7 @@ typedef struct tnri_graph {
     uint64_t verdicts[TNR_AUDIT_VERDICT_COUNT], unread;
 } tnri_graph;
 
-/* 1: the CUDA graph and all that came of it are gone, or nothing ever came of it. */
+/* 1: the CUDA graph and all that was made from it are gone, or it never came to be. */
 int tnri_graph_is_let_go(const tnri_graph *graph);
 /* A new graph, in the list; null: no host memory. */
 tnri_graph *tnri_graph_make(tnri_device *device, tnri_place *place, const char *name);
@@ -66,7 +69,7 @@ tnr_status tnri_graph_named(tnr_graph number, tnri_graph **graph);
 /* Ties the graph to a CUDA graph. */
 tnr_status tnri_graph_tie(tnri_graph *graph, CUgraph cuda_graph);
 
-/* Destroys a CUDA graph that nobody is to have; if that is refused, again later. */
+/* Destroys a CUDA graph that nobody is to have. If the driver refuses, tries again later. */
 void tnri_graph_discard(tnri_graph *graph, CUgraph cuda_graph);
 
 /* Ends a graph: lets go what it held. */
@@ -74,18 +77,18 @@ void tnri_graph_end(tnri_graph *graph);
 
 /* Keeps a block for the graph, once. Under the arena's lock. */
 tnr_status tnri_graph_hold(tnri_graph *graph, tnri_arena *arena, tnri_block *block);
-/* Takes over the holds of a capture, which has none then; it cannot fail. */
+/* Takes over the holds of a capture, which then has none. It cannot fail. */
 void tnri_graph_take_holds(tnri_graph *graph, tnri_set *holds);
-/* Gives up the holds of a set, which is empty then. */
+/* Gives up the holds of a set, which is then empty. */
 void tnri_holds_let_go(tnri_device *device, tnri_set *holds);
-/* Gives up those that the graph has on blocks of an arena. In the context. */
+/* Gives up the holds that the graph has on blocks of an arena. In the context. */
 void tnri_graph_let_go_of(tnri_graph *graph, const tnri_arena *arena);
 /* 1 if the graph keeps a block of the arena. */
 int tnri_graph_keeps_of(const tnri_graph *graph, const tnri_arena *arena);
 
-/* Keeps every block that a CUDA graph refers to and that its capture did not hand out. *is_read:
- * all nodes have been read; then what tnri_graph_take_holds took over is let go, as far as no node
- * refers to it. On failure what was kept stays kept. In the context. */
+/* Keeps every block that a CUDA graph refers to and that its capture did not hand out. *is_read is
+ * 1 if all nodes have been read; then holds that tnri_graph_take_holds took over are given up if no
+ * node refers to their block. On failure what was kept stays kept. In the context. */
 tnr_status tnri_graph_hold_all(tnri_graph *graph, CUgraph cuda_graph, int *is_read);
 
 /* Notes a block that the graph's capture handed out; 0 if there is no host memory. */
@@ -99,7 +102,7 @@ int tnri_graph_meets(const tnri_graph *graph, uintptr_t base, uintptr_t end);
  * Any thread, no lock held; costs two loads if there is nothing. */
 void tnri_graphs_settle(void);
 
-/* Ends private pools that have no graph, launch or live block, as far as the driver lets it. */
+/* Ends private pools that have no graph, launch or live block, as far as the driver allows it. */
 void tnri_orphans_end(void);
 
 #endif

@@ -2,10 +2,10 @@
 /*
  * The graph lock: the one lock of captures and graphs.
  *
- * Captures are rare and short, and what happens in one is a sequence, so this folder works one
- * thread at a time: captures of several devices take turns. Unlike the library's other locks the
- * graph lock is kept during driver calls, and while memory is taken from the device; so it is taken
- * before any other lock, with none held, and a thread that does not capture never comes here
+ * Captures are rare and short, and what happens in one is a sequence. So this folder works one
+ * thread at a time: captures of several devices take turns. Unlike the library's other locks, the
+ * graph lock is kept during driver calls, and while memory is taken from the device. So a thread
+ * takes it before any other lock, with none held. A thread that does not capture never takes it
  * (except to free a block that a capture may need).
  *
  * A thread that is inside may come in again: the out-of-memory callback may free.

@@ -2,9 +2,9 @@
 /*
  * What the layers below ask: see hooks.h and arena/upper.h.
  *
- * While a capture is under way every request, free and use on the device comes by here, most of
- * them from threads that have nothing to do with it; those leave again without having entered the
- * room.
+ * While a capture is under way every request, free and use on the device comes by here. Most of
+ * them come from threads that have nothing to do with it; those threads leave again without having
+ * taken the graph lock.
  */
 #include "graph/hooks.h"
 

@@ -3,13 +3,14 @@
  * Launching graphs: the public calls.
  *
  * Launches of graphs that share a pool use the same memory, so each is ordered after the one before
- * it. Nothing is recorded for that as long as they follow each other on one stream; when the stream
- * changes, the end of the work on the former one is marked then, which is at or after the launch.
- * The same orders a launch after those of other graphs that refer to freed blocks of its pool,
- * which it writes to again.
+ * it. Nothing is recorded for that as long as they follow each other on one stream. When the stream
+ * changes, Tenure marks the end of the work on the former stream at that moment, which is at or
+ * after the former launch. A launch also writes again to freed blocks of its pool, and graphs of
+ * other pools may refer to these. So it is ordered in the same way after the launches of those
+ * graphs.
  *
  * A place's mutex makes launches into it take turns. It is taken without the graph lock, and kept
- * during cuGraphLaunch, which may take long; the graph lock is not.
+ * during cuGraphLaunch, which may take long. The graph lock is not kept then.
  */
 #include <tenure/capture.h>
 

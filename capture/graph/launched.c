@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ends of launches: see launched.h. Each stream has a queue of its own, oldest first, so that one
- * question tells whether any of it is over. The queues take turns: a look begins with the one that
- * was looked at least recently.
+ * question tells whether any launch of the queue is over. The queues take turns: a look begins with
+ * the queue that was looked at least recently.
  */
 #include "graph/launched.h"
 

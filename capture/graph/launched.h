@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Launches whose ends the history is to have. While it is on, a launch is followed by a mark on its
- * stream; when that is seen to be over, the end is noted. Nobody waits for it and no thread looks
- * out for it: it is seen when the next graph is launched, when memory is looked for or counted, and
- * when a snapshot is taken. So the moment that is noted is at or after the end.
+ * Launches whose ends the history is to have. While the history is on, Tenure puts a mark on the
+ * stream after each launch. When it sees that the mark is over, it notes the end. Nobody waits for
+ * the mark and no thread watches it. Tenure looks when the next graph is launched, when memory is
+ * looked for or counted, and when a snapshot is taken. So the moment that is noted is at or after
+ * the end.
  *
- * Nothing here fails for the caller: a launch whose end cannot be marked has none in the history.
- * An entry refers to neither graph, pool nor stream, all of which may be gone before it.
+ * Nothing here fails for the caller: if the end of a launch cannot be marked, the history has no
+ * end for it. An entry refers to no graph, pool or stream, because all of these may be gone before
+ * it.
  *
  * Under the graph lock, except where it says otherwise.
  */
@@ -28,13 +30,12 @@ enum { TNRI_LAUNCHED_MAX = 4096 };
  * not captured. */
 void tnri_launched_add(tnri_stream *stream, tnri_noted_launch launch);
 
-/* Looks which are over, of at most so many streams. If the history is off, forgets all. */
+/* Looks which launches are over, on at most so many streams. If the history is off, forgets all. */
 void tnri_launched_look(size_t streams);
-/* The same of all streams, where that costs one load if there is nothing. The lock is not held, or
- * it is. */
+/* The same on all streams; costs one load if there is nothing. With the lock held or without. */
 void tnri_launched_settle(void);
 
-/* Forgets those of a device that is put out of use, after a last look. */
+/* Forgets the launches on a device that is put out of use, after a last look. */
 void tnri_launched_forget(tnri_device *device);
 
 #endif

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reading the nodes of a CUDA graph: every aligned word of kernel parameters, in both forms in
- * which a kernel can be launched, and the addresses of copies, sets and batched memory operations;
- * child graphs, and the bodies of conditional nodes, in place.
+ * which a kernel can be launched, and the addresses of copies, sets and batched memory operations.
+ * Child graphs, and the bodies of conditional nodes, are read in place.
  *
- * The driver tells a kernel's parameters as an array of pointers, whose sizes it tells one by one,
- * or, if it was launched so, as one packed buffer with its size; the keys of the latter come in
- * either order. A node, or a part of it, that the driver does not tell is counted as unread: it is
- * never passed over in silence. So is a node of a kind that is newer than this file.
+ * The driver tells a kernel's parameters as an array of pointers, whose sizes it tells one by one.
+ * If the kernel was launched with one packed buffer, the driver tells that buffer and its size,
+ * with the keys in either order. If the driver does not tell a node, or a part of it, the node is
+ * counted as unread; it is never passed over in silence. A node of a kind that is newer than this
+ * file is unread, too.
  *
  * Words are taken where they are aligned to 8 bytes as the kernel sees them. Pointers lie nowhere
- * else: the ABI aligns a parameter, and a pointer inside of a structure, to its own size. Words at
- * multiples of 4 would find no more pointers, but sizes: two 32-bit numbers whose upper one looks
- * like the upper half of an address.
+ * else, because the ABI aligns a parameter, and a pointer inside of a structure, to its own size.
+ * Words at multiples of 4 would bring no more pointers, but wrong finds: two 32-bit sizes whose
+ * upper one looks like the upper half of an address.
  *
- * Nothing is known of what a kernel finds on its way: addresses that lie in memory (arrays of
- * pointers), or that parameters have in another form than as they are.
+ * The reader does not see addresses that a kernel finds only when it runs: those that lie in memory
+ * (arrays of pointers), and those that parameters have in another form than as plain addresses.
  *
  * Any thread, no lock but the graph lock; calls the driver.
  */
@@ -33,7 +34,7 @@ typedef struct tnri_node_address {
     tnr_audit_place place;
     size_t offset;     /* as in tnr_audit_finding */
     uintptr_t address; /* a word that may be one; of copies and sets the first byte touched */
-    size_t bytes;      /* of copies and sets: from there to the last byte touched; else 1 */
+    size_t bytes;      /* of copies and sets: from `address` to the last byte touched; else 1 */
 } tnri_node_address;
 
 enum { TNRI_UNREAD_MAX = 16 };
@@ -54,8 +55,8 @@ typedef struct tnri_nodes_sums {
 /* Called for each word that could be an address. */
 typedef tnr_status (*tnri_node_visit)(void *user, const tnri_node_address *found);
 
-/* Walks a graph; stops at the first error of the visitor, of host memory, or of the driver other
- * than that it does not tell. */
+/* Walks a graph. Stops at the first error of the visitor, of host memory, or of the driver; that
+ * the driver does not tell something is no such error. */
 tnr_status tnri_nodes_walk(CUgraph graph, tnri_node_visit visit, void *user, tnri_nodes_sums *sums);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Order inside a capture: which nodes come before whatever a stream is given next.
+ * Order inside a capture: which nodes come before the next work of a stream.
  *
- * A graph under construction only grows, and the next node of a stream depends on the stream's
- * *frontier*: the set of nodes that cuStreamGetCaptureInfo tells. So "is this use over for that
- * stream" is "are the use's nodes the frontier or ancestors of it". A *view* remembers, for one
- * stream, which nodes were found to be so; moving it on walks back from the new frontier and stops
- * at what is known, so that each stream visits each node once. Edges are asked of the driver once
- * for each node, whatever the number of streams.
+ * A graph under construction only grows. The next node of a stream depends on the stream's
+ * *frontier*: the set of nodes that cuStreamGetCaptureInfo tells. So a use is over for a stream if
+ * all of its nodes are in the frontier or are ancestors of it. A *view* remembers, for one stream,
+ * which nodes were found to be so. When a view moves on, it walks back from the new frontier and
+ * stops at nodes that it knows, so that each stream visits each node once. The driver is asked for
+ * the edges of each node once, whatever the number of streams.
  *
- * A program may also drop nodes from a frontier (cuStreamUpdateCaptureDependencies). It is noticed,
- * because the old frontier is then not met on the way, and the view begins anew. The view counts
- * such *turns*: what was said of a stream before one does not hold after it.
+ * A program may also drop nodes from a frontier (cuStreamUpdateCaptureDependencies). The walk
+ * notices this because it does not meet the old frontier on its way. The view then begins anew. It
+ * counts such *turns*: what was known of a stream before a turn does not hold after it.
  *
  * Owned by a capture; under the graph lock.
  */
@@ -38,7 +38,7 @@ typedef struct tnri_view {
     size_t frontier_count, frontier_room;
     uint64_t *seen; /* a bit for each node */
     size_t seen_words;
-    uint64_t turns; /* how often the stream was found to be no longer after what it was after */
+    uint64_t turns; /* how often the stream was found to have lost nodes that it came after */
 } tnri_view;
 
 typedef struct tnri_order {
@@ -64,15 +64,15 @@ typedef enum tnri_moved {
     TNRI_MOVED_ERROR /* *status says why, and the view has seen nothing */
 } tnri_moved;
 
-/* The view of the stream with a key, made if there is none: its number, or -1 if there are too
- * many. */
+/* The number of the view of the stream with a key; makes the view if there is none. -1: there are
+ * too many. */
 int tnri_order_view(tnri_order *order, uintptr_t key);
 
 /* Moves a view to a frontier, as cuStreamGetCaptureInfo tells it; `edges` may be null. */
 tnri_moved tnri_order_move(tnri_order *order, int view, const CUgraphNode *frontier,
                            const CUgraphEdgeData *edges, size_t count, tnr_status *status);
 
-/* 1 if the node comes before whatever the view's stream is given next. */
+/* 1 if the node comes before the next work of the view's stream. */
 static inline int tnri_order_seen(const tnri_order *order, int view, int32_t node)
 {
     const tnri_view *of = &order->views[view];

@@ -31,8 +31,8 @@ void tnri_pieces_look(struct tnri_capture *capture, int view, int anew);
 tnr_status tnri_pieces_serve(struct tnri_capture *capture, int view, const tnri_request *request,
                              tnri_block **block, int *is_reused);
 
-/* Step 2. Between the two, what the view comes after is FREE; the second withholds what `block` (or
- * null) has left of it, and returns 1 if that has some of it. */
+/* Step 2. Between these two calls, the pieces that the view comes after are FREE. The second call
+ * withholds what `block` (or null) has left of them, and returns 1 if `block` has some of them. */
 typedef struct tnri_spread {
     tnri_captured **records; /* by address; count used of room */
     tnri_range *ranges;      /* where each was */
@@ -43,13 +43,13 @@ tnr_status tnri_pieces_spread(tnri_spread *spread, struct tnri_capture *capture,
                               const tnri_request *request);
 int tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block *block);
 
-/* For the validator: the list that a piece belongs in, and the views that come after its nodes. */
+/* For the validator: the list that a piece belongs to, and the views that come after its nodes. */
 tnri_captured **tnri_piece_list(tnri_captured *piece);
 uint64_t tnri_piece_views(const tnri_captured *piece);
 
 /* Makes all pieces of a place clean. */
 void tnri_pieces_clean(tnri_place *place);
-/* The capture is over, others into the place are not: its pieces wait for them. */
+/* The capture is over, but others into the place are not: its pieces wait for these. */
 void tnri_pieces_orphan(struct tnri_capture *capture);
 
 #endif

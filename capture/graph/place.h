@@ -2,24 +2,26 @@
 /*
  * Places: the memory of graph pools, and how captures hand it out.
  *
- * A graph pool has one arena, which belongs to no stream: inside a capture order is not a matter of
- * streams but of the graph's edges. What is freed there stays RETIRED, as a *piece* that knows the
- * nodes of its last uses, and is handed out to a stream that comes after all of them (order.h).
- * What no capture under way has touched is FREE, *clean*, and good for every stream.
+ * A graph pool has one arena, which belongs to no stream: inside a capture the graph's edges make
+ * the order, not the streams. A block that is freed there stays RETIRED, as a *piece* that knows
+ * the nodes of its last uses. A piece is handed out to a stream that comes after all of these nodes
+ * (order.h). Memory that no capture under way has touched is FREE, *clean*, and good for every
+ * stream.
  *
  * A request takes, in this order:
- *   1. the lowest stretch of clean memory and of pieces that its stream comes after that is long
- *      enough; what is left of these pieces stays pieces with the same nodes
+ *   1. the lowest stretch that is long enough, of clean memory and of pieces that its stream comes
+ *      after; what is left of these pieces stays pieces with the same nodes
  *   2. new memory: all pieces that its stream comes after are made FREE for a moment, so that the
- *      pool grows by as little as possible beside them; then what is left of them is withheld again
+ *      pool needs to grow as little as possible; then what is left of them is withheld again
  * Neighbouring pieces that wait for the same nodes become one.
  * Nothing in a graph pool ever moves.
  *
- * When no capture into the place is under way any more, its pieces are clean.
+ * When no capture into the place is under way any more, its pieces become clean.
  *
- * A block that its capture cannot tell the end of (used by a stream outside, or freed by a thread
- * that takes no part or by tnr_free_sync, or of a stream that was seen to have lost dependencies)
- * is kept: freed for the program, and held until no capture into the place is under way.
+ * Sometimes a capture cannot tell when a block's uses end: a stream outside used the block, a
+ * thread that takes no part or tnr_free_sync freed it, or its stream was seen to have lost
+ * dependencies. Such a block is kept: it is freed for the program, and held until no capture into
+ * the place is under way.
  *
  * All of this is done under the graph lock.
  */
@@ -48,16 +50,17 @@ typedef struct tnri_open_use {
     uint64_t turns; /* of its view when the use was recorded */
 } tnri_open_use;
 
-/* What captures know of a block of a graph pool. Its uses are part of it, so that a block has one
- * record besides its own. Handed out, it is in its capture's list of live blocks; a piece is in a
- * list of its place by size; after the capture it is in none. */
+/* What captures know of a block of a graph pool. The block's uses are part of this record, so that
+ * a block has one record besides its own. While the block is handed out, the record is in its
+ * capture's list of live blocks. A piece's record is in a list of its place, by size. After the
+ * capture it is in no list. */
 typedef struct tnri_captured {
     tnri_uses uses; /* uses.captured leads back here; lifetime's rules */
     struct tnri_captured *next, *prev;
     struct tnri_place *place;
-    struct tnri_capture *capture; /* under way, in which it was handed out or freed; else null */
-    tnr_graph graph;              /* that it was handed out for */
-    tnr_stream home;              /* that it was handed out on */
+    struct tnri_capture *capture; /* the one under way that handed it out or freed it; else null */
+    tnr_graph graph;              /* the graph that it was handed out for */
+    tnr_stream home;              /* the stream that it was handed out on */
     uintptr_t home_key;           /* tnri_stream_key(home), of the thread that was given it */
     uint64_t home_turns;          /* of the home's view when it was handed out */
     int32_t *nodes;               /* uses that end at a node */
@@ -86,7 +89,8 @@ typedef struct tnri_place {
     size_t pieces_count;
     pthread_mutex_t launching;  /* one launch at a time; taken without the graph lock */
     tnri_stream *launch_stream; /* of the latest launch, with a reference; null: none yet */
-    tnri_event *launch_mark;    /* its end, recorded because that stream is captured; else null */
+    tnri_event *launch_mark;    /* the end of that launch, recorded because its stream is captured;
+                                 * else null */
 } tnri_place;
 
 /* Makes a place with its pool. */

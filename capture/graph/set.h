@@ -2,12 +2,12 @@
 /*
  * Sets of pointers that keep the order in which their members came.
  *
- * The members stand in an array, so that whoever walks them meets them in the same order in each
- * run, wherever host memory lies. Where they are more than a few, a hash table of their places,
- * which is never more than half full, tells in a few steps whether one of them is in. A member
- * takes 16 to 32 bytes, and in a set of a few 8. A set of zeros is an empty one.
+ * The members stand in an array, so that a walk meets them in the same order in each run, wherever
+ * host memory lies. If there are more than a few, a hash table of their places tells in a few steps
+ * whether a pointer is a member. The table is never more than half full. A member takes 16 to 32
+ * bytes; in a set of a few it takes 8. A set of zeros is an empty one.
  *
- * Who owns a set says which lock protects it.
+ * The owner of a set says which lock protects it.
  */
 #ifndef TNRI_GRAPH_SET_H
 #define TNRI_GRAPH_SET_H
@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Up to so many members are looked through. */
+/* Up to so many members are looked through one by one. */
 enum { TNRI_SET_FEW = 8 };
 
 typedef struct tnri_set {
@@ -29,11 +29,11 @@ int tnri_set_has(const tnri_set *set, const void *member);
 /* Makes room for one more. 0 if there is no host memory; nothing has changed. */
 int tnri_set_reserve(tnri_set *set);
 
-/* Adds what is not in; room was made for it. */
+/* Adds a pointer that is not in; room was made for it. */
 void tnri_set_add(tnri_set *set, void *member);
 
-/* Takes all members out. The room stays, and `members` as it is, so that a walk over those that
- * were in may add again those that stay. */
+/* Takes all members out. The room stays, and `members` stays as it is. So a walk over the former
+ * members may add those again that are to stay. */
 void tnri_set_empty(tnri_set *set);
 
 /* The same, and gives the memory back. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checking what this layer knows, both ways. For every place:
+ * Checks what this layer knows, in both directions. For every place:
  *
  *   pieces in the lists == RETIRED records whose uses lead back to a piece; each is in the list of
  *   its size, and its bits are those of the views that come after all of its nodes

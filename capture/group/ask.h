@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A member's side that grows: what it asks of the others, what it leaves to them, and how long it
- * waits. member.h has the whole.
+ * The side of a member that grows: what it asks of the others, what it leaves to them, and how long
+ * it waits. member.h has the whole.
  */
 #ifndef TNRI_GROUP_ASK_H
 #define TNRI_GROUP_ASK_H
@@ -19,13 +19,13 @@ typedef struct tnri_member {
     pthread_t thread;      /* gives */
     uint64_t given_before; /* what the seat had been given when this process took it */
 
-    pthread_mutex_t turn;  /* kept while memory is given, and by who pauses that */
-    int is_paused;         /* of who has paused it */
+    pthread_mutex_t turn;  /* kept while memory is given, and while that is paused */
+    int is_paused;         /* of the thread that has paused it */
     _Atomic int is_ending; /* the thread ends after what it does now */
 
-    uint64_t seen[TNRI_SEATS_MAX]; /* what each other had asked for when it was last looked at. The
-                                    * thread's */
-    _Atomic uint64_t waived;       /* bytes that were asked for, and are wanted no more */
+    uint64_t seen[TNRI_SEATS_MAX]; /* what each other member had asked for when the thread last
+                                    * looked; the thread's */
+    _Atomic uint64_t waived;       /* bytes that it asked for and wants no more */
     _Atomic uint64_t asks;         /* times that something was short */
 } tnri_member;
 

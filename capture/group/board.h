@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A board: the file in which the members of a group on one device see each other. It lies in the
- * folder where processes of a user are found (folder.h), is mapped by all of them, and stays when
- * all have gone.
+ * folder where processes of a user are found (folder.h). All members map it, and it stays when all
+ * have gone.
  *
  * A member has a seat, and a lock on the byte of that number. The kernel lets go of the lock when
- * the process ends, however it ends; forked children never have it. So whether somebody lives is
- * asked of the kernel, which is right across containers too, and a seat without a lock can be taken
- * by the next. Nobody ever waits for a lock: all else is atomics, and a member that is stopped at
- * any instruction keeps nobody from anything.
+ * the process ends, however it ends; forked children never have it. So a member asks the kernel
+ * whether another one lives, and the answer is right across containers too. A seat without a lock
+ * can be taken by the next process. Nobody ever waits for a lock. Everything else is atomics: a
+ * member that is stopped at any instruction keeps nobody from anything.
  *
- * Bytes that only grow go on from one owner of a seat to the next, so that who remembers a sum of
- * the former one sees no sudden difference.
+ * Numbers of bytes that only grow go on from one owner of a seat to the next. So a member that
+ * remembers such a sum of the former owner sees no sudden difference.
  */
 #ifndef TNRI_GROUP_BOARD_H
 #define TNRI_GROUP_BOARD_H
@@ -29,16 +29,17 @@ typedef struct tnri_seat {
     char program[TNRI_PROGRAM_BYTES];     /* written before `process` */
     _Atomic uint64_t floor_bytes, ceiling_bytes;
     _Atomic uint64_t reserved_bytes; /* that it has of the device */
-    _Atomic uint64_t coming_bytes;   /* that it is just asking the driver for */
+    _Atomic uint64_t coming_bytes;   /* that it is asking the driver for now */
     _Atomic uint64_t gave_bytes;     /* for others, since it sits here */
     _Atomic uint64_t asked_bytes;    /* of others: only grows */
     _Atomic uint64_t given_bytes;    /* of that, by others: they add */
-    _Atomic uint32_t short_count;    /* of its threads that wait for what they asked for */
+    _Atomic uint32_t short_count;    /* its threads that wait for what they asked for */
 
-    _Atomic uint32_t rings;     /* others add one, and wake who waits for it */
-    _Atomic uint32_t urgent;    /* likewise: those of them who wait for the answer */
+    _Atomic uint32_t rings;     /* others add one, and wake the member that waits for it */
+    _Atomic uint32_t urgent;    /* likewise: rings whose sender waits for the answer */
     _Atomic uint32_t answered;  /* which ring was answered last */
-    _Atomic uint32_t is_silent; /* set by who waited in vain, until it answers again */
+    _Atomic uint32_t is_silent; /* set by a member that waited in vain, until this one answers
+                                 * again */
 } tnri_seat;
 
 typedef struct tnri_board {
@@ -53,12 +54,12 @@ typedef struct tnri_sitting {
     int file, own;     /* its descriptor; the number of the seat */
 } tnri_sitting;
 
-/* Opens a board in a folder, made if it is not there, and takes a seat. Errors: TNR_ERR_FILE,
+/* Opens a board in a folder, makes it if it is not there, and takes a seat. Errors: TNR_ERR_FILE,
  * TNR_ERR_BUSY (all seats are taken). */
 tnr_status tnri_board_sit(tnri_sitting *sitting, int folder, const char *path, const char *name);
 
-/* Gives the seat up. `is_leaving` 0: what stands there stays until somebody sees that its owner has
- * gone. */
+/* Gives the seat up. `is_leaving` 0: what the seat says stays until somebody sees that its owner
+ * has gone. */
 void tnri_board_rise(tnri_sitting *sitting, int is_leaving);
 
 /* In a forked child: lets go of what is the parent's. */
@@ -72,8 +73,8 @@ static inline tnri_seat *tnri_seat_own(const tnri_sitting *sitting)
 /* 1 if somebody else sits there and lives. */
 int tnri_seat_lives(const tnri_sitting *sitting, int seat);
 
-/* If who sat there has ended, clears the seat. Returns the bytes that it had of the device, whose
- * driver may be about to get them back, at least 1; 0: nobody has ended there. */
+/* If the process that sat there has ended, clears the seat. Returns the bytes that it had of the
+ * device, at least 1; the driver may be about to get them back. 0: nobody has ended there. */
 uint64_t tnri_seat_clear_dead(const tnri_sitting *sitting, int seat);
 
 /* Waits until *word is not `value` any more, or somebody wakes, or `ns` have passed (UINT64_MAX:

@@ -3,15 +3,15 @@
  * A member: this process in the group that its settings name, on one device. docs/elastic.md is for
  * people.
  *
- * Who grows adds to what it has asked for, and rings; a thread of each other member gives as much
- * of its idle memory back to the driver as was asked for and as its floor allows. Who finds the
- * device full does the same and waits: until enough was given, all have answered, or the setting
- * group_wait_ms is over. Who has not answered by then is silent, and is not waited for again until
- * it has. Nobody ever waits for a lock of another process.
+ * A member that grows adds to what it has asked for, and rings. A thread of each other member then
+ * gives idle memory back to the driver: as much as was asked for and as its floor allows. A member
+ * that finds the device full does the same and waits, until enough was given, all have answered, or
+ * the setting group_wait_ms is over. A member that has not answered by then is silent; nobody waits
+ * for it again until it has answered. Nobody ever waits for a lock of another process.
  *
- * A floor binds the others: who would grow by more than its own floor asks the driver what is left,
- * and leaves what others lack up to theirs. Two that grow at once each see what the other is about
- * to take, since both say so before they look.
+ * A floor binds the other members. A member that would grow beyond its own floor asks the driver
+ * what is left, and leaves what the others lack up to their floors. If two grow at once, each sees
+ * what the other is about to take, because both say so before they look.
  */
 #ifndef TNRI_GROUP_MEMBER_H
 #define TNRI_GROUP_MEMBER_H
@@ -28,8 +28,8 @@ typedef struct tnri_member_seen {
     uint64_t reserved_bytes, gave_bytes;
 } tnri_member_seen;
 
-/* Tells of the members of this process's group on a device, at seats from *seat on, which moves
- * behind the one that was found. 0: there is none any more. Not while the device is put out of
+/* Tells of the next member of this process's group on a device, at a seat from *seat on; *seat
+ * moves behind it. 0: there is none any more. Not to be called while the device is put out of
  * use. */
 int tnri_member_next(tnri_member_seen *seen, int *seat, int device);
 

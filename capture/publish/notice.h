@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A notice: the file NAME.published in the folder of folder.h, which says what the latest
- * generation of a name is and which processes hold it. It takes another's place whole, by a rename,
- * so who reads it needs no lock; who changes it locks the folder. The lock goes with its process.
+ * A notice: the file NAME.published in the folder of folder.h. It says what the latest generation
+ * of a name is and which processes hold it. A new notice replaces the old one whole, by a rename,
+ * so a reader needs no lock. A writer locks the folder; the lock ends with the writer's process.
  *
  * The file stays when nobody holds the name any more, so that generations only grow.
  */
@@ -23,13 +23,14 @@ typedef struct tnri_notice {
 
 /* Opens the folder of the names. Errors: TNR_ERR_FILE. */
 tnr_status tnri_names_open(tnri_descriptor *folder);
-/* The same, and keeps others from changing any name until it is closed. Waits at most 10 s. */
+/* The same, and keeps others from changing any name until the descriptor is closed. Waits at most
+ * 10 s. */
 tnr_status tnri_names_lock(tnri_descriptor *folder);
 
 /* Errors: TNR_ERR_INVALID_ARGUMENT. */
 tnr_status tnri_name_check(const char *name);
 
-/* What is said of a name; generation 0: nothing was ever. Errors: TNR_ERR_FILE. */
+/* Reads what is said of a name; generation 0: nothing ever was. Errors: TNR_ERR_FILE. */
 tnr_status tnri_notice_read(tnri_notice *notice, const tnri_descriptor *folder, const char *name);
 /* Under the lock. On an error the former one stays. Errors: TNR_ERR_FILE. */
 tnr_status tnri_notice_write(const tnri_notice *notice, const tnri_descriptor *folder,

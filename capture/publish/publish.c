@@ -2,9 +2,9 @@
 /*
  * What this process holds under names: see <tenure/publish.h>.
  *
- * A holding is an export (lifetime/exported.h) that a notice speaks of, or spoke of: older
- * generations are closed exports, listed as long as readers have them. The list is under a lock of
- * its own, so that it can be shown while a name is being changed; changes are one after the other.
+ * A holding is an export (lifetime/exported.h) that a notice speaks of, or spoke of. Older
+ * generations are closed exports, listed as long as readers have them. The list has a lock of its
+ * own, so that it can be shown while a name is being changed. Changes come one after the other.
  */
 #include <tenure/publish.h>
 

@@ -2,11 +2,11 @@
 /*
  * Carrying contents between the device and the buffers of host memory that they are kept in.
  *
- * Contents are carried in parts, one after the other. A part that lies in a pinned buffer is all of
- * what that buffer has: the device copies it by itself. One that lies in ordinary memory goes
- * through a slot of the staging's ring. Half of the slots are the device's, which has copies queued
- * in all of them, while a crew of threads empties or fills the other half; so neither waits for the
- * other, and the thread that carries has time to make or remove chunks beside it.
+ * Contents are carried in parts, one after the other. A part in a pinned buffer is everything that
+ * the buffer has, and the device copies it by itself. A part in ordinary memory goes through a slot
+ * of the staging's ring. The device has half of the slots, with copies queued in all of them, while
+ * a crew of threads empties or fills the other half. So neither waits for the other, and the thread
+ * that carries has time to make or remove chunks meanwhile.
  *
  * A carry belongs to the thread that has claimed the device's staging; no lock is held.
  */
@@ -59,9 +59,9 @@ typedef struct tnri_carry {
 tnr_status tnri_carry_begin(tnri_carry *carry, tnri_device *device, const tnri_buffer *buffers,
                             size_t bytes, int is_out);
 
-/* Opens the next part: the caller puts copies to or from *memory, *bytes in all, on the staging's
- * stream before it opens the next one. On the way in, what is at *memory is being filled meanwhile:
- * it is there after tnri_carry_filled. *is_paged is 1 if the part goes through the ring. */
+/* Opens the next part. The caller puts copies to or from *memory, *bytes in all, on the staging's
+ * stream before it opens the part after that. On the way in, *memory is still being filled; the
+ * contents are there after tnri_carry_filled. *is_paged is 1 if the part goes through the ring. */
 tnr_status tnri_carry_open(tnri_carry *carry, unsigned char **memory, size_t *bytes, int *is_paged);
 
 /* Waits until the opened part can be copied in. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The calls of <tenure/park.h>: checks of arguments, and the order of streams. What happens to
- * memory is ladder/park.h's business, where contents are park_contents.h's.
+ * The calls of <tenure/park.h>: checks of arguments, and the order of streams. ladder/park.h sees
+ * to the memory, park_contents.h to the contents.
  *
- * All that the block's own stream is given after tnr_park comes after all that used the block, and
- * after the copy of its contents. So to everybody else its memory is that stream's, as any that was
- * freed.
+ * Everything that the block's own stream is given after tnr_park comes after all that used the
+ * block, and after the copy of its contents. So everybody else can treat the memory as memory of
+ * that stream, like any that was freed.
  */
 #include <tenure/park.h>
 

@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contents of parked blocks: in pinned buffers of the staging, copied by the stream that the call
- * names, so that nobody waits. While a block is parked its contents own the buffers; they go back
- * to the staging late, when an event says that no copy uses them.
+ * Contents of parked blocks. They lie in pinned buffers of the staging, and the stream that the
+ * call names copies them, so that nobody waits. While a block is parked its contents own the
+ * buffers. The buffers go back to the staging late, when an event says that no copy uses them.
  */
 #ifndef TNRI_SLEEP_PARK_CONTENTS_H
 #define TNRI_SLEEP_PARK_CONTENTS_H
 
 #include "sleep/staging.h"
 
-typedef tnri_late tnri_contents; /* which it becomes when it ends */
+typedef tnri_late tnri_contents; /* what the contents become when they end */
 
-/* Has room for `bytes`, for copies by `stream`. In the context, no lock held. TNR_ERR_HOST_MEMORY
- * if so much cannot be pinned, TNR_ERR_BUSY while a capture is under way, which forbids pinning. */
+/* Makes room for `bytes`, for copies by `stream`. In the context, no lock held. TNR_ERR_HOST_MEMORY
+ * if so much cannot be pinned; TNR_ERR_BUSY while a capture is under way, because captures forbid
+ * pinning. */
 tnr_status tnri_contents_make(tnri_contents **contents, tnri_device *device, size_t bytes,
                               tnri_stream *stream);
-/* Has them copied from, or to, the block at `ptr`. After a failure some copies may be under way. */
+/* Queues copies of them from, or to, the block at `ptr`. After a failure some copies may be under
+ * way. */
 tnr_status tnri_contents_copy(const tnri_contents *contents, void *ptr, CUstream stream,
                               int is_out);
-/* Ends them. `event`, whose reference is taken over, tells when no copy is under way; null: only
- * the end of all work does. Calls no driver. */
+/* Ends them; takes the reference to `event` over. `event` tells when no copy is under way; null:
+ * only the end of all work tells that. Calls no driver. */
 void tnri_contents_end(tnri_device *device, void *contents, tnri_event *event);
-/* The same when the copies have been put on `stream`, of which `event` is the mark `number`. */
+/* The same if the copies have been put on `stream`; `event` is the mark `number` of that stream. */
 void tnri_contents_end_after(tnri_device *device, tnri_contents *contents, tnri_event *event,
                              tnri_stream *stream, uint64_t number);
 

@@ -2,25 +2,26 @@
 /*
  * Sleep and wake: see <tenure/sleep.h>.
  *
- * A sleep, for all its pools together, since it is all of them or none:
+ * A sleep, for all its pools together, because all of them sleep or none does:
  *   1. nobody gets memory from the pools any more, and nobody works on their chunks
  *   2. all work of the device is waited for; old mappings go
- *   3. host memory is had for all that is kept
- *   4. copies of it are put on the staging's stream; what must go through the ring is copied
+ *   3. host memory is taken for all that is kept
+ *   4. copies of what is kept are put on the staging's stream; what must go through the ring is
+ *      copied
  *   5. each chunk loses its mapping and its memory as soon as it is copied (sleep_copy.c); those of
  *      4 that came through the ring, already then
  * Up to 3 nothing has changed. Then memory goes while copies run. If the driver refuses anything,
- * the copies are waited for, and what is kept is in host memory as far as it was copied, and where
- * it was from there on (tnri_sleeper.kept_out): no chunk goes before its contents are out. What a
- * copy itself could still fail of is an error that ends the context with all that is in it, kept or
- * not. So what fails is taken back by waking, which works chunk by chunk from wherever each is
- * (tnri_chunk_state). A wake goes the other way, and what fails in it is taken back by giving the
- * memory back, but for chunks whose contents are nowhere else. Contents stay in host memory until
- * the very end of a wake.
+ * the copies are waited for. The contents that were copied are then in host memory, and the rest is
+ * where it was (tnri_sleeper.kept_out), because no chunk goes before its contents are out. A copy
+ * itself could fail only with an error that ends the context with all that is in it, kept or not.
+ * So a sleep that fails is taken back by waking, which works chunk by chunk from wherever each is
+ * (tnri_chunk_state). A wake goes the other way. If it fails, the memory is given back, except for
+ * chunks whose contents are nowhere else. Contents stay in host memory until the very end of a
+ * wake.
  *
  * A device has one sleep or wake at a time, from its first callback to its last
- * (tnri_staging_turn_begin). Steps 2 to 5 have the device's staging claimed; nobody at work in a
- * pool is waited for with it, and the callbacks run without.
+ * (tnri_staging_turn_begin). Steps 2 to 5 run with the device's staging claimed. With that claim a
+ * thread never waits for anybody at work in a pool, and the callbacks run without the claim.
  */
 #include <tenure/sleep.h>
 

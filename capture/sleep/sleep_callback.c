@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The user's callbacks: see sleep_callback.h. Like that for lack of memory, they are the process's
- * and outlive a shutdown. */
+/* The user's callbacks: see sleep_callback.h. Like the callback for lack of memory, they belong to
+ * the process and outlive a shutdown. */
 #include "sleep/sleep_callback.h"
 
 #include <string.h>

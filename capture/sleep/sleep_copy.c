@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kept contents on their way out and in, and chunks that go and come beside them: see sleeper.h.
+ * Copies of kept contents out and in, and the chunks that go and come meanwhile: see sleeper.h.
  *
  * The link is the slowest part of a sleep, so the driver's calls about memory run beside the
- * copies, on the same thread: those calls do not wait for work on the device, and copies to pinned
- * memory run without the host. A chunk's calls take less time than its copy, so a sleep takes the
- * link's time and that of the last chunks, a wake that of the first. More threads would not help:
- * the driver makes such calls one after the other. Through the ring it is the same: the device has
- * copies waiting in several slots, and a crew empties or fills the others.
+ * copies, on the same thread. That works because those calls do not wait for work on the device,
+ * and copies to pinned memory run without the host. A chunk's calls take less time than its copy.
+ * So a sleep takes the link's time plus the calls for the last chunks, and a wake the link's time
+ * plus the calls for the first chunks. More threads would not help: the driver makes such calls one
+ * after the other. Through the ring it is the same: the device has copies waiting in several slots,
+ * and a crew empties or fills the others.
  */
 #include "sleep/sleeper.h"
 

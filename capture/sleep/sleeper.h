@@ -4,8 +4,8 @@
  * ends; its lists are empty while the pool is awake.
  *
  * Contents are counted from the first kept byte on, in the order in which they are copied. A chunk
- * knows how far they must be out before it may go (tnri_chunk.kept_until), and marks on the stream
- * of the copies tell how far they are.
+ * knows how many of these bytes must be out before it may go (tnri_chunk.kept_until). Marks on the
+ * stream of the copies tell how many are out.
  *
  * All of it belongs to the thread that has claimed the device's staging.
  */
@@ -31,7 +31,8 @@ typedef struct tnri_mark {
     size_t until;      /* contents up to here are in the buffers when it is over */
 } tnri_mark;
 
-/* So many are enough: the last stretch, and what its chunks cost, is what nothing runs beside. */
+/* So many are enough: only the work on the chunks of the last stretch has no copy that runs beside
+ * it. */
 enum { TNRI_MARKS_MAX = 64 };
 
 typedef struct tnri_sleeper {
@@ -43,9 +44,10 @@ typedef struct tnri_sleeper {
     tnri_buffer *buffers; /* their contents, one after the other */
     int keeps_buffers;    /* 1: they stay for the next sleep */
     int is_lost;          /* 1: some memory has gone */
-    size_t kept_out; /* contents up to here are in the buffers, or will be when the staging has been
-                      * waited for: all, but after a sleep that failed. What lies behind is where it
-                      * was, in chunks that have not gone */
+    /* Contents up to here are in the buffers, or will be after a wait for the staging. That is all
+     * of them, except after a sleep that failed: then the contents behind are where they were, in
+     * chunks that have not gone. */
+    size_t kept_out;
 
     /* Only while it falls asleep. */
     tnri_mark marks[TNRI_MARKS_MAX]; /* not yet waited for: marks_first to marks_count */
@@ -61,14 +63,14 @@ tnri_sleeper *tnri_sleeper_of(tnr_pool pool);
  * TNR_ERR_HOST_MEMORY: the lists are empty. */
 tnr_status tnri_sleeper_list(tnri_sleeper *sleeper, tnr_pool pool, tnr_content content);
 
-/* Lists the chunks once more, because some may have gone with an end of the pool that did not come
- * about. TNR_ERR_HOST_MEMORY: the list of chunks is empty, everything else as before. */
+/* Lists the chunks once more, because some may have gone when the pool was to end and did not.
+ * TNR_ERR_HOST_MEMORY: the list of chunks is empty, everything else as before. */
 tnr_status tnri_sleeper_list_chunks(tnri_sleeper *sleeper, tnr_pool pool);
 
 /* Empties the lists and gives the buffers back. Frees the lists' memory. */
 void tnri_sleeper_clear(tnri_sleeper *sleeper, tnri_device *device);
 
-/* 1 if a chunk has contents that are nowhere else. */
+/* 1 if a chunk has contents that exist nowhere else. */
 static inline int tnri_sleeper_needs(const tnri_sleeper *sleeper, const tnri_chunk *chunk)
 {
     return sleeper->kept_count > 0 && chunk->kept_until > sleeper->kept_out;
@@ -76,8 +78,8 @@ static inline int tnri_sleeper_needs(const tnri_sleeper *sleeper, const tnri_chu
 
 /* The way down, in the device's context, with the staging's stream idle before the first pool's:
  *
- * Puts copies of everything that is kept on the staging's stream, with marks. What goes through the
- * ring is out on return, and chunks have been lowered meanwhile; the rest is under way. After an
+ * Puts copies of everything that is kept on the staging's stream, with marks. On return what goes
+ * through the ring is out, and chunks have been lowered meanwhile; the rest is under way. After an
  * error the caller waits for the staging. */
 tnr_status tnri_sleeper_copy_out(tnri_sleeper *sleeper, tnri_device *device);
 /* 1 if copies of everything that is kept have been put there, or are over. */
@@ -87,16 +89,16 @@ static inline int tnri_sleeper_is_queued(const tnri_sleeper *sleeper)
                                              : sleeper->marks[sleeper->marks_count - 1].until;
     return until == sleeper->kept_bytes;
 }
-/* Takes the address and memory of each chunk away that still has them, as soon as what is kept of
- * it is out. After an error the caller waits for the staging; when that has succeeded everything
- * kept is in the buffers. */
+/* Takes the address and the memory away from each chunk that still has them, as soon as its kept
+ * contents are out. After an error the caller waits for the staging; when that wait has succeeded,
+ * everything kept is in the buffers. */
 tnr_status tnri_sleeper_lower(tnri_sleeper *sleeper, tnri_device *device);
 /* Drops the marks that are left. */
 void tnri_sleeper_unmark(tnri_sleeper *sleeper, tnri_device *device);
 
-/* The way up: brings all chunks back from wherever they are and, if `has_contents`, puts a copy of
- * what is kept on the staging's stream, each part as soon as its chunks are there. The caller
- * waits for the staging, also after an error. In the device's context. */
+/* The way up: brings all chunks back from wherever they are. If `has_contents`, also puts copies of
+ * what is kept on the staging's stream, each part as soon as its chunks are there. The caller waits
+ * for the staging, also after an error. In the device's context. */
 tnr_status tnri_sleeper_raise(tnri_sleeper *sleeper, tnri_device *device, int has_contents);
 
 #endif

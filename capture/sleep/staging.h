@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Staging: host memory that the contents of sleeping pools are kept in, and the stream that copies
+ * Staging: the host memory that keeps the contents of sleeping pools, and the stream that copies
  * them.
  *
  * Pinning costs far more than copying (a second for some GiB), so buffers of one size are kept and
- * used again, and can be had ahead of time. Who does not want so much pinned memory, or is refused
- * it by the system, has ordinary memory filled through a ring of two pinned buffers
- * (sleep/carry.h). What the machine or a control group has no room for is not asked for at all
- * (sleep/host_limit.h). Everything here belongs to one thread at a time: the one that has claimed
- * the device's staging. Who holds the claim may take long, so a claim is waited for with naps, with
- * no lock held.
+ * used again, and can be made ahead of time. If the caller does not want so much pinned memory, or
+ * the system refuses it, ordinary memory is filled through a ring of two pinned buffers
+ * (sleep/carry.h). Tenure does not even ask for memory that the machine or a control group has no
+ * room for (sleep/host_limit.h). Everything here belongs to one thread at a time: the one that has
+ * claimed the device's staging. It may keep the claim for long, so others wait for the claim with
+ * naps, with no lock held.
  *
- * What is there is given back when the device is put out of use (tnri_device.upper_empty).
+ * Everything is given back when the device is put out of use (tnri_device.upper_empty).
  */
 #ifndef TNRI_SLEEP_STAGING_H
 #define TNRI_SLEEP_STAGING_H
@@ -24,14 +24,14 @@
 /* Large enough for a copy to run at the link's full speed. */
 #define TNRI_BUFFER_BYTES ((size_t)32 << 20)
 
-/* A buffer of host memory for contents. Owned by whoever holds the list that it is in. */
+/* A buffer of host memory for contents. The owner of the list that it is in owns it. */
 typedef struct tnri_buffer {
     unsigned char *memory;
     struct tnri_buffer *next;
     int is_paged; /* 1: ordinary memory, which the device reaches through the ring alone */
 } tnri_buffer;
 
-/* Pieces of one kind. */
+/* Buffers of one kind. */
 typedef struct tnri_buffers {
     tnri_buffer *spares;
     size_t spares_count;
@@ -41,8 +41,9 @@ typedef struct tnri_buffers {
 /* Buffers that copies of a parked block's contents may still use: see sleep/park_contents.h. */
 typedef struct tnri_late {
     tnri_buffer *buffers;
-    size_t bytes;        /* of the contents */
-    tnri_event *event;   /* over: no copy does; null: as soon as the context has been waited for */
+    size_t bytes; /* of the contents */
+    /* When it is over, no copy uses them. Null: none does after a wait for the context. */
+    tnri_event *event;
     tnri_stream *stream; /* with a reference: the event is its mark `number`; null: not known */
     uint64_t number;
     struct tnri_late *next;
@@ -57,8 +58,8 @@ typedef struct tnri_staging {
 
     /* The claiming thread's. */
     tnri_buffers pinned, paged;
-    size_t kept_count; /* of pinned ones that tnri_staging_prepare asked for: not freed */
-    tnri_late *late;   /* buffers on their way back; the lock of all of these */
+    size_t kept_count;            /* pinned ones that tnri_staging_prepare asked for; not freed */
+    tnri_late *late;              /* buffers on their way back; the lock of all of these */
     tnri_buffer *ring[TNRI_RING]; /* pinned; there while paged buffers are in use, otherwise null */
     CUstream stream;              /* all copies' */
     int has_stream;
@@ -78,8 +79,8 @@ void tnri_staging_turn_begin(tnri_device *device);
 void tnri_staging_turn_end(tnri_device *device);
 int tnri_staging_is_my_turn(const tnri_device *device);
 
-/* Waits for the claim, also with a pool worked on (tnri_pool_work_begin): who has it waits for no
- * worker. */
+/* Waits for the claim, also while the caller works on a pool (tnri_pool_work_begin): the thread
+ * that has the claim waits for no worker. */
 void tnri_staging_claim(tnri_device *device);
 void tnri_staging_unclaim(tnri_device *device);
 /* 1 if the calling thread has claimed it. */
@@ -88,33 +89,34 @@ int tnri_staging_is_mine(const tnri_device *device);
 /* Takes a list of buffers back when copies are over, and `late` with it. Any thread, with no claim;
  * never calls the driver. */
 void tnri_staging_give_late(tnri_device *device, tnri_late *late);
-/* Takes one over that has the buffers for `bytes`, and that `stream` comes after, if it is not over
- * already: so a host that runs ahead pins no more memory. Null: there is none. */
+/* Takes one over that has the buffers for `bytes`, and that is over already or that `stream` comes
+ * after. So a host that runs ahead pins no more memory. Null: there is none. */
 tnri_late *tnri_staging_take_late(tnri_device *device, size_t bytes, tnri_stream *stream);
 
 /* What follows is for the thread with the claim, in the device's context, with no lock held. */
 
-/* Has the stream, idle. */
+/* Makes sure that the stream exists and is idle. */
 tnr_status tnri_staging_open(tnri_device *device);
-/* Waits for what was put on it. After a failure the staging is busy: nothing that it copies from
- * or to may go, until this succeeds. */
+/* Waits for what was put on the stream. After a failure the staging is busy: nothing that it copies
+ * from or to may go until this succeeds. */
 tnr_status tnri_staging_wait(tnri_device *device);
 
 /* How many buffers so many bytes fill. */
 size_t tnri_buffers_for(size_t bytes);
-/* TNR_ERR_HOST_MEMORY if `count` buffers, less those that are spare, would be all the memory that
- * the machine or a control group has left. Once for all pools of a sleep: the system counts what a
- * buffer takes when something is written to it. */
+/* TNR_ERR_HOST_MEMORY if `count` buffers, less those that are spare, would take all the memory that
+ * the machine or a control group has left. Called once for all pools of a sleep, because the system
+ * counts a buffer only when something is written to it. */
 tnr_status tnri_staging_check(const tnri_device *device, size_t count);
-/* Pieces for `bytes`, all or none, the ordinary ones first. `pinned_max`, if not 0, is the most
- * pinned memory to have in use afterwards; but the ring is always had when it is needed. Where the
- * system refuses to pin more, the rest are ordinary ones, if there is enough for the ring. */
+/* Takes buffers for `bytes`, all or none; in the list the ordinary ones come first. `pinned_max`,
+ * if not 0, is the most pinned memory to have in use afterwards, but the ring is always made when
+ * it is needed. If the system refuses to pin more, the other buffers are ordinary ones, provided
+ * there is enough for the ring. */
 tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_max,
                              tnri_buffer **buffers);
-/* Takes a list of buffers back; frees what is not to be kept, unless `keep_all`. What the driver
- * refuses to free is kept. */
+/* Takes a list of buffers back, and frees those that are not to be kept, unless `keep_all`. If the
+ * driver refuses to free one, it is kept. */
 void tnri_staging_give(tnri_device *device, tnri_buffer *buffers, int keep_all);
-/* Has pinned memory for `bytes` ready for the future, no more and no less, and nothing else. */
+/* Keeps pinned memory for `bytes` ready for the future, no more and no less, and nothing else. */
 tnr_status tnri_staging_prepare(tnri_device *device, size_t bytes);
 
 #endif

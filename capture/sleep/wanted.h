@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sleeps and wakes of several pools at once: what the public functions of <tenure/sleep.h> and of
- * <tenure/tag.h> have in common. All pools that are wanted, or none.
+ * <tenure/tag.h> have in common. Either all wanted pools fall asleep or wake, or none.
  */
 #ifndef TNRI_SLEEP_WANTED_H
 #define TNRI_SLEEP_WANTED_H
@@ -20,7 +20,7 @@ typedef enum tnri_wanted_kind {
 typedef struct tnri_wanted {
     tnri_wanted_kind kind;
     tnr_pool pool;         /* POOL: its handle; null: the default pool */
-    tnri_tag *const *tags; /* TAGS: tags_count of them, whose pools come in this order */
+    tnri_tag *const *tags; /* TAGS: tags_count of them; their pools come in this order */
     size_t tags_count;
 } tnri_wanted;
 
