@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reading nodes, against a driver of this file's own: a table of functions that answer from plain
- * structures, so that every form that a driver may answer in can be tried, those that the simulated
- * device does not have among them. test_graphs.c reads real graphs of the simulated device.
+ * structures. So every form of a driver's answers can be tried, also forms that the simulated
+ * device does not have. test_graphs.c reads real graphs of the simulated device.
  *
  * Each test was seen to fail with a change in capture/graph/nodes.c:
  *   pointers          visit_bytes: words taken from the start of the parameter instead of where

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Audits while other threads allocate, free, trim, make and destroy pools. What is audited does not
- * change, so every audit must say the same of it; under ThreadSanitizer, without a race.
+ * Audits while other threads allocate, free, trim, make and destroy pools. The audited graph does
+ * not change, so every audit must say the same of it; under ThreadSanitizer, without a race.
  *
  *   test_audit_threads [ROUNDS]
  *

@@ -5,12 +5,13 @@
  *
  * Some of these run under a script of 600 lines, whose frames its engine tells.
  *
- * A launch is of a kernel with 16 parameters, or with one structure of path.bytes_min bytes; three
+ * A launch is of a kernel with 16 parameters, or with one structure of path.bytes_min bytes. Three
  * addresses, or path.bytes_max if that is not 0, are of blocks, others each time. An allocation is
- * one of Tenure's own, as engines make them, in the place of one of path.live blocks, of
- * path.bytes_min to path.bytes_max bytes. Of a list that is stale every other address is of a block
- * that was freed: an optimizer leaves those of the launch before where it has fewer of its own. Of
- * one that is fresh these were allocated and freed since the launch before, as gradients are.
+ * one of Tenure's own, as engines make them. It replaces one of path.live blocks, and has
+ * path.bytes_min to path.bytes_max bytes. In a stale list every other address is of a block that
+ * was freed: if an optimizer has fewer addresses than at the launch before, it leaves the old ones
+ * in the rest. In a fresh list those blocks were allocated and freed since the launch before, as
+ * gradients are.
  */
 #include <stdlib.h>
 #include <string.h>

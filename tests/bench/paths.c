@@ -8,10 +8,10 @@
  *   bench_paths --describe       what decides the numbers: compiler, build, C library
  *   bench_paths NAME             runs one path and prints the checksum of its work
  *
- * What is to be counted runs inside path_measured() and nothing else does: the tool counts from
- * that function's start to its end, in whichever thread. The clock decides nothing here: time
- * stands still on the simulated device, and random numbers come from fixed seeds. So a path is the
- * same sequence of calls in each run, and its count is a property of the code.
+ * Only the counted work runs inside path_measured(): the tool counts from that function's start to
+ * its end, in whichever thread. The clock decides nothing here: time stands still on the simulated
+ * device, and random numbers come from fixed seeds. So a path is the same sequence of calls in each
+ * run, and its count is a property of the code.
  */
 #include <pthread.h>
 #include <semaphore.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Edges that do not order: a kernel that comes after another's port may begin before that has
- * ended, so what the first is still using is not free for the second.
+ * Edges that do not order. A kernel that comes after another kernel's port may begin before the
+ * other has ended. So memory that the first still uses is not free for the second.
  *
  * In tnri_order_move, every node of a frontier taken for one that is over: a_frontier_of_a_port
  * failed. In node_ask, every edge: a_node_behind_a_port. In edge_orders, without the ports: both.

@@ -2,11 +2,11 @@
 /*
  * Guarantee 3 for captures: any driver call, and any allocation of host memory, may fail anywhere
  * in a capture, its end, a launch and the end of a graph; fault.h says what is checked after each
- * call. When faults are off, whatever capture is still there can be ended, graphs end, nothing is
+ * call. When faults are off, any capture that is still there can be ended, graphs end, nothing is
  * left of either, and the next capture works.
  *
- * The program's own driver calls between Tenure's may be the ones that fail. It then goes on
- * without them, as a program would that looks at their results.
+ * The program's own driver calls between Tenure's may fail, too. The program then goes on without
+ * them, as a program that checks their results would.
  */
 #include "fault/fault.h"
 

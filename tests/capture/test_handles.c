@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every public function that takes something that Tenure gave out (a pool, a graph's number, a
- * block), with values that it never gave out, and with some that have ended: the status that the
- * manual names, and nothing is read, made or changed. The functions are those of the headers, which
- * are this program's arguments: one that is not in the tables of handle_calls.c fails the test.
+ * Calls every public function that takes something that Tenure gave out (a pool, a graph's number,
+ * a block), with values that Tenure never gave out, and with some that have ended. Each call must
+ * give the status that the manual names, and read, make or change nothing. The functions are those
+ * of the headers, which are this program's arguments. A function that is not in the tables of
+ * handle_calls.c fails the test.
  *
  * What was taken out, and what failed then:
  *   tnri_pool_find without the comparison of the handle: ended_pools_stay_ended

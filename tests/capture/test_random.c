@@ -4,9 +4,9 @@
  *
  * A program makes several graphs in one pool. In each capture four streams allocate, write, read
  * each other's blocks, record these uses in one way or another, wait for each other and free, at
- * random. The model keeps for each stream the set of nodes that come before whatever it captures
- * next, and for each page of the pool the nodes at which its last uses end. So at every allocation
- * it knows both ways what must happen:
+ * random. For each stream the model keeps the set of nodes that come before the stream's next
+ * captured work. For each page of the pool it keeps the nodes at which the page's last uses end. So
+ * at every allocation it knows both what must never and what must always happen:
  *
  *   never   a page whose last uses the stream does not come after, or that is live
  *   always  no growth, as long as there is a run of pages that is large enough and that the stream

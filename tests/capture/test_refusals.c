@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the layer of captures refuses, with the words that say why, and that nothing has changed
- * then: arguments that mean nothing, calls from its own callbacks, calls in a forked child; and
- * that tnr_validate finds mistakes that are planted in its records.
+ * What the layer of captures refuses, with which words, and that a refusal changes nothing:
+ * meaningless arguments, calls from its own callbacks, calls in a forked child. Also that
+ * tnr_validate finds mistakes that are planted in the layer's records.
  */
 #include "steps.h"
 

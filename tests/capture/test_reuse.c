@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reuse inside a capture: memory that was freed is handed out again exactly when the graph's edges
- * order its last use before what the asking stream captures next, and no node is added for it.
+ * Reuse inside a capture. Freed memory is handed out again exactly when the graph's edges order its
+ * last use before the asking stream's next captured work. No node is added for that.
  *
  * Each case is launched at its end, where the race detector sees an order that is not there.
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sets of pointers in order, against an array that knows what is in, and the one thing that they
- * are for: that a look at a million members takes as few steps as at a hundred. Steps are counted,
+ * Sets of pointers in order, against an array that knows what is in. Also the one purpose of these
+ * sets: a look at a million members takes as few steps as a look at a hundred. Steps are counted,
  * not time.
  *
  * Seen to fail: looks_are_short with one multiplication instead of two; some_stay, by an assertion,

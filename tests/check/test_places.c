@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stacks of the checker (tools/preload/check/stack.c), which are remembered by thread: whatever
- * was called before, each is that of the caller, as it is walked anew here. And in a program that
- * goes round none is walked twice, since a walk takes as much as ten launches. More of them than a
- * thread remembers come in all.
+ * Stacks of the checker (tools/preload/check/stack.c), which are remembered by thread. Whatever was
+ * called before, each stack is that of the caller, as a new walk here finds it. In a program that
+ * repeats itself none is walked twice, because a walk takes as much as ten launches. In all there
+ * are more stacks than a thread remembers.
  *
  * stack.c is in a library here, since frames of the object that it is in are left out. Broken to
  * see it fail: is_there leaves out a frame; node_enter loses the node that it puts another one

@@ -2,8 +2,8 @@
 /*
  * conformance: scripted scenarios on any library with the CUDA driver's ABI, one line each.
  *
- * Run on a real GPU and on the simulated device, the two outputs must not differ where a result is
- * expected; where it is only observed ('?') a difference is something to look into.
+ * It runs on a real GPU and on the simulated device. If a result is expected, the two outputs must
+ * not differ. If it is only observed ('?'), a difference is something to look into.
  */
 #include "child.h"
 #include "scenario.h"

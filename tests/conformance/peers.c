@@ -3,8 +3,8 @@
  * Scenarios: memory of one device that another, its peer, reaches. They need two devices with a way
  * to each other, and are skipped elsewhere.
  *
- * Two H200s, driver 580.159.04, give what is expected here. What is only observed is what they may
- * do otherwise; the simulated device takes the stricter answer.
+ * Two H200s, driver 580.159.04, give what is expected here. Results that are only observed may
+ * differ there; the simulated device takes the stricter answer.
  */
 #include "scenario.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server from outside: who may come in, what is served, what becomes of connections that behave
- * badly; and that it begins and ends with its setting, the library, a fork and the process.
+ * The server from outside: who may connect, what is served, and what becomes of connections that
+ * behave badly. Also that the server begins and ends with its setting, the library, a fork and the
+ * process.
  *
  * Lines changed in the library to see a test fail:
  *   is_welcome: all but one user: other_users, and others

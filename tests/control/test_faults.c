@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Guarantee 3 from outside: any driver call, and any allocation of host memory, may fail while a
- * controller rules the process. Each request is answered, or the connection is hung up; an answer
- * that is no success names a status and says why; what is asked again later succeeds.
+ * controller controls the process. Each request is answered, or the connection is closed. An answer
+ * without success names a status and says why. A request that is repeated later succeeds.
  *
  * Lines changed in the library to see it fail:
  *   tnri_answer_end without the line for what was lost: the controller waits for ever

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages that mean harm: good requests with bytes changed, taken out, doubled and put in, sent in
- * pieces of any size, over connections that are now and then dropped in the middle. To each line
- * that is not too long comes one answer, which is one line of JSON; the process goes on, and in the
- * end everything is there.
+ * Hostile messages: good requests with bytes changed, removed, doubled and inserted, sent in pieces
+ * of any size, over connections that are sometimes dropped in the middle. Each line that is not too
+ * long gets one answer, which is one line of JSON. The process goes on, and in the end everything
+ * is there.
  *
  * Seen to fail with quoted_add without the escapes below 0x20.
  */

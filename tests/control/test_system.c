@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every call to the system that control makes, failing at every use, once and from there on: it is
- * switched on or refused with a sentence; a controller is served or hung up on; and once the system
- * works again, so does control, and nothing is left.
+ * Every system call that control makes fails at every use, once and from there on. Control is
+ * switched on, or refused with a sentence. A controller is served, or its connection is closed.
+ * Once the system works again, control works, too, and nothing is left.
  *
  * The program is linked so that these calls of the library's come here first.
  *

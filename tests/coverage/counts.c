@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * In builds with TNR_COVERAGE: _exit() that writes the counts first. gcc's run-time writes them
- * when a process ends by exit(), and there is one of it in each program and library, which nobody
- * outside can call: each enlists its own (counted.c).
+ * when a process ends by exit(). Each program and library has a run-time of its own, which cannot
+ * be called from outside. So each registers its own (counted.c).
  *
  * A library, so that the dynamic linker finds this _exit() before the C library's.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Guarantee 3 for exports and imports: any driver call, and any allocation of host memory, may fail
- * on the way. Nothing stays mapped or held that nobody has, and what was let go of serves again.
+ * on the way. Nothing stays mapped or held without an owner, and released memory serves again.
  *
  * Lines of the library changed to see it fail:
  *   addresses_give_back without handle_release's status: export and import, freed while it is open

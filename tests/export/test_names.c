@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks that another process opens by name: this one and a worker (worker.h), which die at every
- * call of the system, are of different users, and have forked children.
+ * Blocks that another process opens by name. This process and a worker (worker.h) die at every
+ * system call, belong to different users, and have forked children.
  *
  * Lines of the library changed to see it fail:
  *   one->opened++ in import_open left out: a_name_there_and_back

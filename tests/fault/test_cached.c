@@ -2,10 +2,10 @@
 /*
  * Guarantee 4: the cached path makes no driver call, and no two streams share a lock on it.
  *
- * The first is counted by the simulated device. For the second one arena's lock is held, the way a
- * thread holds it that was interrupted inside, while another thread serves another stream: if the
- * two shared any lock, that thread would never come back. The pool's, the device's and the
- * library's locks are held as well, since the cached path has no business with them either.
+ * For the first, the simulated device counts calls. For the second, the test holds one arena's
+ * lock, as a thread that was interrupted inside would. Meanwhile another thread serves another
+ * stream: if the two shared any lock, that thread would never return. The pool's, the device's and
+ * the library's locks are held as well, because the cached path must not need them either.
  *
  * Each test was seen to fail with this change in the library:
  *   no_driver_call      ladder.c, tnri_ladder_malloc: the call of ladder_serve_flushed left out

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Guarantee 1 at this stage, and its other half: memory is reused on its own stream without waiting
- * and on another behind a wait on the device; and no mapping is removed before the work that may
- * use it has provably ended. Streams are blocked by gates: waits for a value that the host writes.
+ * Guarantee 1 at this stage, and its other half. Memory is reused on its own stream without
+ * waiting, and on another stream behind a wait on the device. No mapping is removed before the work
+ * that may use it has provably ended. Gates block the streams: waits for a value that the host
+ * writes.
  *
  * Each test was seen to fail with the line named beside it taken out of the library (the number of
  * seeds is the program's argument):

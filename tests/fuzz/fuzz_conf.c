@@ -2,9 +2,9 @@
 /*
  * What every text of settings must hold to: a harness for libFuzzer, and for replay.c.
  *
- * A text is taken as a whole or refused with a sentence, and then nothing has changed. What is in
- * force afterwards the library takes back, value by value, and prints the same. In tnri_conf_apply,
- * settings published after an error: this failed at once.
+ * A text is taken as a whole, or refused with a sentence; a refusal changes nothing. The values
+ * that are in force afterwards are given to the library again, one by one: it takes them, and
+ * prints the same. In tnri_conf_apply, settings published after an error: this failed at once.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two processes of one device, in one group, that do anything at random (random.h), in turns and at
- * once, while they are stopped and killed at any step and the driver refuses calls. Whoever lives
- * keeps what he has written, and what is published is what others read. Now and then both give up
- * everything: then either must get the whole device but the other's floor; and in the end nothing
- * is left on it.
+ * Two processes of one device, in one group. They do anything at random (random.h), in turns and at
+ * once. Meanwhile they are stopped and killed at any step, and the driver refuses calls. A process
+ * that lives keeps what it has written, and others read what is published. Sometimes both give up
+ * everything: then either must get the whole device except the other's floor. In the end nothing is
+ * left on the device.
  *
  *   test_group_fuzz OPERATIONS [SEED]
  *

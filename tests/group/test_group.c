@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes that share a device's memory: what is idle goes to who asks, floors and ceilings bind,
- * and who is stopped or dead delays nobody for long.
+ * Processes that share a device's memory. Idle memory goes to the process that asks, floors and
+ * ceilings bind, and a stopped or dead process delays nobody for long.
  *
  * Lines of the library changed to see it fail:
  *   ladder_ascend without ladder_ask_group: idle_memory_is_handed_over and seven more

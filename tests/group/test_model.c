@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Members of a group against a model that is exact: all chunks are of one size and all blocks of
- * whole chunks, so a request must succeed if and only if what is live, and what floors keep for
- * others, leaves room for it; whatever was freed where before. Operations come one after the other,
- * drawn from a seed; now and then a member is killed, and another begins in its place. In the end,
- * and now and then, all members together have no more than was ever live at once.
+ * Members of a group against an exact model. All chunks are of one size and all blocks of whole
+ * chunks. So a request must succeed if and only if the live memory, and what floors keep for
+ * others, leaves room for it, whatever was freed where before. Operations come one after the other,
+ * drawn from a seed. Sometimes a member is killed, and another begins in its place. In the end, and
+ * sometimes before, all members together have no more than was ever live at once.
  *
  *   test_group_model OPERATIONS [SEED]
  *

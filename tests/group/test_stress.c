@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Four members that all allocate and free at once, blocks of any size, while they are stopped, made
- * to go on, and killed, as a seed says: whoever lives keeps what it has written, keeps its
- * accounts, and ends in order; and then the whole device is there.
+ * Four members that all allocate and free blocks of any size at once. Meanwhile a seed has them
+ * stopped, continued and killed. A member that lives keeps what it has written, keeps its accounts,
+ * and ends in order. Then the whole device is there.
  *
  *   test_group_stress ROUNDS [SEED]
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every call to the system by which a process joins a group, works in it and leaves it, failing at
- * every use, once and from there on: the device comes into use or is refused with a sentence, and
- * once the system works again it can be had, and nothing is left.
+ * Every system call by which a process joins a group, works in it and leaves it fails at every use,
+ * once and from there on. The device comes into use, or is refused with a sentence. Once the system
+ * works again, the device can be used, and nothing is left.
  *
  * The program is linked so that these calls of the library's come here first.
  *

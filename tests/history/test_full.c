@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The history where there is no room left: for texts, for places, for threads, for the word by
- * which a thread's end is noticed. What has no room is counted as missed, what was there stays, and
- * the program goes on.
+ * The history when there is no room left: for texts, for places, for threads, for the word by which
+ * a thread's end is noticed. Records without room are counted as missed, older ones stay, and the
+ * program goes on.
  *
  * Lines changed in the library to see it fail: text_add without the test of TEXT_LEAVES (texts);
  * origin_enter without has_room (places: a crash); tnri_writer_take without its count of what was

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mappings that somebody follows: what is told adds up to what is mapped, in an order that makes
- * sense of each address.
+ * Mappings that a follower is told of: the reports add up to what is mapped, and those of each
+ * address come in a possible order.
  *
  * Lines changed in the library to see it fail:
  *   tnri_pool_note_mapping in stale_finish, or in sources_note, left out: all

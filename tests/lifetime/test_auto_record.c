@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The setting auto_record:all: a free waits for all that every stream was given, whatever was
- * recorded; and nothing of that is left when it is off again.
+ * The setting auto_record:all. A free waits for all that every stream was given, whatever was
+ * recorded. When the setting is off again, nothing of that is left.
  *
  * Seen to fail with these lines changed in the library:
  *   a_free_waits_for_all_streams       cached.c, tnri_free_found: is_sync is 0

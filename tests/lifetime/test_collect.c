@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a request asks the driver that finds no room: about the oldest retired blocks of its own
- * arena, and of many in a few questions. Each question takes the driver's lock, and a block of
- * another arena takes that arena's.
+ * What a request asks the driver if it finds no room. It asks about the oldest retired blocks of
+ * its own arena, and about many of them in a few questions. Each question takes the driver's lock.
+ * A block of another arena would take that arena's lock, too.
  *
  * Seen to fail with these lines of lifetime/collect.c changed:
  *   others_are_not_asked      tnri_collect_arena: without the way of TNRI_COLLECT_OWN

@@ -2,9 +2,9 @@
 /*
  * Guarantee 1 over random programs: a block is handed out again only when every recorded use is
  * ordered before the new owner's first use. Each program allocates on several streams, reads blocks
- * on other streams, says so in one of the ways there are, and frees in one of three; streams end
- * and begin, events are recorded, waited for and announced. A reader must see the bytes of the
- * block's owner and no other's, and the race detector of the simulated device must find all
+ * on other streams, records that in one of the possible ways, and frees in one of three ways.
+ * Streams end and begin; events are recorded, waited for and announced. A reader must see the bytes
+ * of the block's owner and no other's. The race detector of the simulated device must find all
  * accesses ordered, whatever the schedule did.
  *
  * The arguments are the number of seeds and the first seed. Each of these changes in the library

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lanes: a stream with several arenas hands its memory out as one with a single arena would, and
- * whatever is done to the stream is done to all of them. Most tests have lanes used in turn
+ * Lanes: a stream with several arenas hands its memory out as a stream with a single arena would.
+ * Whatever is done to the stream is done to all of its arenas. Most tests have lanes used in turn
  * (lanes_forced), so that one thread sees two; the last ones make threads wait for each other.
  *
  * Each of these was taken out once:

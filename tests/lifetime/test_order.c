@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Order without asking: what the program has said, and the library's own waits, end uses at once.
- * And what has not been said does not.
+ * Order without asking the driver: what the program has announced, and the library's own waits, end
+ * uses at once. What was not announced does not.
  *
  * Seen to fail with these lines changed in the library:
  *   a_mark_after_the_moment_is_not_covered  announce.c, tnr_event_recorded: "number = before ..."

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Precision: a use that was recorded where it ends does not hold the block longer than that,
- * though unrelated work follows on the same stream; tnr_record_stream does.
+ * Precision. A use that was recorded where it ends does not hold the block longer than that, even
+ * if unrelated work follows on the same stream. tnr_record_stream does hold it longer.
  *
  * Guarantee 1, the other half of each: seen to fail with these lines taken out of the library:
  *   not_reused_before_the_use_ends  collect.c, stream_poll: "if (!over) return freed;"

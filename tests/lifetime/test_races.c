@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What one thread does while another is inside a call, at the one moment that matters. The library
- * reaches the driver through a table; a test puts a function of its own there, which lets a second
- * thread do its step, whole, before the call goes on. So these interleavings are the same in every
- * run.
+ * reaches the driver through a table. A test puts a function of its own there. That function lets a
+ * second thread do its whole step before the call goes on. So these interleavings are the same in
+ * every run.
  *
  * Seen to fail with these lines changed in the library:
  *   an_adopted_donor_is_not_credited  execute.c, tnri_execute_order: "giver" in the call of

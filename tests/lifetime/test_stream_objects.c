@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Streams as objects: what remains of streams and threads that come and go by the thousand, and
- * what a stream costs that does nothing. Costs are counted in driver calls and bytes, never timed.
+ * what an idle stream costs. Costs are counted in driver calls and bytes, never timed.
  *
  * Seen to fail with these lines changed in the library:
  *   threads_that_end_leave_nothing   stream.c, default_find: without tnri_streams_reap

@@ -2,10 +2,10 @@
 /*
  * All orders of steps, all outcomes: see explorer.h.
  *
- * Each thread is a coroutine that stops before each step. A state is kept by copying the model's
- * memory, the watched plain memory, and the coroutines with the used part of their stacks; so a
- * step is tried by putting the copy back. Two states are the same if memory is and each thread has
- * read the same values so far: what is on its stack follows from these.
+ * Each thread is a coroutine that stops before each step. A state is kept as a copy of the model's
+ * memory, the watched plain memory, and the coroutines with the used part of their stacks. So a
+ * step is tried by putting the copy back. Two states are the same if their memory is the same and
+ * each thread has read the same values so far: those values determine what is on its stack.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -3,9 +3,9 @@
  * The lock of the library, as it is, with the explorer's atomics: see explorer.h. Each step of a
  * report names its line of alloc/base/lock.h or lock.c.
  *
- * What stands for the world outside: the kernel's barrier is the explorer's, nobody is ever gone,
- * no time passes, and threads have small addresses. Each turn under the lock reads and changes
- * plain data.
+ * The stand-ins for the world outside: the kernel's barrier is the explorer's, no thread is ever
+ * gone, no time passes, and threads have small addresses. Each turn under the lock reads and
+ * changes plain data.
  */
 #undef TNR_CHECK
 #define TNR_CHECK 1 /* not the list of held locks, which is the thread's that explores */

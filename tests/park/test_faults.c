@@ -2,7 +2,7 @@
 /*
  * Guarantee 3 for parked blocks: any driver call, and any allocation of host memory, may fail while
  * a block is parked, while its memory serves others, and while memory comes back. After each call a
- * block is parked or not, as the call says; what is live has its contents, and nothing is left.
+ * block is parked or not, as the call says. Live blocks have their contents, and nothing is left.
  *
  * Seen to fail with these lines changed in the library:
  *   plan_undo_return emptied: a block that failed to come back lacks slots (tnr_validate)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random programs of one thread that park and unpark blocks on several streams, in little memory:
- * after each step the equations hold, the simulated device sees no race and no wrong use, and in
- * the end every block has the contents that it should have, all bytes of it.
+ * Random programs of one thread that park and unpark blocks on several streams, in little memory.
+ * After each step the equations hold, and the simulated device sees no race and no wrong use. In
+ * the end every byte of every block is as it should be.
  *
- * A block is written on any stream, which first waits for the one that wrote it last; such uses are
- * recorded. The seeds are the same on each machine.
+ * A block is written on any stream. That stream first waits for the stream that wrote the block
+ * last. Such uses are recorded. The seeds are the same on each machine.
  *
  * Seen to fail with uses_before in uses_end left out: races.
  */

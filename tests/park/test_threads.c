@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that park, unpark and free blocks of one pool, each on a stream of its own, so that they
- * take chunks from each other's parked blocks and have them back, while others are served, memory
- * is given back, and the pool sleeps. Nothing is torn: contents that were kept are there, what is
- * written after an unparking is, and the accounts hold.
+ * Threads that park, unpark and free blocks of one pool, each on a stream of its own. So they take
+ * chunks from each other's parked blocks and get them back. Meanwhile other requests are served,
+ * memory is given back, and the pool sleeps. Nothing is torn: contents that were kept are there,
+ * what is written after an unparking is there, and the accounts hold.
  */
 #include "../sleep/sleep.h"
 

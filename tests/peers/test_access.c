@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that other devices reach: what is open, of what exists and of what comes, wherever it
- * moves, and that a call that fails has changed nothing.
+ * Memory that other devices reach: which of it is open, now and later, wherever it moves; and that
+ * a call that fails has changed nothing.
  *
  * Lines of the library changed to see it fail:
  *   tnri_pages_access without the peers: what_comes_later, moves_and_loans, sleep_and_wake

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pool that another device reaches and whose memory a network card has registered: it sleeps and
- * wakes a thousand times, and nothing changes or stays behind. And a registration that nobody took
- * back leads to nobody else's memory.
+ * A pool that another device reaches and whose memory a network card has registered. It sleeps and
+ * wakes a thousand times, and nothing changes or stays behind. Also: a registration that was not
+ * taken back never leads to another's memory.
  *
- * A card is played by a second mapping of the physical memory: what it writes goes to the memory
- * that was there when it was registered, whatever lies at the address by then.
+ * A second mapping of the physical memory stands for the card. What it writes goes to the memory
+ * that was there at the registration, whatever lies at the address by then.
  *
  * Lines of the library changed to see it fail:
  *   tnri_chunk_wake without tnri_pages_access: a_thousand_cycles

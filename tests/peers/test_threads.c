@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Threads that allocate and free on streams of their own, so that chunks come, move and are lent,
- * while memory is opened to a peer and closed. After each change every block that is live, or comes
- * before the next change, is as the change said.
+ * while memory is opened to a peer and closed. After each change every live block, and every block
+ * that comes before the next change, is as the change said.
  *
  * Lines of the library changed to see it fail:
  *   the first tnri_placing_wait in pool_access: a chunk was on its way, and stayed as it was

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Published blocks: this process and workers (export/worker.h) publish, hold and attach, die at
- * every call of the system that each of that takes, have every such call fail, and have no
- * descriptors left.
+ * Published blocks: this process and workers (export/worker.h) publish, hold and attach. They die
+ * at every system call of each of these steps, every such call is made to fail, and they run out of
+ * descriptors.
  *
  * Lines of the library changed to see it fail:
  *   tnri_relay_send without the origin, or with the holder's own socket for it; an importer that

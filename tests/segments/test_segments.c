@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pools over foreign segments: blocks are carved out of what the owner gives and nothing else, go
- * back to him whole and when they must, and what he does wrong is said, and loses nothing.
+ * Pools over foreign segments. Blocks are carved only out of what the owner gives. Segments go back
+ * to the owner whole and when they must. Errors of the owner are reported, and lose nothing.
  *
  * Lines of the library changed to see it fail:
  *   tnri_stale_drain gives back without proof: work_is_waited_for

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Foreign segments with many threads: on streams of their own, and two on one; what one frees
- * another may be given by the owner at once, at the same address. One thread trims, one takes
+ * Foreign segments with many threads: on streams of their own, and two on one stream. The owner may
+ * give what one thread freed to another at once, at the same address. One thread trims, one takes
  * pictures and looks for addresses that may just have gone.
  *
  * Line of the library changed to see it fail: addresses forgotten after owner_free in

@@ -3,10 +3,10 @@
  * Races in graphs and between launches and what is around them, under every schedule and several
  * seeds; and random graphs against a model of their edges.
  *
- * That the tests see what they are for was tried by taking single lines out of graph_launch.c and
- * graph_plan.c: the wait for the launch's beginning, the waits for steps of other paths, the waits
- * for the paths' ends, and the wait for the launch before each give reports where none belong;
- * putting every step into the first path finds no race at all.
+ * To see that the tests can fail, single lines were taken out of graph_launch.c and graph_plan.c.
+ * Without the wait for the launch's beginning, the waits for steps of other paths, the waits for
+ * the paths' ends, or the wait for the launch before, there are reports where none belong. With
+ * every step in the first path, no race is found at all.
  */
 #include "graphs.h"
 

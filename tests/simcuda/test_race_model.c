@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The race detector against a naive model: random programs of a few hundred calls, for which the
- * model keeps, for each operation, the set of all operations before it. The detector must report no
- * pair that the model knows to be ordered or harmless, and for every piece of memory that is raced
- * on at least one pair that races there, under every schedule alike.
+ * The race detector against a naive model: random programs of a few hundred calls. For each
+ * operation the model keeps the set of all operations before it. The detector must report no pair
+ * that the model knows to be ordered or harmless. For every piece of memory with a race it must
+ * report at least one pair that races there. Both must hold under every schedule.
  */
 #include "fixture.h"
 #include "few.h"

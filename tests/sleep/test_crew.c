@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The crew by itself: every byte of every job is copied, once the job has been waited for, with any
- * number of threads, sizes and alignments, several jobs under way, written past the caches and not.
- * Whoever waits for some jobs may use their memory while others are under way: under the race
- * detector that is looked at, too.
+ * The crew by itself. Once a job has been waited for, every byte of it is copied: with any number
+ * of threads, sizes and alignments, with several jobs under way, written past the caches and not. A
+ * thread that waits for some jobs may use their memory while others are under way: under the race
+ * detector that is checked, too.
  *
  * Lines changed in the library to see it fail:
  *   slice_take: SLICE_BYTES added instead of `bytes`; `begun` never advanced

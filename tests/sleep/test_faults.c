@@ -2,7 +2,7 @@
 /*
  * Guarantee 3 for sleeps: any driver call, and any allocation of host memory, may fail inside a
  * sleep, a wake, and what is done in between. After each call each pool is awake or asleep, never
- * half of both, and says so; kept contents are there in the end, and nothing is left.
+ * half of both, and says so. Kept contents are there in the end, and nothing is left.
  *
  * Seen to fail with these lines changed in the library:
  *   set_take_back without pool_restore: contents or memory lost

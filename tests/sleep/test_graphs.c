@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graphs that were captured through Tenure and sleep: a launch meanwhile is refused, and after the
- * wake a replay does what it did before, at the same addresses, from contents that no launch
- * writes, and from memory that is free in the pool and carries state from one launch to the next.
+ * Graphs that were captured through Tenure, and sleep. A launch meanwhile is refused. After the
+ * wake a replay does what it did before, at the same addresses. It reads contents that no launch
+ * writes, and memory that is free in the pool and carries state from one launch to the next.
  *
  * Lines changed in the library to see a test fail:
  *   launch_begin without tnri_pool_work_begin: launches_are_refused (the replay touches no memory)

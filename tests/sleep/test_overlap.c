@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory goes while copies run, and comes while copies run; what the driver refuses in the middle
- * of that; and that nothing is copied in vain where it can be known. Under the lazy schedule a copy
- * runs when somebody waits for it and no sooner, so whatever is done too early is seen: by the race
+ * of that; and that nothing is copied in vain where that can be known. Under the lazy schedule a
+ * copy runs only when somebody waits for it. So a step that is done too early is seen: by the race
  * detector (a mapping goes and nobody knows that its copy is over), or in the contents.
  *
  * Lines changed in the library to see a test fail:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the driver refuses in the middle of a sleep or a wake, and what that leaves: the pool as it
- * was, or, if the way back is refused too, asleep with everything that a later wake needs. And
- * captures, under which neither is tried.
+ * What the driver refuses in the middle of a sleep or a wake, and what that leaves. The pool is as
+ * it was; or, if the way back is refused too, it is asleep with everything that a later wake needs.
+ * Also captures: while one is under way, neither a sleep nor a wake is tried.
  *
  * Lines changed in the library to see a test fail:
  *   set_take_back: pool_restore not called: a_refused_sleep_changes_nothing

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Build ids, read from what the dynamic linker says of files: notes of every alignment are found,
- * and notes that are none are read no further than they go. The linker is this program's.
+ * Build ids, read from what the dynamic linker says of files. Notes of every alignment are found,
+ * and invalid notes are not read beyond their end. The linker is this program's.
  *
  * before_it failed, at an alignment of eight, where a name was padded by itself and not with the
  * head before it, and at_the_end where the last description had to have its padding.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pictures taken while memory moves, comes and goes: before and after every call that the library
- * makes for it to the driver, by the thread that makes the call. (The short calls that name a
- * stream are left out: they are made under its lock.) No lock is held then, so another thread could
- * take a picture at the same moment; here it is taken at every one of them, in every run.
+ * Pictures taken while memory moves, comes and goes: before and after every driver call that the
+ * library makes for that, by the thread that makes the call. (The short calls that name a stream
+ * are left out: they are made under its lock.) No lock is held then, so another thread could take a
+ * picture at the same moment. Here a picture is taken at every such moment, in every run.
  *
  * Every picture must add up, and the files that are left in the folder that the first argument
  * names must have a history that leads to them, which another test checks.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The report for people that is written beside a snapshot when memory runs out: it names who holds
- * memory, what waits for what, and the setting that would have helped, and no other.
+ * The report for people that is written beside a snapshot when memory runs out. It names who holds
+ * memory, what waits for what, and the setting that would have helped, and no other setting.
  *
  * The tests look for lines, and for lines that must not be there. The memory of the simulated
  * device is small, so that sums are known to the byte.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a snapshot is written to: all that can go wrong with a file, and with zlib, each leaves
- * nothing behind and the old file as it was; and the texts and numbers that are written.
+ * Where a snapshot is written to. Anything may go wrong with a file, and with zlib: each failure
+ * leaves nothing behind and the old file as it was. Also the texts and numbers that are written.
  *
  * The C library's functions that fail here are this program's: see the first section.
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Snapshots that the settings ask for, where something is in the way: no thread and no descriptor
- * to be had, folders that are not there, processes that were forked, shutdowns that fail, memory
- * that runs out again and again.
+ * Snapshots that the settings ask for, when something prevents them: no thread or descriptor is
+ * available, folders do not exist, the process was forked, shutdowns fail, memory runs out again
+ * and again.
  *
  * Seen to fail: a_signal_is_changed_without_descriptors, when the watcher of the old signal was
  * ended before that of the new one was made: the next USR1 ended the program; with the handler that

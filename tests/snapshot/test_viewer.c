@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs whose pickles PyTorch's memory viewer must open, each with what it has stumbled over:
- * memory that moves and goes on the default stream alone, the memory of streams that ended in the
- * hands of others, more than a call of a function has arguments, several devices, nothing at all.
- * The files are left in the folder that the first argument names, as pickles and as JSON, and
+ * Programs whose pickles PyTorch's memory viewer must open. Each has something that the viewer has
+ * failed on: memory that moves and goes on the default stream alone, memory of ended streams in the
+ * hands of others, more items than a function call may have arguments, several devices, nothing at
+ * all. The files are left in the folder that the first argument names, as pickles and as JSON, and
  * another test checks both, and what `tenure snapshot convert` makes of the second.
  *
  * Lines changed in the library to see it fail (check_viewer.py, over these files):

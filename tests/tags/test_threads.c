@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Threads in regions of their own and of each other's, while tags sleep, wake, are limited and
- * trimmed: every block carries the tag of the region that it comes from, or is refused because that
- * sleeps or is full; nothing is torn.
+ * trimmed. Every block carries the tag of the region that it comes from, or is refused because that
+ * tag sleeps or is full. Nothing is torn.
  */
 #include "sleep/sleep.h"
 

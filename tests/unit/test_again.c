@@ -3,7 +3,7 @@
  * A program that repeats itself moves its memory without the driver: chunks come back to addresses
  * at which they are still mapped, go home at low water, and leave nothing mapped when they go.
  *
- * Only from the first low water on, and not where nothing recurs.
+ * This happens only from the first low water on, and not where nothing recurs.
  *
  * Seen to fail: with tnri_again_make always failing, and with tnri_recipe_note empty, the passes of
  * repeated_moves map for ever, and so they do where no free looks for low water. With

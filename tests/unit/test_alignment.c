@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Aligned allocation: every power of two up to 1 GiB is kept, at every size, from free runs and
- * from new memory, no more memory is mapped for it than for any other block of its size, and what
- * the alignment skips stays usable.
+ * Aligned allocation. Every power of two up to 1 GiB is kept, at every size, from free runs and
+ * from new memory. No more memory is mapped for an aligned block than for any other block of its
+ * size. Memory that the alignment skips stays usable.
  *
  * In tnri_world_carve, the lead computed from `alignment / 2`: every_alignment failed. In
  * tnri_plan_make, the window sought for tnri_request_span at the default alignment: all seven on

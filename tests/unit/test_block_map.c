@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The block map: from any address to the live block that contains it, whatever lay there before.
+ * The block map: it leads from any address to the live block that contains it, whatever lay there
+ * before.
  *
  * In block_if_live, the test of the state removed: a_stale_entry_misleads_nobody failed; that of
  * `place`: random_blocks. In reaches_cover, the loop left out: interiors_over_reaches failed. In

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pools for network cards: what a card has registered keeps its memory and its address, also after
- * the blocks there were freed, until the pool is trimmed by name.
+ * Pools for network cards. A range that a card has registered keeps its memory and its address,
+ * also after the blocks there were freed, until the pool is trimmed by name.
  *
  * Lines of the library changed to see it fail:
  *   gpu_direct_rdma not looked at in ladder_moves_max: nothing_moves

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which runs give their chunks to a window: in the own arena those that keep least, beside what
- * they give; where streams trade, and to another stream, the smallest.
+ * Which runs give their chunks to a window. In the window's own arena: the runs that keep least
+ * beside what they give. Where streams trade, and for another stream: the smallest runs.
  *
  * In world_take, world_donate always: what_keeps_least_gives failed. world_donate_tidy always: so
  * did the_smallest_give_where_streams_trade, and, with the arena's own condition alone removed,

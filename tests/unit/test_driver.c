@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starting: whatever can be missing has its own status and a sentence that names it, a failed
- * start changes nothing, and the next try can succeed.
+ * Starting. Each thing that can be missing has its own status, and a sentence that names it. A
+ * failed start changes nothing, and the next try can succeed.
  *
  * In load_entries (load.c), the names left out of `missing`: what_an_old_driver_lacks failed.
  */

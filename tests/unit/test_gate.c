@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gate: the quickest way through an allocation and a free is left as soon as anything is out of
- * the ordinary, in a thread that has gone that way before, too; and what it counts is exact.
+ * The gate. The quickest way through an allocation and a free is left as soon as anything is
+ * unusual, even in a thread that has gone that way before. What the gate counts is exact.
  *
  * In conf_publish, the bit left out: a_new_rounding_is_followed failed. In
  * tnri_cached_arena_get, the look at the routes left out: a_route_is_followed failed; the look

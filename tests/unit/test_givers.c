@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who is looked at for memory: arenas that have nothing to give are passed by, however many there
- * are, and whatever is freed in one of them is found again. Visits are counted, not time.
+ * Which arenas are asked for memory. Arenas that have nothing to give are skipped, however many
+ * there are. Memory that is freed in one of them is found again. Visits are counted, not time.
  *
  * Seen to fail with these lines changed in the library:
  *   streams_with_nothing_are_passed_by   execute.c, donor_take: without tnri_world_spend

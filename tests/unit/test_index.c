@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The index of free runs against a plain array: what is found is large enough, is the best of its
- * class up to the number of runs that are looked at, and is found whenever there is one.
+ * The index of free runs against a plain array. A run that is found is large enough, and the best
+ * of its class among the number of runs that are looked at. A run is found whenever there is one.
  *
  * In tnri_index_remove, the clearing of the summary bit left out: random_operations failed. In
  * index_best_of, `run->bytes < bytes` replaced by `run->bytes + 512 < bytes`: it failed at the

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices and drivers that lack something: what needs it is refused with the words that say what is
- * lacking, and all else works.
+ * Devices and drivers that lack something. A call that needs the missing thing is refused with
+ * words that say what is missing. Everything else works.
  *
  * Entry points are taken out of the table of a library that runs, as an older driver would have
  * left them out; attributes of a device are refused when it is asked for them.

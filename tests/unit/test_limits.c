@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Limits: no more than so much is ever mapped, whoever asks and in however many pieces, and a
- * request that is refused has changed nothing.
+ * Limits. No more than the limit is ever mapped, whoever asks and in however many pieces. A refused
+ * request changes nothing.
  *
  * In account_charge (chunk.c), `now > limit - bytes` replaced by `now > limit`: the_device_s_limit
  * failed. In limit_excess (reclaim.c), 0 returned: the_excess_goes_first failed. In ladder_ascend,

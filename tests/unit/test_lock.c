@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Locks: mutual exclusion, and the order of ranks, whose every violation ends the process at the
- * place where it happens. The deaths are played in children.
+ * Locks: mutual exclusion, and the order of ranks. Every violation of that order ends the process
+ * at the place where it happens. The tests let it happen in child processes.
  *
  * In tnri_lock_note_taken, `<` replaced by `<=`: two_of_one_rank lived on and the test failed. In
  * tnri_lock_take, the compare-exchange replaced by a store: threads_exclude_each_other failed. In

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Locks and what they ask about threads, where the kernel refuses: everything from the start,
+ * Locks, and what they ask about threads, when the kernel refuses: everything from the start,
  * something later (a sandbox that puts a filter on a running process), or any one call at any use.
- * Nobody must be inside with somebody else, and all must go on.
+ * No two threads may be inside a lock at once, and all must go on.
  *
  * The filters are the kernel's own (seccomp), in children. For single uses the functions of the C
  * library are this program's: see refused().

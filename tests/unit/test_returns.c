@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Returns: what is freed by a thread that does not allocate from an arena is left to the one that
- * does, and nobody can tell but by the time that it takes.
+ * Returns. If a thread frees a block of an arena that it does not allocate from, it leaves the
+ * block to the thread that does. Only the time that this takes shows it.
  *
  * Seen to fail with these lines changed in the library:
  *   left_to_who_allocates    returns.h, tnri_returns_put: 0 always; and cached.c, arena_malloc:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Statuses and the thread's last error: every status has its own number, name and text; a number
- * that is none is survived; each thread has its own sentence, and the driver's code beside it; one
- * that is made only when it is read is as one that was made at once.
+ * Statuses and the thread's last error. Every status has its own number, name and text. An invalid
+ * number does no harm. Each thread has its own sentence, and the driver's code beside it. A
+ * sentence that is made only when it is read is the same as one that was made at once.
  *
  * Changed in alloc/base/error.c to see it fail, each by itself: in tnri_error, `driver_result = 0`
  * removed (the_driver_s_code_is_beside_it); in tnri_error_at the same, or in tnri_error,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hash tables that grow a slot at a time, against an array that knows what is in, and the one
- * thing that they are for: that a look at a million records takes as few steps as at a hundred.
+ * Hash tables that grow a slot at a time, against an array that knows what is in. Also the one
+ * purpose of these tables: a look at a million records takes as few steps as a look at a hundred.
  * Steps are counted, not time.
  *
  * With table_grow left away: a_million_links_lie_in_short_slots failed. With keys unmixed: the same

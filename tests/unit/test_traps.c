@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Traps: what the settings guard, poison and canary find, that they find nothing else, and which
- * blocks they take.
+ * blocks they cover.
  *
  * Lines taken out, or changed, to see a test fail:
  *   tnri_plan_make_guard, `plan->at`: guard_ends_the_block

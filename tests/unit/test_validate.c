@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tnr_validate finds what is wrong, and names it: mistakes are planted one at a time in a library
- * that works, and each must be found, and nothing once it is taken out again. Those in the records
- * of a world are in test_world.c.
+ * tnr_validate finds what is wrong, and names it. Mistakes are planted one at a time in a library
+ * that works. Each must be found, and nothing must be found once it is taken out again. Mistakes in
+ * the records of a world are in test_world.c.
  *
  * A comparison taken out of stats.c or of tnri_grow_validate makes the test fail that plants its
  * mistake.

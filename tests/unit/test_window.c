@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The window: where a request fits with the fewest pages that lack memory. Compared with a search
- * over every position of 512 bytes, or of a larger alignment, in small random layouts. And what a
- * window's gaps are filled with, where no free run ends in a chunk that fits the first.
+ * The window: where a request fits with the fewest pages that lack memory. It is compared with a
+ * search over every position of 512 bytes, or of a larger alignment, in small random layouts. Also
+ * what a window's gaps are filled with if no free run ends in a chunk that fits the first gap.
  *
  * In stretch_offer, the second loop (windows that end where a record ends) removed: this failed. In
  * window_offer, `missing > best` turned into `<`: it failed at once. In stretch_offer_at, one of

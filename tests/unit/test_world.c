@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The geometry of a world: whatever is carved, freed, cut, claimed and given back, in any order,
+ * The geometry of a world. Whatever is carved, freed, cut, claimed and given back, in any order:
  * records tile the spans, no two free neighbours stay apart, and the sums are right. After each
  * step tnri_world_validate walks everything.
  *

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * libtenure_cupy.so: the functions that CuPy's CFunctionAllocator calls, over Tenure. CuPy does not
- * say which stream memory is for, but has a function that tells: the Python module passes it on.
+ * say which stream memory is for, but it has a function that tells the current stream. The Python
+ * module passes that function on.
  *
- * CuPy calls with Python's lock held and cannot be told of an error: null is an answer that the
- * Python module turns into one.
+ * CuPy calls with Python's lock held, and these functions cannot report an error to it. They return
+ * null, and the Python module turns that into an error.
  */
 #ifndef TENURE_CUPY_H
 #define TENURE_CUPY_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Many programs: seeds dealt out to processes, their results added up, the first failure kept.
+ * Many programs: deals seeds out to processes, adds up their results, and keeps the first failure.
  */
 #ifndef TENURE_FUZZ_CAMPAIGN_H
 #define TENURE_FUZZ_CAMPAIGN_H
@@ -34,7 +34,7 @@ typedef struct fuzz_totals {
     uint64_t planted[FUZZ_PLANTED_MAX], caught[FUZZ_PLANTED_MAX]; /* by kind of error */
     uint64_t hash; /* of all results, in the order of seeds */
     uint64_t elapsed_ns;
-    /* The failure of the smallest seed that has one; with keeps_program, what the seed gave. */
+    /* The failure of the smallest seed that failed; with keeps_program, the seed's result. */
     fuzz_result failure;
     fuzz_program program;       /* empty: nothing failed */
     int failure_planted;        /* of --illegal: which error was missed */

@@ -2,14 +2,14 @@
 /*
  * Programs in processes of their own, so that a crash is a verdict and not the end of the fuzzer.
  *
- * A drawn program that ends well leaves a library and a simulated device that have been shut down,
- * and its process goes on with the next one: FUZZ_PROGRAMS_EACH at most, then there is a new
- * process. So a fault's pages and a process's start are paid for once. After any other verdict the
- * process ends; and what failed in a process that was not new is run again in one that is
+ * When a drawn program ends well, its library and its simulated device have been shut down, and the
+ * process goes on with the next program. After FUZZ_PROGRAMS_EACH programs at most, a new process
+ * starts. So page faults and the start of a process are paid for once. After any other verdict the
+ * process ends. A program that failed in a process that was not new is run again in a new one
  * (campaign.c). Replays, planted errors and programs on other drivers have a process each.
  *
- * The operations are written into shared memory before they run, and so is the result: whatever
- * becomes of the process, its parent has the program that led there.
+ * Operations are written into shared memory before they run, and the result is written there, too.
+ * Whatever becomes of the process, its parent has the program that led there.
  */
 #ifndef TENURE_FUZZ_CHILD_H
 #define TENURE_FUZZ_CHILD_H
@@ -30,8 +30,9 @@ typedef struct fuzz_shared {
 
 enum { FUZZ_PROGRAMS_EACH = 256 };
 
-/* A process has one seed ahead of the program that it runs, and the two programs have a slot each:
- * it never waits for the fuzzer, which reads one slot while the other is being written. */
+/* A process has one seed ahead of the program that it runs, and each of the two programs has a
+ * slot. The fuzzer reads one slot while the process writes the other, so the process never waits
+ * for the fuzzer. */
 typedef struct fuzz_child {
     fuzz_shared *slots[2];
     fuzz_shared *shared; /* that of the program `seed` */
@@ -58,11 +59,11 @@ typedef enum fuzz_child_news {
 int fuzz_child_open(fuzz_child *child, size_t ops_max, char *error, size_t error_bytes);
 void fuzz_child_close(fuzz_child *child);
 
-/* Has the program of the seed drawn and run: by a new process, or if there is one, by that after
- * the program that it runs; there must be none ahead. Returns 0, or -1. */
+/* Has the program of the seed drawn and run by a new process. If a process runs, it does so after
+ * its present program; no seed may be ahead then. Returns 0, or -1. */
 int fuzz_child_draw(fuzz_child *child, fuzz_device *device, uint64_t seed,
                     const fuzz_limits *limits, unsigned seconds_max);
-/* What has become of it, for one whose link has something to say; the result is complete. */
+/* What has become of the child. Call it if the child's link can be read. The result is complete. */
 fuzz_child_news fuzz_child_hear(fuzz_child *child);
 /* After FUZZ_CHILD_DONE: the child now stands for the program that was ahead. 0 if there is none.
  * */

@@ -3,10 +3,10 @@
  * The simulated device as the fuzzer uses it: its library is opened by path, the same that Tenure
  * opens, and nothing is linked against it.
  *
- * Reads and writes of blocks are a kernel, `touch`, that declares a whole block as touched, so that
- * the race detector sees all of it. Of some blocks it really visits the first and last words, so
- * that contents are checked without the detector too. It finds them with simcuda_memory_at: with
- * TENURE_SIM_VIEW=1 nothing is mapped at the addresses of blocks.
+ * A kernel, `touch`, reads and writes blocks. It declares a whole block as touched, so that the
+ * race detector sees all of it. In some blocks it really visits the first and last words, so that
+ * contents are checked without the detector, too. It finds them with simcuda_memory_at, because
+ * with TENURE_SIM_VIEW=1 nothing is mapped at the addresses of blocks.
  */
 #ifndef TENURE_FUZZ_DEVICE_H
 #define TENURE_FUZZ_DEVICE_H
@@ -94,7 +94,7 @@ typedef struct fuzz_device {
     CUcontext contexts[2];
     CUfunction touch[2]; /* the kernel, in each device's context */
     int devices;
-    /* Not the simulated device with its schedule, but any driver: streams are held by gates. */
+    /* 1: any driver, not the simulated device with its schedule. Gates hold the streams. */
     int is_gated;
     int is_certain;         /* gates open when the program says so and at no other time */
     int spins;              /* hold them by kernels, whatever the device has */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The drain phase: what a program leaves is ended in order, with no failures any more, and then
- * nothing may be left. That what is asked for comes in the end is a guarantee of its own: a block
- * that is never given back breaks no safety.
+ * The drain phase: everything that a program leaves is ended in order, without failures, and then
+ * nothing may be left. This checks a separate guarantee: what is asked for comes in the end. A
+ * block that is never given back breaks no safety, so only this phase finds it.
  */
 #include "run.h"
 

@@ -2,13 +2,13 @@
 /*
  * Drawing programs: everything from one seed.
  *
- * Programs are legal by construction: before an access that nothing orders the order is drawn (a
- * record and a wait), before a free the marks that are missing. So what is drawn next depends on
- * the model, and with it on what the library answered; but on nothing else.
+ * Programs are legal by construction. Before an access that nothing orders, the order is drawn (a
+ * record and a wait). Before a free, the missing marks are drawn. So what is drawn next depends on
+ * the model, and so on what the library answered, but on nothing else.
  *
  * Swarm testing (Groce and others, 2012): each program draws the weights of its operations anew,
- * and leaves some out altogether, because what hides a fault is often the presence of something
- * else, such as a synchronisation every few steps.
+ * and leaves some operations out altogether. The reason: another operation often hides a fault,
+ * such as a synchronisation every few steps.
  */
 #ifndef TENURE_FUZZ_DRAW_H
 #define TENURE_FUZZ_DRAW_H
@@ -117,7 +117,7 @@ int draw_block_free(fuzz_draw *draw, const model *m); /* an empty slot, or -1 */
 /* Queues a record on one stream and a wait of the other for it. */
 void draw_wait(fuzz_draw *draw, const model *m, int from, int to);
 uint64_t draw_bytes(fuzz_draw *draw);
-/* In a capture: memory that another stream used is freed and wanted again. */
+/* In a capture: memory that another stream used is freed and allocated again. */
 int draw_reuse_inside(fuzz_draw *draw, const model *m);
 /* In a capture: dependencies set by hand. */
 int draw_redirect(fuzz_draw *draw, model *m);
@@ -126,7 +126,7 @@ int draw_redirect(fuzz_draw *draw, model *m);
 int draw_brief(fuzz_draw *draw, model *m);
 void draw_capture_end(fuzz_draw *draw, const model *m);
 int draw_graph_action(fuzz_draw *draw, model *m, int action);
-/* A block is parked, or one that is comes back. */
+/* Parks a block, or unparks one. */
 int draw_park(fuzz_draw *draw, model *m);
 int draw_control_action(fuzz_draw *draw, model *m, int action);
 
@@ -138,7 +138,8 @@ extern const char *const fuzz_planted_names[];
 extern const int fuzz_planted_count;
 int draw_plant(fuzz_draw *draw, model *m);
 int draw_planted_devices(int kind); /* how many the error needs */
-/* The same where contents must show it: see gate_plant.c. Not all kinds are possible there. */
+/* The same, for errors that contents must show: see gate_plant.c. Not all kinds are possible
+ * there. */
 int gate_plant(fuzz_draw *draw, const model *m);
 int gate_planted_kind(int kind);
 

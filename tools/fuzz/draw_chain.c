@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chains: sequences that a walk at random seldom takes, each around one thing that Tenure could get
- * wrong about order. All of them are legal. A block of one stream is used by another, the block is
- * freed, and its memory wanted again; between the use and the free lies what could be mistaken for
- * order:
+ * Chains: sequences that a random walk seldom takes, each around one thing that Tenure could get
+ * wrong about order. All of them are legal. A block of one stream is used by another stream, the
+ * block is freed, and its memory is allocated again. Between the use and the free comes something
+ * that could be mistaken for order:
  *
  *   an event that is told of late, after its stream has waited for the user
  *   an event that the user had recorded before it was recorded elsewhere

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gates: how a program is run on a device whose schedule nobody can choose.
+ * Gates: how to run a program on a device whose schedule cannot be chosen.
  *
- * In front of an operation its stream is made to wait for a word of pinned host memory. The host
- * opens these gates one by one in an order that the program's seed draws, and waits after each for
- * the operation behind it. So what is queued first need not run first: work of one stream really
- * happens before work of another wherever nothing orders them, on a device that left to itself
- * would nearly always run it in the order of the calls. Contents tell what came of it (gate_touch):
- * memory that has a new owner too early holds something else than what its reader expects.
+ * In front of an operation its stream waits for a word of pinned host memory. The host opens these
+ * gates one by one, in an order that the program's seed draws, and after each it waits for the
+ * operation behind it. So what is queued first need not run first. If nothing orders the work of
+ * two streams, either can really happen first. Left to itself, a device would nearly always run
+ * work in the order of the calls. Contents tell the outcome (gate_touch): memory that has a new
+ * owner too early does not hold what its reader expects.
  *
- * A gate is a number of its stream's line: the stream waits until the line's word `open` has
- * reached it, and writes it to the word `done` after the operation. Numbers only rise, so a line
- * can serve one stream after another. Both are stream memory operations; where a device has none
- * they are kernels, of which the waiting one spins.
+ * A gate is a number in its stream's line. The stream waits until the line's word `open` has
+ * reached the number, and writes the number to the word `done` after the operation. Numbers only
+ * rise, so a line can serve one stream after another. Both steps are stream memory operations. On a
+ * device without those they are kernels, and the waiting kernel spins.
  *
- * Nothing may hang. Whoever waits for a device (the program, or the library on its behalf) waits
- * for gates that it cannot open itself: a second thread, the watcher, sees that a call does not
- * come back and opens one gate after the other until it does. It calls neither the library nor the
- * driver. A call that has not come back although every gate is open ends the process, with a
- * verdict that says what each stream has done.
+ * Nothing may hang. The program, or the library on its behalf, may wait for a device, and so for
+ * gates that it cannot open itself. A second thread, the watcher, sees that a call does not return,
+ * and opens one gate after the other until the call returns. The watcher calls neither the library
+ * nor the driver. If every gate is open and the call still does not return, the watcher ends the
+ * process with a verdict that says what each stream has done.
  *
  * Gates are not placed while anything is being captured. One program in a process, one thread for
  * everything but the watcher. The mutex owns the lines and the counts.
@@ -50,8 +50,8 @@ typedef struct gate_counts {
     uint64_t opening_ns; /* from opening a gate to the end of nothing behind it; of all programs */
 } gate_counts;
 
-/* What a device says of itself: asked in a process of its own, because one that has used a real
- * driver cannot fork any more. */
+/* What a device says of itself. A separate process asks for it, because a process that has used a
+ * real driver cannot fork any more. */
 typedef struct gate_device_facts {
     char name[128];
     char driver[256]; /* its version, in words */
@@ -63,7 +63,7 @@ typedef struct gate_device_facts {
 
 /* ---- for the command ------------------------------------------------------------------------ */
 
-/* As fuzz_device_open, of any driver. Programs are gated then. */
+/* As fuzz_device_open, for any driver. Programs are then gated. */
 int gate_device_open(struct fuzz_device *device, const char *path, char *error, size_t error_bytes);
 /* Returns 0, or -1 with a sentence in the facts. */
 int gate_device_ask(struct fuzz_device *device, gate_device_facts *facts);
@@ -81,7 +81,8 @@ int gate_before(struct fuzz_run *run, const struct fuzz_op *op);
 void gate_after(struct fuzz_run *run, const struct fuzz_op *op, int took_place);
 /* Why the operation cannot be run on a device that is not simulated; null if it can. */
 const char *gate_refuses(const struct fuzz_op *op);
-/* Before a planted error is run: 1 if it will have no effect, because nobody got the memory. */
+/* Before a planted error is run: 1 if it will have no effect, because no other block got the
+ * memory. */
 int gate_is_harmless(const struct fuzz_run *run, const struct fuzz_op *op);
 /* The program is over: opens every gate, for good. */
 void gate_end(struct fuzz_run *run);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any driver as the fuzzer's device: the entry points that programs call, and, for what only the
- * simulated device has (owners, failures, its detector), functions that do nothing. See gate.h.
+ * Any driver as the fuzzer's device: the entry points that programs call. For what only the
+ * simulated device has (owners, failures, its detector) there are functions that do nothing. See
+ * gate.h.
  */
 #include <dlfcn.h>
 #include <stdio.h>

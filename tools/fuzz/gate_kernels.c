@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels of gated programs, as PTX that the driver compiles when it loads them. What the first
- * one does is said, in C, in gate_touch.c; the offsets are those of its structures.
+ * The kernels of gated programs, as PTX that the driver compiles when it loads them. gate_touch.c
+ * has the first one in C; the offsets are those of the structures there.
  *
  * tenure_gate_touch(launch)       visits the words of up to two blocks, one after the other
  * tenure_gate_hold (word, number) spins until the word has reached the number
  * tenure_gate_mark (word, number) writes it
  *
- * The least common target is used so that every GPU with virtual memory management can run them.
- * Loads and stores that the host or another stream takes part in are volatile.
+ * The lowest common target is used, so that every GPU with virtual memory management can run them.
+ * If the host or another stream accesses the same words, loads and stores are volatile.
  */
 #include "gate_state.h"
 

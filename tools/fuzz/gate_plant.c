@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Planted errors where contents alone must show them: see plant.c for the same where a race
- * detector does. What differs is that the harm has to happen. So everything that came before is let
- * run first; the memory gets a new owner; and the operation whose contents must suffer stays behind
- * its gate until the other side is over. With the schedule "lazy", which planted programs have,
- * every operation has a gate, and only RUN and RUN_STREAM open them.
+ * Planted errors that contents alone must show. In plant.c a race detector shows the same errors.
+ * Here the harm has to happen. So everything that came before runs first, and the memory gets a new
+ * owner. The operation whose contents must suffer stays behind its gate until the other side is
+ * over. Planted programs have the schedule "lazy". Then every operation has a gate, and only RUN
+ * and RUN_STREAM open gates.
  *
- * Three errors of plant.c are missing: a stream that ends without a word, which shows only if the
- * driver gives a new stream the old handle, and otherwise hands the driver a handle that is none
- * any more; and the two of peers, which need a second device.
+ * Three errors of plant.c are missing. One is a stream that ends without a word: it shows only if
+ * the driver gives a new stream the old handle; otherwise the driver would get a handle that is
+ * invalid. The other two are those of peers, which need a second device.
  */
 #include <string.h>
 

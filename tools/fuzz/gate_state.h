@@ -108,11 +108,11 @@ int gate_line_draw(uint64_t *random);
 int gate_line_is_closed(int line);
 /* The watcher. Returns 0, or -1 if it cannot be started. */
 int gate_watch_start(void);
-/* A call begins, ends. `is_known_to_wait`: for the device, by what it means; then `line` is what it
- * waits for in the first place, or -1. */
+/* A call begins, or ends. `is_known_to_wait`: by its meaning the call waits for the device. Then
+ * `line` is the line whose gates it waits for first, or -1. */
 void gate_call_begin(const char *what, int is_known_to_wait, int line);
 void gate_call_end(void);
-/* The kernels: their text, in parts up to a null, and the same in C where the device is simulated.
+/* The kernels: their text, in parts up to a null; and the same in C for the simulated device.
  */
 extern const char *const gate_kernels[];
 int gate_kernels_register(void);

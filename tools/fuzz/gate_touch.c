@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contents: what a write leaves in a block and a read checks, as a kernel in PTX (gate_kernels.c)
- * and the same in C for the simulated device. This is the place to read what it is.
+ * Contents: what a write leaves in a block and a read checks. The kernel is in PTX
+ * (gate_kernels.c), and here in C for the simulated device. Read this file to learn what contents
+ * are.
  *
- * A write has a tag of its own, and a word holds a mix of the tag and the word's address: so a word
- * says which write it is of, and two writes never agree. A tag with its highest byte set is what
- * cuMemsetD8 left: that byte everywhere.
+ * Each write has its own tag, and a word holds a mix of the tag and the word's address. So a word
+ * says which write it comes from, and two writes never agree. A tag with its highest byte set
+ * stands for what cuMemsetD8 left: that byte everywhere.
  *
- * Of a small block every word is visited. Of a large one the ends, a page somewhere that the tag
- * decides, and one word in so many bytes, at addresses that do not depend on where the block
- * begins: so that a block that shares memory with another, wherever in it, writes a word that the
+ * In a small block every word is visited. In a large block the kernel visits the ends, a page whose
+ * place the tag decides, and one word in so many bytes. The addresses of those words do not depend
+ * on where the block begins. So if two blocks share memory, anywhere, one writes a word that the
  * other reads.
  */
 #include <sched.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The watcher: a thread that opens gates for calls that wait, so that nothing hangs, and that ends
- * the process if something does nevertheless. It touches host memory only, never the library or the
- * driver, whose locks the call that waits may hold.
+ * The watcher: a thread that opens gates for calls that wait, so that nothing hangs. If something
+ * hangs nevertheless, it ends the process. It touches host memory only. It never calls the library
+ * or the driver, because the waiting call may hold their locks.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The model: what must be true, in the most naive data structures that will do.
+ * The model: what must be true, kept in the simplest data structures that suffice.
  *
- * It knows of every block where it lies, who uses it and which of these uses Tenure was told of;
- * of every stream and event what they are ordered after (order.h); of every pool and device how
- * many bytes their owners asked for. From this it says
+ * For every block it knows where the block lies, who uses it, and which of these uses Tenure was
+ * told of. For every stream and event it knows what they are ordered after (order.h). For every
+ * pool and device it knows how many bytes their owners asked for. From this it says
  *
- *   - whether an operation is legal for a program (model_allows). Only those are drawn, and when a
- *     program is replayed with some of its operations taken out, those that no longer are are
+ *   - whether an operation is legal for a program (model_allows). Only legal operations are drawn.
+ *     When a program is replayed with some operations taken out, those that are no longer legal are
  *     skipped;
  *   - what must hold after each (verdict.h compares).
  *
- * A device whose streams touch memory of the other one is its peer. The model knows which pools are
- * open to it. A peer's use cannot be told of with the marks, which are for streams of the block's
- * own device: the block's stream is made to wait for it, or the host waits.
+ * A device is a peer of the other one if its streams touch the other's memory. The model knows
+ * which pools are open to it. Marks are for streams of the block's own device, so a peer's use
+ * cannot be marked. Instead the block's stream waits for that use, or the host waits.
  *
  * It is told what happened (model_did_*) and never asks the library anything. One thread.
  */
@@ -95,8 +95,8 @@ typedef struct model_graph {
     uint8_t is_launched;
     uint8_t has_ended;                /* a stream of the capture ended inside it */
     order_clock clocks[FUZZ_STREAMS]; /* order inside the capture */
-    /* A component is a stream slot, until the stream is redirected: what it captures then is on a
-     * branch of its own, one beyond them. */
+    /* A component is a stream slot until the stream is redirected. What the stream captures from
+     * then on is on a branch of its own, numbered beyond the stream slots. */
     uint8_t branch[FUZZ_STREAMS];
     int branches; /* given so far */
     uint32_t tickets[ORDER_COMPONENTS];
@@ -122,20 +122,20 @@ typedef struct model {
     model_block blocks[FUZZ_BLOCKS];
     model_stream streams[FUZZ_STREAMS];
     model_event events[FUZZ_EVENTS];
-    /* 0 is the default pool of whatever device is meant, the last one that of any graph that has
-     * one of its own: it never sleeps. */
+    /* 0 is the default pool of the device in question. The last one stands for the pool of any
+     * graph that has one of its own: it never sleeps. */
     model_pool pools[FUZZ_POOLS + 1];
     uint8_t default_asleep[FUZZ_DEVICES], default_open[FUZZ_DEVICES];
     uint8_t default_registered[FUZZ_DEVICES];
     uint64_t headroom_bytes; /* of each device, for others */
-    /* 1: new pools of the device are open. So are the pools that graphs have of their own, which
-     * only ACCESS_ALL changes. */
+    /* 1: new pools of the device are open. So are the graphs' own pools; only ACCESS_ALL changes
+     * those. */
     uint8_t device_open[FUZZ_DEVICES];
     model_graph graphs[FUZZ_GRAPHS];
     model_inside inside[FUZZ_BLOCKS];
     int captures; /* begun so far */
-    /* A graph that is gone referred to blocks from outside. When Tenure notices its end is the
-     * schedule's business, and until then it keeps them. */
+    /* 1: a graph that is gone referred to blocks from outside. The schedule decides when Tenure
+     * notices the graph's end. Until then Tenure keeps the blocks. */
     int has_ghosts;
     uint8_t live[FUZZ_BLOCKS]; /* slots of live blocks, in no order */
     uint8_t live_at[FUZZ_BLOCKS];
@@ -153,14 +153,14 @@ typedef struct model {
 
 void model_begin(model *self, const fuzz_setup *setup);
 
-/* Null if the operation is legal and possible now, else why not, in a few words. */
+/* Null if the operation is legal and possible now; else the reason, in a few words. */
 const char *model_allows(model *self, const fuzz_op *op);
 
 /* 1 if an access of the block by the stream is ordered after everything that it must be after. */
 int model_is_ordered(model *self, const model_block *block, const model_stream *stream,
                      int is_write);
-/* 1 if all uses of the block are known to Tenure, or ordered before its own stream's next work.
- * Otherwise *component is one whose are not. */
+/* 1 if all uses of the block are known to Tenure, or ordered before the next work of the block's
+ * own stream. Otherwise *component is one with a use that is neither. */
 int model_is_covered(model *self, const model_block *block, int *component);
 
 int model_is_asleep(const model *self, int device, int pool);

@@ -2,12 +2,12 @@
 /*
  * Captures in the model: what is ordered inside a graph, and what a launch touches.
  *
- * Inside a capture a component of clocks is a chain of nodes, one for each stream and one more for
- * each time that a stream was redirected, and the tickets count nodes: order is reachability along
- * the edges. A block of the capture is used only inside it. A block from
- * outside may be used too; each launch is then an access of it by the stream launched on. That it
- * stays there until the graph is gone is Tenure's promise: the program may free it at any time, and
- * no launch needs to be recorded as a use.
+ * Inside a capture a component of clocks is a chain of nodes: one chain for each stream, and one
+ * more for each time that a stream was redirected. Tickets count nodes: order is reachability along
+ * the edges. A block of the capture is used only inside it. A block from outside may be used too.
+ * Each launch is then an access of it by the stream launched on. Tenure promises that such a block
+ * stays until the graph is gone. So the program may free it at any time, and no launch needs to be
+ * recorded as a use.
  */
 #ifndef TENURE_FUZZ_MODEL_GRAPH_H
 #define TENURE_FUZZ_MODEL_GRAPH_H
@@ -30,7 +30,7 @@ void graph_did_destroy(model *self, const fuzz_op *op);
 /* Inside a capture: as model_is_ordered and model_is_covered. */
 int graph_is_ordered(model *self, int slot, int stream_slot, int is_write);
 int graph_is_covered(model *self, const fuzz_op *op);
-/* 1 if what the stream captured last is before what the origin captures next. */
+/* 1 if the stream's last captured work comes before the origin's next captured work. */
 int graph_is_behind(const model_graph *graph, int stream_slot);
 /* 1 if a stream of the capture may end inside it: it has joined the origin again, and is the stream
  * of no block, and of no record_stream. */
@@ -39,8 +39,8 @@ int graph_is_dispensable(const model *self, int stream_slot);
 int graph_is_joined(const model *self, const model_graph *graph);
 /* 1 if a launch on the stream is ordered after what it must be after. */
 int graph_is_launchable(model *self, const model_graph *graph, const model_stream *stream);
-/* 1 if a live block of another capture lies in the graph's memory: it must not be launched; 2 if
- * something that another graph refers to does: it may be refused. */
+/* 1 if a live block of another capture lies in the graph's memory: the graph must not be launched.
+ * 2 if something that another graph refers to lies there: the launch may be refused. */
 int graph_is_threatened(const model *self, int graph);
 /* The block is gone: no launch is an access of it any more, whatever the graph does. */
 void graph_forget(model *self, int slot);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is ordered before what, as the program alone says it: vector clocks, in the plainest form.
+ * What is ordered before what, by the program's own means alone: vector clocks in the plainest
+ * form.
  *
- * A component is one life of one stream. Whatever is queued on it gets the next ticket; a clock
- * says for each component up to which ticket everything is over before. The host has a clock too:
- * of what it has waited for, which is before everything that is queued from then on. Nothing here
- * asks the library or the simulated device; the library's own waits are not in it, so it claims
- * less order than there is and never more.
+ * A component is one life of one stream. Each operation queued on it gets the next ticket. A clock
+ * says for each component up to which ticket everything comes before. The host has a clock too: for
+ * what it has waited for. That comes before everything that is queued from then on. Nothing here
+ * asks the library or the simulated device. The library's own waits are not included, so this
+ * claims less order than there is and never more.
  *
- * A stream's component outlives it, because blocks that were allocated on it do. It is used for
- * another stream once the host knows all of its work to be over; its tickets go on counting.
+ * A stream's component outlives the stream, because blocks that were allocated on the stream do.
+ * Once the host knows all of its work to be over, the component is used for another stream. Its
+ * tickets go on counting.
  */
 #ifndef TENURE_FUZZ_ORDER_H
 #define TENURE_FUZZ_ORDER_H
@@ -39,7 +41,7 @@ static inline void order_join(order_clock *clock, const order_clock *other)
         clock->at[i] = clock->at[i] > other->at[i] ? clock->at[i] : other->at[i];
 }
 
-/* 1 if everything that `part` names is before what has `clock`. */
+/* 1 if everything that `part` names comes before the operation that has `clock`. */
 static inline int order_covers(const order_clock *clock, const order_clock *part)
 {
     uint32_t beyond = 0;
@@ -48,9 +50,9 @@ static inline int order_covers(const order_clock *clock, const order_clock *part
     return !beyond;
 }
 
-/* The clock that an operation would have if it were queued on the component now: the rules of the
- * legacy stream are in it, and what the host knows. The stream itself learns it only when something
- * is queued. */
+/* The clock that an operation would have if it were queued on the component now. It includes the
+ * rules of the legacy stream and what the host knows. The stream itself learns that only when
+ * something is queued. */
 static inline order_clock order_now(const order *self, int component)
 {
     order_clock clock = self->clocks[component];
@@ -77,16 +79,16 @@ static inline uint32_t order_queue(order *self, int component)
     return self->tickets[component];
 }
 
-/* A point between operations. Whoever is ordered after the next operation is after it too; that is
- * all, because where nothing is queued nothing waits: in particular the legacy stream's rules order
- * operations, not calls. */
+/* A point between operations. Work that is ordered after the next operation is after the point too.
+ * It gives no other order, because nothing waits where nothing is queued: in particular, the legacy
+ * stream's rules order operations, not calls. */
 static inline uint32_t order_point(order *self, int component)
 {
     return ++self->tickets[component];
 }
 
-/* A component for a new stream. -1 if there is none at the moment; `is_needed` says of each whether
- * something still refers to it. */
+/* A component for a new stream; -1 if there is none at the moment. `is_needed` says for each
+ * component whether something still refers to it. */
 static inline int order_open(order *self, int device, int is_blocking,
                              const uint8_t is_needed[ORDER_COMPONENTS])
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Planted errors: exactly one step that a program must not take, with the legal steps around it
- * that make it matter. Where the error shows only once the memory has a new owner, blocks of the
- * same size are allocated and written until one of them must have got it.
+ * Planted errors: exactly one step that a program must not take, with legal steps around it that
+ * make it matter. Some errors show only once the memory has a new owner. Then blocks of the same
+ * size are allocated and written until one of them must have got it.
  *
- * Each is drawn between two otherwise unrelated non-blocking streams, so that nothing but the step
- * in question could order them. In the last ones they are of two devices.
+ * Each error is drawn between two otherwise unrelated non-blocking streams, so that only the step
+ * in question could order them. In the last errors the two streams are of two devices.
  */
 #include <string.h>
 

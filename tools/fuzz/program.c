@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The text form of programs: see program.h. Written and read from the templates of one table, so
- * that they cannot drift apart.
+ * The text form of programs: see program.h. Writer and reader use the templates of one table, so
+ * they cannot drift apart.
  */
 #include "program.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs: a header that says on what they run, and a list of operations.
+ * Programs: a header that says what they run on, and a list of operations.
  *
  * An operation is a verb and a few numbers. Objects are named by slots: b3 is whatever block slot 3
- * holds at that moment. So operations can be taken out of a program (by hand, or by the shrinker)
- * and the rest still means something: an operation that has become impossible, because its block
- * was never allocated, or illegal, because an order that it needs is gone, is skipped. Which those
- * are is decided by the model (model.h) and by nothing else.
+ * holds at that moment. So operations can be taken out of a program (by hand, or by the shrinker),
+ * and the rest still means something. An operation is skipped if it has become impossible, because
+ * its block was never allocated, or illegal, because an order that it needs is gone. Only the model
+ * (model.h) decides which operations these are.
  *
  * The same table makes the text form. A template's words stand for themselves, and
  *   %b, %c block  %s, %o stream  %e event  %p pool (p0: the default)  %g graph  %d device
@@ -30,7 +30,7 @@ enum {
     FUZZ_DEVICES = 2
 };
 
-/* X(enumerator, template). What each means is said where it is run: run_*.c. */
+/* X(enumerator, template). The code that runs an operation says what it means: run_*.c. */
 #define FUZZ_OP_LIST(X)                                                                            \
     X(MALLOC, "malloc %b on %s from %p bytes %n")                                                  \
     X(ROUTED, "malloc-routed %b on %s from %p bytes %n")                                           \

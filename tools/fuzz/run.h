@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running a program: each operation as calls of the public API and of the simulated device, with
- * the verdicts (verdict.h) after it.
+ * Running a program: makes of each operation calls of the public API and of the simulated device,
+ * and judges the result after it (verdict.h).
  *
  * The library is started, used and shut down once for each program. What a run leaves for its
- * parent (fuzz_result, the operations it ran) lies in shared memory, so that it is there too if the
+ * parent (fuzz_result, the operations it ran) lies in shared memory, so it is still there if the
  * process crashes.
  */
 #ifndef TENURE_FUZZ_RUN_H
@@ -137,11 +137,11 @@ void run_hash(fuzz_run *run, uint64_t value);
  * known of a pool that is named to give memory back. */
 void run_watch(fuzz_run *run, int slot);
 void run_watch_forget(fuzz_run *run, int device, int pool);
-/* What graphs leave in the slot's block is not known any more. */
+/* Forgets what graphs leave in the slot's block. */
 void run_graph_tags_forget(fuzz_run *run, int slot);
 int run_device_of(const fuzz_run *run, int stream);
 
-/* Each returns 1 if the operation took place, 0 if it was refused as it may be. */
+/* Each returns 1 if the operation took place, 0 if it was refused and the model allows that. */
 int run_memory(fuzz_run *run, const fuzz_op *op);
 int run_access(fuzz_run *run, const fuzz_op *op);
 int run_order(fuzz_run *run, const fuzz_op *op);

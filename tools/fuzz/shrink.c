@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The shrinker: delta debugging (Zeller and Hildebrandt, 2002) over the list of operations, then
- * over sizes and settings. It needs no knowledge of what operations mean: those that became
- * impossible or illegal by taking others out are skipped when the program runs, and are left out of
- * the next candidate.
+ * over sizes and settings. It need not know what operations mean. If an operation becomes
+ * impossible or illegal because others were taken out, it is skipped when the program runs, and
+ * left out of the next candidate.
  */
 #include "shrink.h"
 

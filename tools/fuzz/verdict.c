@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See verdict.h. The race detector and the checks at each hand-out (run_memory.c) speak for
- * guarantee 1; this file for guarantees 2 and 3: statistics, invariants, contents, the driver's own
- * account of misuse.
+ * See verdict.h. Guarantee 1 is checked by the race detector and by the checks at each hand-out
+ * (run_memory.c). This file checks guarantees 2 and 3: statistics, invariants, contents, the
+ * driver's own account of misuse.
  */
 #include "verdict.h"
 

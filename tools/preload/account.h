@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The account of the whole process, with `tenure run --account`: what the device's driver says is
- * used, and what of that Tenure does not have, by what it is: contexts, code, graphs, streams,
- * memory that the program maps by hand, and what the driver's own allocator gave.
+ * The account of the whole process, with `tenure run --account`. It says what the device's driver
+ * reports as used, and how much of that is not Tenure's. It splits that part by what it is:
+ * contexts, code, graphs, streams, memory that the program maps by hand, and what the driver's own
+ * allocator gave.
  *
- * Each is measured around the calls that make it, and by nothing else: how much less memory the
- * device has free after the call, without what Tenure has taken meanwhile. What no such call took
- * is in no row, so it is seen as unexplained. A row names the library that made the call.
+ * Each part is measured only around the calls that make it: how much less memory the device has
+ * free after the call, without what Tenure has taken meanwhile. Memory that no such call took is in
+ * no row, so it shows as unexplained. A row names the library that made the call.
  *
- * Calls of several threads may overlap. The time with at least one of them under way is cut where
- * one ends, and a piece counts for the one that ends it. So nothing counts twice.
+ * Calls of several threads may overlap. The time in which at least one call is under way is cut
+ * whenever a call ends. Each piece counts for the call that ends it. So nothing counts twice.
  *
- * Free memory is read from NVML, which needs no context. Where there is none, contexts cannot be
- * measured, and the rest is read from the driver.
+ * Free memory is read from NVML, which needs no context. Without NVML, contexts cannot be measured,
+ * and the rest is read from the driver.
  */
 #ifndef TENURE_PRELOAD_ACCOUNT_H
 #define TENURE_PRELOAD_ACCOUNT_H
@@ -52,20 +53,21 @@ static inline int account_is_on(void)
     return __builtin_expect(state != 0, 0) && (state > 0 || account_begin_state());
 }
 
-/* Around a call; `device` below 0: that of the current context. Only where it is on. */
+/* Put these around a call. `device` below 0: the device of the current context. Only if the account
+ * is on. */
 account_mark account_begin(account_kind kind, int device);
 void account_end(account_mark mark);
 
-/* 1 if this was not done with the handle before. */
+/* 1 if `what` was not done with the handle before. */
 int account_is_first(const void *handle, unsigned what);
-/* What is done with the handle is the first time again, with any if it is null: it has ended, or is
- * another thing now. */
+/* The handle has ended, or stands for another thing now: whatever is done with it next counts as
+ * the first time again. Null: so it does for all handles. */
 void account_handle_ends(const void *handle);
 
 /* For tnr_outside_set. */
 int account_tell(tnr_outside *outside, int device, void *user);
 
-/* Does something, measured where the account is on. */
+/* Does something, and measures it if the account is on. */
 #define ACCOUNTED_ON(kind, device, something)                                                      \
     do {                                                                                           \
         if (!account_is_on()) {                                                                    \
@@ -78,7 +80,8 @@ int account_tell(tnr_outside *outside, int device, void *user);
     } while (0)
 #define ACCOUNTED(kind, something) ACCOUNTED_ON(kind, -1, something)
 
-/* The same the first time that it is done with a handle: what is done again takes nothing more. */
+/* The same, but measures only the first time that it is done with a handle: a repetition takes no
+ * more memory. */
 #define ACCOUNTED_FIRST(kind, handle, what, something)                                             \
     do {                                                                                           \
         if (!account_is_on() || !account_is_first((const void *)(handle), (what))) {               \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The calls that are replaced for the account alone (group ACCOUNT of entries.def): what makes
- * contexts, loads code when it is first asked about, or gives memory back. With the account off a
- * program gets these only if it is linked with the driver, and then they only call it.
+ * The calls that are replaced for the account alone (group ACCOUNT of entries.def): those that make
+ * contexts, load code when it is first asked about, or give memory back. With the account off, a
+ * program gets these replacements only if it is linked with the driver. Then they only call the
+ * driver.
  */
 #include "account.h"
 #include "entries.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a stack begins for its reader: at the program's own frame. What lies between that and the
- * allocator is Tenure, the library that `tenure run` puts under the program, the driver and the
- * CUDA runtime. A program may have the runtime inside; then only the function's name tells.
+ * Where a stack begins for its reader: at the program's own frame. Between that frame and the
+ * allocator lie Tenure, the library that `tenure run` puts under the program, the driver and the
+ * CUDA runtime. A program may have the runtime linked in. Then only the function's name tells.
  *
  * For the checker, and for commands that show stacks.
  */

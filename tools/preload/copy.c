@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies where one end is memory of another device than the stream's. Whatever cuMemAlloc gave, the
- * driver copies without asking whether the devices reach each other. Memory that was mapped by
- * hand, as ours was, it copies so only where it is told the contexts: in cuMemcpyPeer between
- * devices, in cuMemcpy3DPeer also from and to the host. All other copies want the stream's device
- * to reach both ends. So where it does not, they become one of those two.
+ * Copies where one end is memory of another device than the stream's. The driver copies memory from
+ * cuMemAlloc without asking whether the devices reach each other. Our memory is mapped by hand. The
+ * driver copies such memory in that way only where it is told the contexts: in cuMemcpyPeer between
+ * devices, in cuMemcpy3DPeer also from and to the host. For all other copies the stream's device
+ * must reach both ends. So if it does not reach them, the copy becomes one of those two.
  *
- * With one device in use nothing is looked at. Copies of rows are not changed.
+ * With one device in use the replacements look at nothing. Copies of rows are not changed.
  */
 #include "check/check.h"
 #include "order.h"

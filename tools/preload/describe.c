@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the program is told about memory: of a block of ours the same as the driver would tell of
- * one from cuMemAlloc, not of the large mapping that it is a piece of. An address of ours in no
- * live block is what it would be after a cuMemFree: unknown.
+ * What the program is told about memory. Of a block of ours it hears what the driver would tell of
+ * one from cuMemAlloc, and nothing of the large mapping that the block is a piece of. An address of
+ * ours in no live block is unknown, as after a cuMemFree.
  */
 #include <string.h>
 

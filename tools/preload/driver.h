@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The driver that the program has loaded: never one that we choose. Found when it is first needed,
- * among what is loaded; until then, and if there is none, every function of it is null.
+ * The driver that the program has loaded, never one that we choose. It is found among the loaded
+ * libraries when it is first needed. Until then, and if there is none, all its functions are null.
  */
 #ifndef TENURE_PRELOAD_DRIVER_H
 #define TENURE_PRELOAD_DRIVER_H
@@ -10,8 +10,8 @@
 
 #include "entries.h"
 
-/* Its functions. Those for the thread's default stream that take a stream are the same as the
- * others with CU_STREAM_PER_THREAD. Constant once driver_find has returned 1. */
+/* The driver's functions. The forms for the thread's default stream that take a stream are the same
+ * as the other forms with CU_STREAM_PER_THREAD. Constant once driver_find has returned 1. */
 typedef struct driver_functions {
 #define PRELOAD_ENTRY(name, symbol, type, since, form, group) type fn_##symbol;
 #define PRELOAD_CALL(name, type, since) type fn_##name;
@@ -32,11 +32,13 @@ static inline int driver_find(void)
            driver_look();
 }
 
-/* Called once, by whoever finds the driver, before he calls it; null: nobody is. Without locks. */
+/* Called once by the thread that finds the driver, before that thread calls the driver; null: no
+ * function is called. No locks are held. */
 extern _Atomic(void (*)(void)) driver_when_found;
 
-/* Takes the library that has this symbol for the driver, if none was found before and it is one: a
- * program may load it from a place of its own. `found` is what dlsym gave for the handle. */
+/* Takes the library that has this symbol as the driver, if it is a driver and none was found
+ * before: a program may load the driver from a place of its own. `found` is what dlsym gave for the
+ * handle. */
 void driver_consider(void *handle, const void *found);
 
 /* 1 if the address is in the driver's code. */
@@ -48,7 +50,7 @@ void *driver_resolve(const char *name, int version, cuuint64_t flags);
 /* The driver's own symbol, past every interposer. */
 void *driver_symbol(const char *symbol);
 
-/* Where the object begins that an address is in; null if in none. */
+/* The beginning of the object that the address is in; null if it is in none. */
 const void *object_of(const void *address);
 
 /* The C library's dlsym. */
@@ -60,7 +62,7 @@ void *(*dlsym_of_libc(void))(void *, const char *);
     (driver_find() && driver.fn_##symbol != NULL ? driver.fn_##symbol arguments : (otherwise))
 #define REAL(symbol, arguments) REAL_OR(symbol, arguments, driver_absent())
 
-/* What a call gets that the driver does not have. */
+/* The result of a call that the driver does not have. */
 CUresult driver_absent(void);
 
 #endif

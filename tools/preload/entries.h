@@ -31,8 +31,8 @@
 #undef cuStreamWriteValue32
 #undef cuStreamWriteValue64
 
-/* Newer than the oldest headers that will do; and old versions, which cudaTypedefs.h shows to the
- * driver's own sources only. */
+/* Types that the oldest supported headers lack, and old versions, which cudaTypedefs.h shows only
+ * to the driver's own sources. */
 typedef CUresult(CUDAAPI *preload_green_stream_create)(CUstream *stream, void *context,
                                                        unsigned flags, int priority);
 typedef CUresult(CUDAAPI *preload_green_destroy)(void *context);

@@ -2,11 +2,12 @@
 /*
  * Captures and graphs.
  *
- * A capture is begun and ended by Tenure in the program's stead (tnr_capture_begin, _end), so that
- * no call of ours that captures forbid is under way when it begins. One into a graph that is there
- * is begun by the driver, and attached to. Where Tenure refuses, the driver is asked: either it
- * refuses too, with the error that the program is to see, or the capture is one that Tenure does
- * not follow; then nothing is served on its streams, and nothing recorded is announced any more.
+ * Tenure begins and ends a capture in the program's stead (tnr_capture_begin, _end). So no call of
+ * ours that captures forbid is under way when the capture begins. If the capture goes into an
+ * existing graph, the driver begins it and Tenure attaches to it. If Tenure refuses a capture, the
+ * driver is asked. Either the driver refuses too, and the program gets its error. Or the capture is
+ * one that Tenure does not follow: then nothing is served on its streams, and no record is
+ * announced any more.
  *
  * Numbers of Tenure's graphs follow the driver's handles from the capture over clones and
  * executables to the launch.

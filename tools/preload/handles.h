@@ -24,13 +24,14 @@ typedef struct handles {
     handle_node *parts[HANDLES_PARTS]; /* under the part's lock */
 } handles;
 
-/* The locks are zero, which is what a default mutex is on Linux; so it needs no start. */
+/* A default mutex on Linux is all zero. So the locks need no initialisation. */
 #define HANDLES_INIT                                                                               \
     {                                                                                              \
         .parts = { 0 }                                                                             \
     }
 
-/* Enters or changes. Without host memory nothing is entered, and then nothing is known. */
+/* Enters or changes a value. Without host memory nothing is entered, and the handle stays
+ * unknown. */
 void handles_set(handles *table, const void *handle, uint64_t value);
 
 /* 1 if it is known; *value may be null. */
@@ -39,8 +40,8 @@ int handles_get(handles *table, const void *handle, uint64_t *value);
 /* The same, and forgets it. */
 int handles_take(handles *table, const void *handle, uint64_t *value);
 
-/* How often a value was entered, changed or forgotten: who reads it before handles_get need not ask
- * again while it is the same. */
+/* How often a value was entered, changed or forgotten. A caller that reads this before handles_get
+ * need not ask again while it stays the same. */
 static inline uint64_t handles_changes(handles *table)
 {
     return atomic_load_explicit(&table->changes, memory_order_acquire);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory of other processes. cuIpcGetMemHandle cannot speak of memory that was mapped by hand, so
- * handles of ours are our own: they hold a name of <tenure/export.h>, by which the other process
- * asks this one for the block.
+ * Memory of other processes. cuIpcGetMemHandle cannot name memory that was mapped by hand. So
+ * Tenure makes handles of its own: they hold a name of <tenure/export.h>, by which the other
+ * process asks this one for the block.
  *
- * What the driver promises holds: memory that was opened stays as long as it is open, the same
- * handle opened twice is one address and is closed twice, a process does not open its own. Both
+ * The driver's promises hold: opened memory stays as long as it is open; the same handle opened
+ * twice gives one address and must be closed twice; a process does not open its own handles. Both
  * processes must run under Tenure, as the same user, in the same network namespace; the exporting
- * one must live until the handle is opened. A primary context that ends takes all along that it
- * exported and imported, as its device ends in Tenure.
+ * one must live until the handle is opened. When a primary context ends, its device ends in Tenure,
+ * and all that was exported and imported there ends with it.
  */
 #ifndef TENURE_PRELOAD_IPC_H
 #define TENURE_PRELOAD_IPC_H

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The journal: what a program under `tenure run` has allocated, in a file that is mapped by the
- * program and read by the waiting command. So the command can tell what there was when the program
- * has died, of a signal or by abort, without anything being done in a handler.
+ * The journal: what a program under `tenure run` has allocated, in a file. The program maps the
+ * file, and the waiting command reads it. So after the program has died of a signal or by abort,
+ * the command can tell what was allocated, and no signal handler has to do anything.
  *
- * TENURE_PRELOAD_JOURNAL names the file; each process adds a dot and its number. There is one from
- * the first allocation that Tenure serves. A process that ends by itself writes its own snapshot
- * and statistics, and says so (`is_over`).
+ * TENURE_PRELOAD_JOURNAL names the file; each process adds a dot and its number. A process makes
+ * its file at the first allocation that Tenure serves. A process that ends by itself writes its own
+ * snapshot and statistics, and says so (`is_over`).
  *
- * Entries are written by any thread, without a lock, and are read only when the process is gone. An
- * entry is there when its address is: that is written last. One that was being written when the
- * process died is BUSY, and is passed over.
+ * Any thread writes entries, without a lock. They are read only when the process is gone. An entry
+ * exists once its address is there: the address is written last. An entry that was being written
+ * when the process died is BUSY, and the reader skips it.
  */
 #ifndef TENURE_PRELOAD_JOURNAL_H
 #define TENURE_PRELOAD_JOURNAL_H

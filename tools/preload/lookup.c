@@ -2,14 +2,14 @@
 /*
  * Where programs look functions up: dlsym, and the driver's cuGetProcAddress.
  *
- * The CUDA runtime, linked statically or not, finds the driver with dlopen, a few functions of it
- * with dlsym, and all others with cuGetProcAddress; so do most programs that use the driver. They
- * get our replacement of a function where the driver has that function, and nothing where it has
- * not. Names are compared whole: cuBLAS and cuDNN have symbols that begin with cu, too.
+ * The CUDA runtime, linked statically or not, finds the driver with dlopen, a few of its functions
+ * with dlsym, and all others with cuGetProcAddress. So do most programs that use the driver. If the
+ * driver has a function, they get our replacement of it; if not, they get nothing. Whole names are
+ * compared: cuBLAS and cuDNN also have symbols that begin with cu.
  *
- * dlsym answers by who asks (RTLD_NEXT means what comes after the caller). So ours is a few
- * instructions of assembler: for everything that is not ours it jumps to the next dlsym, with the
- * caller's return address where it was.
+ * dlsym's answer depends on its caller (RTLD_NEXT means what comes after the caller). So our dlsym
+ * is a few instructions of assembler. For every name that is not ours it jumps to the next dlsym,
+ * and leaves the caller's return address where it was.
  *
  * A look-up never starts the driver, and never Tenure.
  */

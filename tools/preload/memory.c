@@ -2,14 +2,14 @@
 /*
  * Allocating and freeing.
  *
- * cudaMalloc's memory may be used on any stream at once, so it is handed out only when all that was
- * done with it before is over (see service.h). cudaMallocAsync's belongs to its stream, as Tenure's
- * does. cudaFree means that nothing that was enqueued anywhere may still see the memory change:
- * tnr_free_sync, which does not stop the host as the driver does.
+ * The program may use cudaMalloc's memory on any stream at once. So it is handed out only when all
+ * earlier work with it is over (see service.h). cudaMallocAsync's memory belongs to its stream, as
+ * Tenure's does. After cudaFree, work that is already enqueued, on any stream, must not see the
+ * memory change. That is tnr_free_sync, which does not stop the host as the driver does.
  *
- * What Tenure does not serve is the driver's, from the allocation to the free: pointers tell whose
- * they are. Allocations of no bytes, wrong arguments and null pointers go there too, for the
- * driver's own error.
+ * What Tenure does not serve is the driver's, from the allocation to the free: the pointer tells
+ * whose memory it is. Allocations of no bytes, wrong arguments and null pointers go to the driver
+ * too, so that the program gets the driver's own error.
  */
 #include "memory.h"
 

@@ -7,7 +7,7 @@
 
 #include "entries.h"
 
-/* A block is about to be freed: what was said of it to the program is said of it no more. */
+/* A block is about to be freed: what the program was told about it is no longer true. */
 void memory_forget(CUdeviceptr address);
 
 #endif

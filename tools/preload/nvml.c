@@ -3,7 +3,7 @@
  * Asking NVML: see nvml.h. Devices are found by their UUID: NVML numbers them without regard to
  * what CUDA_VISIBLE_DEVICES says. The simulated driver has these functions itself.
  *
- * The loader is called without a lock: whoever comes first has his table count.
+ * The loader is called without a lock: the table of the thread that comes first counts.
  */
 #include "nvml.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of streams that the program gives through NVTX. That is a header: at its first call in a
- * program it loads the library that NVTX_INJECTION64_PATH names, which `tenure run` sets to this
- * one unless a profiler has done so, and hands it a table in which functions can be put. Only those
- * that name a stream are. Tenure hands it one, too (alloc/annotate), and blocks cost nothing more.
+ * Names of streams that the program gives through NVTX. NVTX is a header. At its first call in a
+ * program it loads the library that NVTX_INJECTION64_PATH names, and hands it a table into which
+ * the library can put functions. `tenure run` sets that variable to this library, unless a profiler
+ * has set it. Only the functions that name a stream are put in. Tenure hands this library a table
+ * too (alloc/annotate), and blocks cost nothing more.
  *
- * The one name of a stream is Tenure's; the checker, which knows streams that Tenure does not, is
- * told the same.
+ * A stream has one name, and Tenure keeps it. The checker is told the same name, because it knows
+ * streams that Tenure does not know.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams and events: the driver is called, and what it has done is announced to Tenure, which
- * learns from it what is ordered after what. Announcements never fail a call of the program.
+ * Streams and events. These replacements call the driver, and then announce to Tenure what it has
+ * done. From that Tenure learns what is ordered after what. Announcements never fail a call of the
+ * program.
  *
- * Streams are known from their creation. Those of contexts that are not served are strangers: what
- * they do is announced nowhere, and frees of memory that they may use wait for them on the host.
+ * Streams are known from their creation. Streams of contexts that are not served are strangers:
+ * their work is announced nowhere, and a free of memory that they may use waits for them on the
+ * host.
  *
- * Most events are recorded on streams of which Tenure will want nothing: what the runtime's and the
- * libraries' own streams do, that have no memory. Such a record, and a wait for it, takes a few
- * loads, and nothing is announced.
+ * Most events are recorded on streams that Tenure need not know about: the runtime's and the
+ * libraries' own streams, which have no memory. Such a record, or a wait for it, takes a few loads,
+ * and nothing is announced.
  */
 #include "order.h"
 

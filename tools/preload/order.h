@@ -7,22 +7,22 @@
 
 #include "service.h"
 
-/* The device that serves the stream, started if need be; null: it is the driver's business, because
- * the stream belongs to another context, or nothing is known of it. Inside (service_enter). */
+/* The device that serves the stream, started if need be. Null: the driver serves it, because the
+ * stream belongs to another context, or nothing is known of it. Inside (service_enter). */
 service_device *order_device(CUstream stream);
 
 /* The same, only if it is served already; for announcements. */
 service_device *order_device_started(CUstream stream);
 
-/* Waits for the streams of which Tenure can know nothing: those of contexts that it does not serve.
- * A block that is freed may be in use there, and no event of ours can say so. Inside. */
+/* Waits for the streams that Tenure can know nothing about: those of contexts that it does not
+ * serve. A freed block may be in use there, and no event of ours can say so. Inside. */
 void order_wait_for_strangers(void);
 
 /* The program says what a stream is for. Tenure is told if it knows the stream. */
 void order_stream_named(CUstream stream, const char *name);
 
 /* From now on no record or wait is announced: a capture is under way that Tenure does not follow,
- * and what is recorded in it marks no time. */
+ * and a record in it marks no time. */
 void order_give_up(void);
 
 /* A context is about to end, and its streams with it. */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuCtxEnablePeerAccess: the current context may from now on use what cuMemAlloc gives and gave in
+ * cuCtxEnablePeerAccess: from now on the current context may use what cuMemAlloc gives and gave in
  * the peer's context. What Tenure serves belongs to primary contexts, and is mapped for devices,
- * not for contexts: so a device is let in to memory of another as long as one context of its may
- * use it. Memory of cuMemAllocAsync has pools, which have an access of their own: pools.c.
+ * not for contexts. So a device has access to the memory of another device as long as one of its
+ * contexts may use it. Memory of cuMemAllocAsync comes from pools, which have access rights of
+ * their own: pools.c.
  *
  * The driver is asked first. If Tenure cannot follow, the driver takes back what it has done, and
  * the program gets the error.
  *
- * The mutex is outside of the service's.
+ * The mutex here is taken before the service's.
  */
 #include "peers.h"
 

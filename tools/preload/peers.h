@@ -10,7 +10,8 @@
 /* A context that is not primary has ended. */
 void peers_context_ended(CUcontext context);
 
-/* A device's primary context is about to be reset: nobody is let in to it, nor it to others. */
+/* A device's primary context is about to be reset: no device has access to it any more, nor it to
+ * others. */
 void peers_device_resets(int device);
 
 /* Whether a device may use the memory at an address of ours. Inside. */

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The driver's memory pools. A pool of the program's that promises nothing that Tenure does not is
- * served: from Tenure's default pool of the device, or, if it has a limit, from a pool of its own
- * that stands in for it. The device's default pool is served from Tenure's.
+ * The driver's memory pools. Tenure serves a pool of the program's if the pool promises nothing
+ * that Tenure does not. It serves it from Tenure's default pool of the device. If the program's
+ * pool has a limit, a Tenure pool of its own stands in for it. The device's default pool is served
+ * from Tenure's.
  *
- * Which devices are let in to a pool is the driver's to remember: it is told first, and asked when
- * there is something to open. What stands in for several is open to all that are let in to one of
- * them. A pool that is destroyed leaves blocks behind, which its peers reach as long as before.
+ * The driver remembers which devices have access to a pool: it is told first, and asked when there
+ * is something to open. A pool of Tenure's that stands in for several pools is open to every device
+ * that has access to one of them. A destroyed pool leaves blocks behind. Its peers reach them as
+ * long as before.
  *
  * The mutex is never held while the service's is taken.
  */

@@ -7,12 +7,13 @@
 
 #include "service.h"
 
-/* What Tenure allocates from where the program names a pool of the driver's (null: the device's):
- * null in *own for the device's default pool. 0: nothing, the driver is to be asked. Inside. */
+/* Finds the pool of Tenure's to allocate from when the program names a pool of the driver's (null:
+ * the device's). *own is null for the device's default pool. Returns 0 if there is none: ask the
+ * driver. Inside. */
 int pools_stand_in(const service_device *device, CUmemoryPool pool, tnr_pool *own);
 
-/* The devices that are let in to a pool that Tenure's default pool of the device stands in for: a
- * bit for each. */
+/* The devices that have access to the pools that Tenure's default pool of the device stands in for:
+ * a bit for each. */
 uint64_t pools_shared_peers(int device);
 
 /* Tenure's pools of a device have ended with its context. */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is served by Tenure, and when: the state that all replacements share.
+ * What Tenure serves, and when: the state that all replacements share.
  *
- * Memory is served on a device's primary context, which is what the CUDA runtime uses, from the
- * first stream or allocation there on. Calls in any other context, with none, before cuInit, in a
- * forked child, or from a signal handler that interrupted Tenure are passed on to the driver, as is
- * everything once Tenure has failed to start.
+ * Tenure serves memory in a device's primary context, which the CUDA runtime uses, from the first
+ * stream or allocation there on. Some calls are passed on to the driver: those in any other
+ * context, with no context, before cuInit, in a forked child, or from a signal handler that
+ * interrupted Tenure. Once Tenure has failed to start, every call is passed on.
  *
- * A program uses cudaMalloc'ed memory on any stream at once. So it comes from a pool of its own, on
- * a stream of its own that nothing is ever launched on: what is free there has been seen to be
- * over, or that stream waits for it, and then so does the allocation.
+ * A program uses cudaMalloc'ed memory on any stream at once. So this memory comes from a pool of
+ * its own, on a stream of its own, on which nothing is ever launched. If a block is free there, its
+ * old work has been seen to be over, or that stream waits for it, and then so does the allocation.
  */
 #ifndef TENURE_PRELOAD_SERVICE_H
 #define TENURE_PRELOAD_SERVICE_H
@@ -25,10 +25,10 @@
 
 enum { SERVICE_DEVICES_MAX = 64 };
 
-/* Memory that other devices are let in to together. */
+/* Memory to which other devices get access together. */
 typedef enum service_memory {
     SERVICE_MALLOC, /* what cuMemAlloc gave */
-    SERVICE_ASYNC,  /* what cuMemAllocAsync gave of Tenure's default pool */
+    SERVICE_ASYNC,  /* what cuMemAllocAsync gave from Tenure's default pool */
     SERVICE_MEMORY_COUNT
 } service_memory;
 
@@ -51,16 +51,16 @@ typedef struct service_device {
 
 /* ---- coming in ------------------------------------------------------------------------------ */
 
-/* 1 if the thread may go into Tenure; then service_leave must follow. 0: it is in it already (a
- * signal handler), or the process was forked. Cheap. */
+/* 1 if the thread may go into Tenure; then service_leave must follow. 0: the thread is inside
+ * already (a signal handler), or the process was forked. Cheap. */
 int service_enter(void);
 void service_leave(void);
 
 /* 1 if this process was forked from one in which Tenure had started. */
 int service_is_forked(void);
 
-/* 1 if nothing is served and nothing announced: what an engine does with Tenure is checked, and is
- * what it is without this library (TENURE_PRELOAD_SERVE=0, for tests). */
+/* 1 if nothing is served and nothing announced (TENURE_PRELOAD_SERVE=0, for tests). Then an
+ * engine's use of Tenure is checked, but works as without this library. */
 int service_only_watches(void);
 
 /* 1 if the calling thread is inside of Tenure, through this library. */
@@ -68,45 +68,49 @@ int service_is_inside(void);
 
 /* ---- whose is it ---------------------------------------------------------------------------- */
 
-/* The device that serves the calling thread's context; started if it is the first time. Null: the
- * call is the driver's. */
+/* The device that serves the calling thread's context. The first call starts it. Null: the call is
+ * the driver's. */
 service_device *service_here(void);
 
 /* The same, only if it has started; for what is merely announced. */
 service_device *service_here_started(void);
 
-/* The device that serves a stream; a default stream's is the context's. Null: the driver's. */
+/* The device that serves a stream. For a default stream, the context's device. Null: the
+ * driver's. */
 service_device *service_of_stream(CUstream stream);
 
 /* The device whose addresses these are; null if they are not ours. No driver call. */
 service_device *service_of_address(CUdeviceptr address);
 
-/* From the first address of any device's that was ever known to behind the last: for what is
- * outside, service_of_address says null, and launches have thousands of such words. */
+/* The range from the first to behind the last address that was ever known of any device.
+ * service_of_address says null for every address outside of it. The range makes that test cheap:
+ * launches have thousands of such words. */
 extern _Atomic uintptr_t service_low, service_high;
 
-/* An engine that calls Tenure itself has a block there: whose addresses those are is known from now
- * on, though nothing is served there. */
+/* An engine that calls Tenure itself has a block there. From now on it is known whose addresses
+ * those are, though nothing is served there. */
 void service_learn(CUdeviceptr address);
 void service_unlearn(int index);
 
 service_device *service_device_at(int index);
 
-/* The device whose primary context this is; -1: of none. And that context. */
+/* The device whose primary context this is; -1: of none. The second gives a device's primary
+ * context. */
 int service_device_of(CUcontext context);
 CUresult service_primary_context(int index, CUcontext *context);
 
 /* 1 once more than one device has been served. Cheap. */
 int service_has_several(void);
 
-/* Lets other devices in to what cuMemAlloc gave and will give on one, those that are named in the
- * bits and no others; or, the second, to what cuMemAllocAsync gives, as the driver's pools say now.
- * What is to be closed and cannot be stays open: that only makes less fail. On an error, which has
- * been said, nobody was let in. Inside, without the mutexes of others. */
+/* The first gives other devices access to what cuMemAlloc gave and will give on one device: the
+ * devices named in the bits, and no others. The second does so for what cuMemAllocAsync gives, as
+ * the driver's pools say now. If access cannot be taken away, it stays: that only makes fewer calls
+ * fail. On an error, which has been said, no device got access. Inside, without the mutexes of
+ * others. */
 CUresult service_malloc_peers_set(int index, uint64_t peers);
 CUresult service_async_peers_follow(int index);
 
-/* A context has ended, or may have: what was known of handles is forgotten. */
+/* A context has ended, or may have ended: forgets what was known of handles. */
 void service_contexts_changed(void);
 
 /* The device's primary context is about to be reset. Returns 1 if nothing is served any more. */
@@ -136,8 +140,8 @@ static inline void service_count_one(service_count which)
 
 /* ---- captures ------------------------------------------------------------------------------- */
 
-/* Has the driver let this thread ask about streams while others capture; returns the mode that was
- * in force, for service_relaxed_end. */
+/* Makes the driver let this thread ask about streams while others capture. Returns the mode that
+ * was in force, for service_relaxed_end. */
 CUstreamCaptureMode service_relaxed(void);
 void service_relaxed_end(CUstreamCaptureMode before);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that others lack: see shortage.h. What is replaced here does nothing else,
- * but for what a launch tells the checker. */
+/* Memory that others lack: see shortage.h. The replacements here do nothing else, except that a
+ * launch tells the checker. */
 #include "shortage.h"
 
 #include "account.h"

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that others lack: the driver's calls that need memory of the device for themselves. What
- * is refused while Tenure holds idle memory is tried once more when that has gone back.
+ * Memory that others lack: the driver's calls that need device memory for themselves. If such a
+ * call is refused while Tenure holds idle memory, Tenure gives that memory back, and the call is
+ * tried once more.
  */
 #ifndef TENURE_PRELOAD_SHORTAGE_H
 #define TENURE_PRELOAD_SHORTAGE_H
 
 #include <cuda.h>
 
-/* Gives idle memory back: of the device, or if that is below 0 of the current context's. Waits for
- * the work that still uses it. 1 if some has gone back, so that another try may succeed. No lock is
- * held. */
+/* Gives back the idle memory of the device; `device` below 0: that of the current context. Waits
+ * for the work that still uses it. 1 if some memory has gone back, so that another try may succeed.
+ * Hold no lock. */
 int shortage_give_back(int device);
 
-/* 1 if a call that said this is to be made again. Once: what then fails, fails. */
+/* 1 if a call that gave this result should be made again. Once: if it fails again, it has
+ * failed. */
 static inline int shortage_ended(CUresult result, int device)
 {
     return __builtin_expect(result == CUDA_ERROR_OUT_OF_MEMORY, 0) && shortage_give_back(device);

@@ -71,7 +71,7 @@ class _File:
 
 
 def needs(path: str) -> Needs:
-    """What the file needs. ValueError: it is none that this can read."""
+    """What the file needs. ValueError: this cannot read the file."""
     with open(path, "rb") as file:
         elf = _File(file.read())
     return Needs([elf.text(value) for tag, value in elf.dynamic if tag == _NEEDED],
@@ -79,7 +79,7 @@ def needs(path: str) -> Needs:
 
 
 def glibc_of(path: str) -> Tuple[int, ...]:
-    """The C library that the file needs at least; (0,): none."""
+    """The oldest C library that the file can use; (0,): it needs none."""
     found = [tuple(map(int, version[6:].split("."))) for version in needs(path).versions
              if version.startswith("GLIBC_") and version[6:7].isdigit()]
     return max(found, default=(0,))

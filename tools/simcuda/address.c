@@ -4,8 +4,8 @@
  *
  * Two fixed windows of the 47 bits are used, one for reservations and one for allocations and
  * pinned memory, each filled upwards (next fit, wrapping): the same calls give the same addresses
- * in every run, and a freed address is not soon used again. Where a window is not to be had (under
- * ThreadSanitizer, under Valgrind) the kernel chooses, and addresses differ between runs.
+ * in every run, and a freed address is not soon used again. If a window is not available (under
+ * ThreadSanitizer, under Valgrind), the kernel chooses, and addresses differ between runs.
  *
  * Regions are kept in an array sorted by address and found by binary search; the latest one found
  * is remembered, because callers nearly always ask about the same reservation.

@@ -3,8 +3,8 @@
  * Memory without VMM: cuMemAlloc, cuMemAllocAsync, pinned host memory.
  *
  * Each block is a mapping of its own with unmapped space after it. cuMemFree and cuMemFreeHost wait
- * for all work of the device, as the driver does; nothing else here waits. That cuMemFreeHost does
- * is documented nowhere: calling it under queued work that touches the block is a violation.
+ * for all work of the device, as the driver does; nothing else here waits. That cuMemFreeHost waits
+ * is documented nowhere. So calling it while queued work touches the block is a violation.
  */
 #include "capture.h"
 

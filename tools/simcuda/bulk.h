@@ -2,10 +2,10 @@
 /*
  * Setting and copying much memory at once.
  *
- * Memcheck follows each byte of it, which is most of what some tests take there. It learns nothing:
- * a device does not know which bytes of the host's were never written. So in a build for memcheck
- * large pieces are set and copied on the real processor, unseen. Whether the memory is there has
- * been checked before (check.c).
+ * Memcheck follows each byte, and some tests spend most of their time on that. It learns nothing
+ * from it: a device does not know which bytes of the host were never written. So in a build for
+ * memcheck large pieces are set and copied on the real processor, unseen. Whether the memory is
+ * there has been checked before (check.c).
  */
 #ifndef SIM_BULK_H
 #define SIM_BULK_H

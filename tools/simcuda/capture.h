@@ -8,8 +8,8 @@
  * instead of being queued, and is then the stream's dependency set. Nothing of it runs, and the
  * race detector does not see it until the graph is launched.
  *
- * A capture is active, then perhaps invalid (some call has broken its rules; only ending it is left
- * to do), then ended. Events recorded in it may outlive it: they then stand for nothing.
+ * A capture is active, then perhaps invalid (a call has broken its rules, and it can only be
+ * ended), then ended. Events recorded in it may outlive it: they then stand for nothing.
  *
  * Everything here is called with the lock held, which guards all that is declared here.
  */
@@ -33,21 +33,23 @@ struct sim_capture {
 
 /* ---- what calls ask (capture_rules.c) ------------------------------------------------------- */
 
-/* Called before an operation is queued. If the stream captures, or its use is illegal because of a
- * capture, 1: the operation was taken over and *result is what the call returns. */
+/* Called before an operation is queued. Returns 1 if the stream captures, or if its use is illegal
+ * because of a capture. Then the operation was taken over, and *result is what the call returns. */
 int sim_capture_take(struct sim_stream *stream, const struct sim_op *op, CUresult *result);
 
-/* For calls that a capture may forbid to a thread: an error, after the captures that forbid it were
- * invalidated, or CUDA_SUCCESS. */
+/* For calls that a capture may forbid to a thread. If captures forbid it, they are invalidated and
+ * the result is an error; otherwise CUDA_SUCCESS. */
 CUresult sim_capture_unsafe(void);
 
-/* Whether work may be submitted to the stream: not if that breaks a capture, which it then did. */
+/* Whether work may be submitted to the stream. An error if that breaks a capture; the capture is
+ * then broken. */
 CUresult sim_capture_check(struct sim_stream *stream);
 
 /* The same for what a capturing stream never allows: synchronous calls, launches of graphs. */
 CUresult sim_capture_check_outside(struct sim_stream *stream);
 
-/* The same for asking or waiting for the stream, which a mode may forbid for any stream. */
+/* The same for asking or waiting for the stream. A capture's mode may forbid that for any
+ * stream. */
 CUresult sim_capture_check_asked(struct sim_stream *stream);
 
 /* The same for waiting for everything in a context. */

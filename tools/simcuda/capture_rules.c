@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The rules of captures: what becomes of operations, records and waits in capturing streams, and
- * which calls break a capture. Each rule is what an H200 with a driver of CUDA 13.0 was seen to do.
+ * which calls break a capture. Each rule was observed on an H200 with a driver of CUDA 13.0.
  */
 #include "capture.h"
 

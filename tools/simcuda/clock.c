@@ -2,15 +2,17 @@
 /*
  * Vector clocks of streams and of the host.
  *
- * A stream has a slot, its index in all clocks; its time there is the ticket of the last operation
- * it ran. Clocks are copied only when one that is shared must change, so that an event record, a
- * query or a submission costs a reference, not a copy.
+ * A stream has a slot, its index in all clocks. Its time there is the ticket of the last operation
+ * that it ran. A clock is copied only if it is shared and must change. So an event record, a query
+ * or a submission costs a reference, not a copy.
  *
- * The host has one clock for all its threads: the simulation cannot see the mutexes and condition
- * variables by which threads tell each other what they have waited for, so what one knows all know.
+ * The host has one clock for all its threads. Threads tell each other what they have waited for by
+ * mutexes and condition variables, and the simulation cannot see those. So what one thread knows
+ * all know.
  *
- * A stream that is gone leaves its slot to another once the host knows all its work to be finished:
- * whatever the new stream is given is then ordered after the old one's work.
+ * When a stream is gone, another stream gets its slot as soon as the host knows all the old
+ * stream's work to be finished. Everything that the new stream is given is then ordered after that
+ * work.
  */
 #include "race.h"
 

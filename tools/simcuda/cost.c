@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a program's driver calls would have cost on a real device, by a table (cost.def): so that
- * ways of using the driver can be compared where there is no GPU. No time is spent for it.
+ * What a program's driver calls would have cost on a real device, by a table (cost.def). So ways of
+ * using the driver can be compared without a GPU. No time is spent for it.
  *
- * The cost of mapping is that of each mapping, not of the call: one cuMemSetAccess over a hundred
+ * The cost of mapping counts for each mapping, not for the call: one cuMemSetAccess over a hundred
  * mappings costs as much as a hundred calls. Calls that fail cost nothing here.
  *
  * Sums are kept beside the counts of calls, by entry point, under the simulation's lock.

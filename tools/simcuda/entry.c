@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The door of the driver: every cu* call comes through sim_enter, which counts it, lets an injected
- * failure happen, takes the lock and checks what the call needs. Also the look-up of entry points.
+ * The door of the driver. Every cu* call comes through sim_enter. It counts the call, lets an
+ * injected failure happen, takes the lock and checks what the call needs. Also the look-up of entry
+ * points.
  */
 #include "capture.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events. An event is the point of its latest record: a stream and a ticket. One that was never
- * recorded counts as finished. Recording again replaces the point at the call; what waited for the
- * earlier one goes on waiting for that.
+ * Events. An event is the point of its latest record: a stream and a ticket. An event that was
+ * never recorded counts as finished. Recording again replaces the point at the call. Work that
+ * already waits for the earlier point goes on waiting for that point.
  */
 #include "capture.h"
 

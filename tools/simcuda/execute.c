@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running one operation. Whoever took it from a queue has made sure that its turn has come; this
- * file only does what it says, after checking the memory it touches.
+ * Running one operation. The caller took it from a queue, and has made sure that its turn has come.
+ * This file checks the memory that the operation touches, and then does what the operation says.
  */
 #include "bulk.h"
 #include "sim.h"

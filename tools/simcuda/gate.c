@@ -2,15 +2,15 @@
 /*
  * What a value wait is ordered after.
  *
- * After whatever made its condition true: a write of another stream, or the host. Queued waits are
- * kept in a list. Whenever an operation has written to such a word, and whenever the host is about
- * to learn something, the conditions are looked at: the first to find one true decides. So a gate
- * that the host opened is ordered after what the host knew then, not after what it has learnt
- * since.
+ * It comes after whatever made its condition true: a write of another stream, or the host. Queued
+ * waits are kept in a list. The conditions are checked whenever an operation has written to such a
+ * word, and whenever the host is about to learn something. The first check that finds a condition
+ * true decides. So a gate that the host opened is ordered after what the host knew then, not after
+ * what it has learnt since.
  *
- * The host's writes cannot be seen, only their effect, and not its reads of what the device wrote.
- * Where this file cannot tell, it takes the later, larger knowledge: it may miss a race, it does
- * not invent one.
+ * Of the host's writes only the effect can be seen. Its reads of what the device wrote cannot be
+ * seen. If this file cannot tell, it assumes the later, larger knowledge: it may miss a race, but
+ * it does not invent one.
  */
 #include "race.h"
 

@@ -4,10 +4,10 @@
  *
  * A graph is a list of nodes in the order in which they were added. A node holds one operation, as
  * a queue does, or a child graph. An executable graph is a copy of a graph and a plan: the copy's
- * nodes, children's included, in paths along its edges. A launch queues each path as a stream of
- * its own, but for the first, which goes into the stream launched in; what is between the paths is
- * event waits. So a launch is operations in streams like any other, to the schedule and to the race
- * detector, and nothing of either knows of graphs.
+ * nodes, children's included, in paths along its edges. A launch queues the first path into the
+ * stream launched in, and each other path as a stream of its own. Event waits connect the paths. So
+ * to the schedule and to the race detector a launch is operations in streams like any other, and
+ * neither knows of graphs.
  *
  * Everything here is called with the lock held, which guards all that is declared here.
  */
@@ -91,9 +91,9 @@ void sim_graph_number(const struct sim_graph *graph); /* sets every node's numbe
 
 /* ---- nodes (graph_node.c) ------------------------------------------------------------------- */
 
-/* Adds a node that does what the operation says. It takes over what the operation owns, also when
- * it fails. Dependencies are nodes of the graph; those given twice count once. The context is where
- * the node will run; null for nodes that do not care (empty, host). */
+/* Adds a node that does what the operation says. Takes over what the operation owns, also when it
+ * fails. Dependencies are nodes of the graph; one that is given twice counts once. The context is
+ * where the node will run; null for nodes that need none (empty, host). */
 CUresult sim_node_add(struct sim_graph *graph, struct sim_context *context, const struct sim_op *op,
                       const struct sim_nodes *dependencies, struct sim_node **node);
 
@@ -105,8 +105,8 @@ CUgraphNode sim_node_handle(const struct sim_node *node);
 void sim_node_free(struct sim_node *node); /* takes it, and its edges, out of its graph */
 CUgraphNodeType sim_node_type(const struct sim_node *node);
 
-/* An edge; adding one that is there, or taking away one that is not, is an error. Data may be null:
- * that of a plain one. */
+/* An edge. Adding one that exists, or removing one that does not, is an error. Data may be null:
+ * that of a plain edge. */
 int sim_edge_link(struct sim_node *from, struct sim_node *to,
                   const CUgraphEdgeData *data); /* known not to be there, and right */
 CUresult sim_edge_add(struct sim_node *from, struct sim_node *to, const CUgraphEdgeData *data);

@@ -2,14 +2,16 @@
 /*
  * Executable graphs: their life, and launches.
  *
- * A launch queues all its operations at the call: the first path's in the stream launched in, each
- * other path's in a stream of the executable graph's own that begins by waiting for the launch
- * stream and that the launch stream waits for at the end. When they run is the schedule's choice.
- * Parameters and events are taken, and kernels asked what they will touch, at the launch.
+ * A launch queues all its operations at the call. The first path's operations go into the stream
+ * launched in. Each other path's go into a stream of the executable graph's own: that stream begins
+ * by waiting for the launch stream, and the launch stream waits for it at the end. The schedule
+ * chooses when they run. Parameters and events are taken at the launch, and kernels are asked then
+ * what they will touch.
  *
- * The operation that ends a launch holds the executable graph. So destroying it while launches have
- * not ended only takes its handle away. A launch in another stream than the one before waits for
- * the end of that: launches of one executable graph never overlap.
+ * The operation that ends a launch holds the executable graph. So destroying the graph while
+ * launches have not ended only takes its handle away. If a launch goes into another stream than the
+ * launch before, it waits for the end of that launch: launches of one executable graph never
+ * overlap.
  */
 #include "capture.h"
 #include "race.h"

@@ -2,8 +2,8 @@
 /*
  * Nodes of graphs and the edges between them, and the calls that add, change and remove nodes.
  *
- * What a node is asked to do is made into an operation by graph_params.c; here it becomes a node,
- * or takes the place of the one that a node had.
+ * graph_params.c makes an operation of what a node is asked to do. Here the operation becomes a
+ * node, or replaces the operation that a node had.
  */
 #include "capture.h"
 

@@ -2,8 +2,8 @@
 /*
  * What nodes are asked to do: from the driver's parameter structures to operations, and back.
  *
- * An operation is all that a node keeps. What the driver says of a node is said from its operation,
- * so that captured nodes and nodes added by hand answer alike.
+ * A node keeps only an operation. All answers about a node are made from its operation, so captured
+ * nodes and nodes added by hand answer alike.
  */
 #include "graph.h"
 

@@ -2,15 +2,15 @@
 /*
  * How a graph is run: its nodes, children's included, as steps in paths.
  *
- * A path is a chain along edges, or along what edges imply, so that running one as a stream adds no
- * order that the graph does not have: two steps without order are always in different paths. Where
- * an edge leads from one path to another, the later step waits for the earlier one, unless the path
- * knows of it already.
+ * A path is a chain along edges, or along what edges imply. So running a path as a stream adds no
+ * order that the graph does not have: two steps without order are always in different paths. If an
+ * edge leads from one path to another, the later step waits for the earlier one, unless its path is
+ * already ordered after that one.
  *
- * A step knows, for each of the first KNOWN_PATHS paths, how far along it its ancestors are. That
- * finds paths that have come to an end before it, so that forks and joins in a row need no more
- * paths than one of them, and waits that others imply. Where nothing is known more paths and more
- * waits are made, which is right too.
+ * A step knows, for each of the first KNOWN_PATHS paths, how far along the path its ancestors are.
+ * That finds paths that have come to an end before the step, so a row of forks and joins needs no
+ * more paths than one of them. It also finds waits that other waits imply. For the other paths
+ * nothing is known: then more paths and more waits are made, which is correct too.
  */
 #include "graph.h"
 

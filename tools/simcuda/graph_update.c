@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Changing what an executable graph does, without changing how: single nodes, or all of them from a
+ * Changing what an executable graph does, but not its shape: single nodes, or all nodes from a
  * graph of the same shape.
  *
  * Launches that are queued go on doing what they did: they have copies.

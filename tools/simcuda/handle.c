@@ -4,8 +4,8 @@
  * a bad handle of any kind is recognised by arithmetic and never followed.
  *
  * Freed slots are reused by objects of the same kind, last in, first out: the next stream gets the
- * handle of the stream destroyed before it, which is the worst that the driver may do to a program
- * that keeps stale handles. Until then the stale handle is known for what it is.
+ * handle of the stream destroyed before it. That is the worst case for a program that keeps stale
+ * handles, and the driver may do it too. Until then the stale handle is recognised as stale.
  */
 #include "sim.h"
 

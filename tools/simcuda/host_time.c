@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The time that has passed for the program: it stands still, and goes on where somebody says so.
- * The device itself takes no notice of it. An atomic, so that a call that only reads the time waits
- * for nobody.
+ * The time that has passed for the program. It stands still, and moves only when simcuda_time_set
+ * says so. The device itself takes no notice of it. It is an atomic, so that a call that only reads
+ * the time waits for nobody.
  */
 #include <stdatomic.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The little of NVML that says how much memory of a device is free, without a context: for
- * `tenure run --account`. Real drivers have it in a library of its own, libnvidia-ml.so.1.
+ * The small part of NVML that says, without a context, how much memory of a device is free: for
+ * `tenure run --account`. Real drivers have it in a separate library, libnvidia-ml.so.1.
  */
 #include "sim.h"
 

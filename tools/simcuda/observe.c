@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who watches the program's calls from outside, and what is asked of it: see simcuda_observe. The
- * simulation knows nothing of it but two functions. Under the lock.
+ * An observer watches the program's calls from outside: see simcuda_observe. The simulation knows
+ * only two functions of it. Under the lock.
  */
 #include "race.h"
 

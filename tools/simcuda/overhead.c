@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory that a driver takes for itself: for contexts, modules, the first launch of a function or
- * of an executable graph, and events. None unless TENURE_SIM_OVERHEAD says how much; what a driver
- * really takes depends on its version and its device.
+ * of an executable graph, and events. The simulation takes none unless TENURE_SIM_OVERHEAD says how
+ * much. What a real driver takes depends on its version and its device.
  */
 #include "sim.h"
 

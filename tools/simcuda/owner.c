@@ -2,9 +2,9 @@
 /*
  * Who owns which addresses, as the program says by simcuda_owner_begin and simcuda_owner_end.
  *
- * One ordered map by address holds the owners of now and those that were last there. Operations are
- * checked when they are queued: a program may not queue a use of memory after it has freed it,
- * whenever that use would run. An owner that begins cuts what is left of earlier ones.
+ * One ordered map by address holds the present owners and those that were there last. Operations
+ * are checked when they are queued: a program may not queue a use of memory after it has freed it,
+ * whenever that use would run. A new owner replaces what is left of earlier owners in its range.
  */
 #include "race.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory pools: each device's default one, and those that the program makes. Of a pool the
- * simulation knows its device, how much it may have, and which other devices reach its memory: its
+ * Memory pools: each device's default one, and those that the program makes. The simulation knows a
+ * pool's device, how much memory it may have, and which other devices reach its memory. A pool's
  * blocks are those of alloc.c, and a pool keeps nothing that was freed.
  *
- * Blocks outlive their pool, and with them what is known of it.
+ * Blocks may outlive their pool. What is known of the pool lives on with them.
  */
 #include "capture.h"
 

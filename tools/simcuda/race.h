@@ -5,15 +5,15 @@
  * Every operation has a vector clock: for each stream, up to which ticket it is ordered after that
  * stream's work. Clocks follow the order of the program, not that of the schedule: stream order,
  * events, the legacy stream's rules, value waits, and what the host had seen to be finished when it
- * queued the operation. Memory keeps for each range of physical bytes the last write and the reads
- * since. An access that is not ordered after an earlier one it conflicts with is a race.
+ * queued the operation. For each range of physical bytes, the last write and the reads since are
+ * kept. An access is a race if it conflicts with an earlier one and is not ordered after it.
  *
- * Clocks are made when operations run. Whatever an operation is ordered after has run by then, so
- * its clock is complete; and the order itself is the same in every schedule, except for what a
- * program learns by queries and for value waits, see gate.c.
+ * Clocks are made when operations run. By then everything that the operation is ordered after has
+ * run, so its clock is complete. The order itself is the same in every schedule, except for what a
+ * program learns by queries, and for value waits: see gate.c.
  *
- * Everything here is called with the lock held. With the detector off nothing of it is called but
- * the functions below that begin by asking.
+ * Everything here is called with the lock held. With the detector off, only those functions below
+ * are called that begin by asking whether it is on.
  */
 #ifndef TENURE_SIM_RACE_H
 #define TENURE_SIM_RACE_H
@@ -51,7 +51,7 @@ void sim_ranges_reset(void); /* frees what is kept for later */
 
 /* ---- clocks (clock.c) ----------------------------------------------------------------------- */
 
-/* A vector clock. Shared by reference; changed only by an owner that has the only one. */
+/* A vector clock. Shared by reference; changed only by an owner that has the only reference. */
 struct sim_clock {
     uint32_t references;
     uint32_t count;  /* entries of time[]; the others are 0 */

@@ -2,8 +2,8 @@
 /*
  * What the race detector says: labels of origins, and reports.
  *
- * Labels are kept in a ring of 65,536 and known by their number: a label given before the latest
- * 65,536 reads "(forgotten)". A text that comes again soon has the number it had.
+ * Labels are kept in a ring of 65,536 and known by their number. A label given before the latest
+ * 65,536 reads "(forgotten)". If a text comes again soon, it keeps its number.
  */
 #include "race.h"
 

@@ -3,14 +3,14 @@
  * When queued work runs.
  *
  * A stream's head is ready unless it waits for a point of another stream, for a value in memory, or
- * for the legacy stream's rules. Which ready head runs when is the schedule:
+ * for the legacy stream's rules. The schedule decides which ready head runs when:
  *   lazy     only what a synchronising call needs, as late as possible
  *   random   seeded choices at submissions, queries and waits
  *   eager    everything as soon as it is ready
  *   threads  free-running workers
  * The first three run work inside the caller's cu* calls and are a function of seed and calls.
  *
- * A head that waits for another stream waits for a lower ticket than its own, so following such
+ * If a head waits for another stream, it waits for a lower ticket than its own. So following such
  * waits always ends: at a ready head, at a value wait, or at a head that runs right now.
  */
 #include "graph.h"

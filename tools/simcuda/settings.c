@@ -2,8 +2,8 @@
 /*
  * The environment of the simulated device: one table of variables, each with its parser.
  *
- * A bad value is an error, never a default: the message names the variable, the value and what is
- * allowed, and cuInit then fails with CUDA_ERROR_INVALID_VALUE.
+ * A bad value is an error and never becomes the default. The message names the variable, the value
+ * and what is allowed. Then cuInit fails with CUDA_ERROR_INVALID_VALUE.
  */
 #include "sim.h"
 

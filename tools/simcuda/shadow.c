@@ -4,10 +4,10 @@
  * reads since.
  *
  * Physical, because a handle may be mapped at several addresses. Each handle, allocation and pinned
- * block has a shadow: an ordered map of cells, made as it is touched and gone with it. A write
- * makes one cell of all it covers; a read cuts cells at its ends. Of reads only those are kept that
- * no later one is ordered after, at most one per stream. When the host knows all work to be
- * finished all cells are forgotten at once, by a generation number.
+ * block has a shadow: an ordered map of cells, made at the first touch, and freed with the memory.
+ * A write makes one cell of all it covers. A read cuts cells at its ends. A read is kept only if no
+ * later read is ordered after it: at most one per stream. When the host knows all work to be
+ * finished, all cells are forgotten at once, by a generation number.
  */
 #include "race.h"
 

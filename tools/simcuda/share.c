@@ -2,13 +2,14 @@
 /*
  * Sharing physical memory with other processes through file descriptors.
  *
- * An exported descriptor is a new open description of the device's file. Its file position tells
- * the importer where a record lies, high up in the file, that says which part is meant.
+ * An exported descriptor is a new open description of the device's file. High up in the file lies a
+ * record that says which part is meant. The descriptor's file position tells the importer where the
+ * record lies.
  *
  * Memory must live until the last process lets go. Each description holds a shared lock on the
  * record's first byte (an open-description lock: it goes when the last copy of the descriptor is
- * closed, however its process ends). Whoever gives the memory up tries to lock the byte for itself;
- * only if that works are the pages given back.
+ * closed, however its process ends). A process that gives the memory up tries to lock the byte
+ * exclusively. The pages are given back only if that works.
  */
 #include "sim.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices that several processes have in common: one budget of memory for all that name the same
- * file in TENURE_SIM_SHARED. What is in memory stays apart, but for what is exported (share.c).
+ * Devices that several processes have in common: one budget of memory for all processes that name
+ * the same file in TENURE_SIM_SHARED. The contents of memory stay separate, except for what is
+ * exported (share.c).
  *
- * The file has a place for each process, with what it has taken of each device. A process locks the
- * byte of its place; the kernel lets go of that when the process ends, however it ends, and from
- * then on its place counts for nothing. Nobody waits for anybody, so a process that is stopped in
- * the middle of a call keeps no other from going on.
+ * The file has a place for each process, with what the process has taken of each device. A process
+ * locks the byte of its place. The kernel releases that lock when the process ends, however it
+ * ends. From then on the place no longer counts. No process waits for another, so a process that is
+ * stopped in the middle of a call does not block the others.
  */
 #include "sim.h"
 

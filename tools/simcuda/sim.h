@@ -65,7 +65,7 @@ enum {
 
 /* ---- settings (settings.c) ------------------------------------------------------------------ */
 
-/* What a driver takes memory for itself for: overhead.c. */
+/* For what a driver takes memory for itself: overhead.c. */
 enum sim_overhead {
     SIM_OVERHEAD_CONTEXT,
     SIM_OVERHEAD_MODULE,
@@ -117,8 +117,8 @@ enum sim_kind {
     SIM_KINDS
 };
 
-/* What a CUstream, CUevent, ... points at. Slots are reused last in, first out, so that a program
- * that confuses a destroyed object with the next one at the same handle meets itself. */
+/* What a CUstream, CUevent, ... points at. Slots are reused last in, first out. So a program that
+ * goes on using a destroyed object's handle soon meets the next object there. */
 struct sim_slot {
     void *object;               /* null while free */
     struct sim_slot *next_free; /* of the same kind */
@@ -313,8 +313,8 @@ struct sim_launch {
     max_align_t storage[];     /* parameter pointers, parameters in their packed form */
 };
 
-/* One operation, whatever it was submitted to. It says by itself what it does and which memory it
- * touches; sim_submit decides where it goes and sim_execute runs it. It owns what it points at
+/* One operation, whatever it was submitted to. It contains what it does and which memory it
+ * touches. sim_submit decides where it goes, and sim_execute runs it. It owns what it points at
  * (staged bytes, launch block, references to event and stream) until sim_op_dispose. */
 struct sim_op {
     enum sim_op_kind kind;
@@ -558,12 +558,12 @@ int sim_lease_last(const struct sim_memory *memory);
 
 int sim_shared_open(const char *path); /* 0 if the file cannot be used */
 void sim_shared_close(void);
-/* What may still be taken of a device's memory, by whichever process. */
+/* How much of a device's memory any process may still take. */
 uint64_t sim_memory_left(const struct sim_device *device);
 int sim_memory_take(struct sim_device *device, uint64_t bytes); /* 0 if there is not so much */
 void sim_memory_give(struct sim_device *device, uint64_t bytes);
 
-/* What the driver takes for itself; 0 if there is no memory (overhead.c). */
+/* Memory that the driver takes for itself; 0 if there is not enough (overhead.c). */
 int sim_overhead_take(struct sim_device *device, enum sim_overhead what);
 void sim_overhead_give(struct sim_device *device, enum sim_overhead what);
 

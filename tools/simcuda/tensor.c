@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensor maps: 128 bytes that lead to memory and are opaque to everybody but the device. So the
- * address does not lie in them as it is; nothing else of them means anything here.
+ * Tensor maps: 128 bytes that lead to memory. Only the device can read them. So they do not contain
+ * the address as it is. Nothing else in them means anything here.
  */
 #include <string.h>
 

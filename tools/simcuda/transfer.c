@@ -2,10 +2,10 @@
 /*
  * Copies, memsets, and values read and written by streams.
  *
- * What waits for what follows the driver's documented rules: memory that is pinned or on a device
- * is read and written when the operation runs; pageable sources are taken at the call; calls that
- * fill pageable memory return when it is full. Synchronous copies between device addresses and
- * synchronous memsets do not make the host wait.
+ * Calls wait by the driver's documented rules. Pinned memory and device memory are read and written
+ * when the operation runs. Pageable sources are read at the call. Calls that fill pageable memory
+ * return when it is full. Synchronous copies between device addresses and synchronous memsets do
+ * not make the host wait.
  */
 #include "capture.h"
 

@@ -2,11 +2,12 @@
 /*
  * User objects: counted references with a destructor, held by the program and by graphs.
  *
- * When the last reference goes the handle goes with it and the destructor is due. It runs when the
- * schedule says so, as queued work does: never inside the call that dropped the last reference
- * under `lazy`, at once under `eager`, on a worker under `threads`. Nothing waits for it.
+ * When the last reference goes, the handle goes with it, and the destructor is due. It runs when
+ * the schedule says so, as queued work does. Under `lazy` it never runs inside the call that
+ * dropped the last reference. Under `eager` it runs at once, under `threads` on a worker. Nothing
+ * waits for it.
  *
- * Launches hold the graph, so whoever sees that the destructor has run knows that they have ended.
+ * Launches hold the graph. So if the destructor has run, the launches have ended.
  */
 #include "graph.h"
 #include "race.h"

@@ -4,14 +4,14 @@
  *
  * As a rule they are at the device address itself, which cuMemSetAccess maps. With
  * TENURE_SIM_VIEW=1 the memory of VMM handles is mapped once for all, as a view of the device's
- * file, and the addresses that the program sees stay without access: a mapping costs the kernel
- * nothing, a page that has been touched faults never again, whatever is mapped where, and host code
- * that touches device memory crashes, as it does with a real device. Ranges of the file are given
- * out again, the latest first, and what is in them is what was left there. File and view survive
- * simcuda_reset, so that many short programs in one process pay for their pages once. Not in
- * `threads` mode, where operations run without the lock.
+ * file, and the addresses that the program sees stay without access. Then a mapping costs the
+ * kernel nothing. A page that has been touched never faults again, whatever is mapped where. And
+ * host code that touches device memory crashes, as it does with a real device. Ranges of the file
+ * are given out again, the latest first, and contain what was left in them. File and view survive
+ * simcuda_reset, so that many short programs in one process pay for their pages once. There is no
+ * view in `threads` mode, where operations run without the lock.
  *
- * All under the lock; kernels, which run without it, have simcuda_memory_at.
+ * Everything here is under the lock. Kernels run without the lock and use simcuda_memory_at.
  */
 #include "sim.h"
 

@@ -3,11 +3,11 @@
  * Virtual memory management: reservations, physical handles, mappings, access.
  *
  * Physical memory is a range of the device's file. Handles take consecutive offsets as they are
- * created, so that handles mapped in that order are one mapping to the kernel, which allows about
- * 65,530 of them per process. Mapping without access needs no kernel mapping: the reservation
- * already faults. cuMemSetAccess then maps the file, several handles at once where both their
- * addresses and their offsets follow each other. Pages return to the system by a hole in the file
- * when neither a reference nor a mapping of the handle is left.
+ * created. So handles mapped in that order are one mapping to the kernel, which allows about 65,530
+ * mappings per process. Mapping without access needs no kernel mapping: the reservation already
+ * faults. cuMemSetAccess then maps the file. It maps several handles at once if both their
+ * addresses and their offsets follow each other. When neither a reference nor a mapping of the
+ * handle is left, a hole in the file returns the pages to the system.
  */
 #include "sim.h"
 

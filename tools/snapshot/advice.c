@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What would lower the peak: see advice.h. The sums of the picture are exact, so records are taken
- * back one after the other; that takes no memory, however many there are.
+ * What would lower the peak: see advice.h. The sums of the picture are exact. So the code starts
+ * there and takes back one record after the other. That takes no memory, however many records there
+ * are.
  */
 #include "advice.h"
 

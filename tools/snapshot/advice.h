@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What would lower the peak, and to what: from the picture and its history alone.
+ * What would lower the peak, and to what value: from the picture and its history alone.
  *
- * A history says when blocks were allocated and freed, and not when they were used. So what is idle
- * while it lives is not here; what is held for the whole history, waits, is rounded, or keeps a
- * segment that is nearly empty, is.
+ * A history says when blocks were allocated and freed, but not when they were used. So blocks that
+ * are idle while they live are not found. Found is memory that is held for the whole history,
+ * waits, is rounded, or keeps a segment that is nearly empty.
  */
 #ifndef TENURE_TOOLS_ADVICE_H
 #define TENURE_TOOLS_ADVICE_H
@@ -38,8 +38,9 @@ typedef struct advice_peak {
     uint64_t early;  /* in_use in the first tenth of the history alone */
 } advice_peak;
 
-/* The advice, what saves most first, and the peaks of each device. Without a history the peaks are
- * those of the picture. Returns 0, or -1 without memory; both are to be released in both cases. */
+/* Finds the advice, largest saving first, and the peaks of each device. Without a history the peaks
+ * are those of the picture. Returns 0, or -1 without memory. The caller releases both in both
+ * cases. */
 int advice_find(const model *in, array *result, array *peaks);
 void advice_release(const model *in, array *result, array *peaks);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory with a limit: see budget.h. A store cuts what it is asked for from pieces, the first of
- * 8 KiB and each twice the one before, up to 256 KiB; larger requests get a piece of their own.
- * Arrays double, and are counted by their capacity.
+ * Memory with a limit: see budget.h. A store cuts requests from pieces. The first piece has 8 KiB,
+ * and each next one twice as much, up to 256 KiB. Larger requests get a piece of their own. Arrays
+ * double, and are counted by their capacity.
  */
 #include "budget.h"
 

@@ -2,14 +2,14 @@
 /*
  * Host memory with a limit.
  *
- * What is read from a file decides how much memory reading takes, and a file may be hostile. So
- * everything that grows with a file's content is taken from a store, and all stores of one reading
- * share a budget: when it is used up, allocation fails and the reader says so. Nothing is given
- * back one by one: a store is a list of pieces that goes as a whole.
+ * A file's content decides how much memory reading takes, and a file may be hostile. So everything
+ * that grows with a file's content is taken from a store, and all stores of one reading share a
+ * budget. When the budget is used up, allocation fails and the reader says so. Nothing is given
+ * back one by one: a store is a list of pieces that is freed as a whole.
  *
- * A budget may have to be earned: its limit then grows with the bytes that are read, up to a
- * ceiling that grows with what lies on the disk. Snapshots take 2 to 5 bytes of memory for each of
- * their own; a file that takes more than 8 was made to.
+ * A budget may have to be earned. Then its limit grows with the bytes that are read, up to a
+ * ceiling that grows with the file's size on the disk. Snapshots take 2 to 5 bytes of memory for
+ * each byte of the file. A file that takes more than 8 was made to do so.
  *
  * Not for several threads.
  */
@@ -30,7 +30,8 @@ typedef struct budget {
 
 typedef struct store_piece store_piece;
 
-/* A place for things that live equally long. All zero but for `limits` is a store, empty. */
+/* A place for things that live equally long. A store that is all zero except for `limits` is
+ * empty. */
 typedef struct store {
     budget *limits;
     store_piece *pieces; /* newest first */
@@ -40,11 +41,11 @@ typedef struct store {
 void budget_start(budget *limits, size_t limit_bytes);
 
 /* A budget that is earned. Each file that is begun raises the ceiling by 900 MiB, and by 6 bytes
- * for each of its own beyond 256 MiB; each byte read raises the limit by 8. */
+ * for each byte of the file beyond 256 MiB. Each byte read raises the limit by 8. */
 void budget_start_earned(budget *limits);
 void budget_begin_file(budget *limits, uint64_t file_bytes);
 void budget_earn(budget *limits, size_t read_bytes);
-/* The file was sound: what is done with it may take all that the ceiling allows. */
+/* The file was sound: from now on its processing may take all that the ceiling allows. */
 void budget_end_file(budget *limits);
 
 /* What to say when an allocation failed, into `sentence`. */

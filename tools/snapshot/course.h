@@ -3,15 +3,16 @@
  * The course of a history, forwards: which blocks lived from when to when, and how much was live,
  * waiting and reserved after each record.
  *
- * It begins with what there was before the first record (rewind.h), and records that contradict the
- * picture are left out. So, where none had to be, it ends in the numbers of the picture.
+ * It begins with what was there before the first record (rewind.h). Records that contradict the
+ * picture are left out. If there were none of those, it ends with the numbers of the picture.
  */
 #ifndef TENURE_TOOLS_COURSE_H
 #define TENURE_TOOLS_COURSE_H
 
 #include "rewind.h"
 
-/* A block from its allocation to its free; or, waiting, from there until its memory was free. */
+/* A block from its allocation to its free; or a waiting block, from its free until its memory was
+ * free. */
 typedef struct life {
     uint64_t address, bytes, requested_bytes; /* at its end, if the block grew */
     int64_t begin_ns, end_ns;                 /* end: nothing yet if it goes on */
@@ -40,19 +41,19 @@ typedef struct course {
     int64_t now_ns;   /* of the latest record */
 } course;
 
-/* Before the first record. Returns 0, or -1 without memory; to be released in both cases. */
+/* Starts before the first record. Returns 0, or -1 without memory; to be released in both cases. */
 int course_start(course *way, const model *snapshot);
 /* Takes the next record, number `at`: all of them, in order. Returns 0, or -1 without memory. */
 int course_step(course *way, size_t at);
 void course_release(course *way);
 
-/* Where the device of the record, of the pool or of the stream has its sums; what belongs to none:
- * after all devices. */
+/* The index in `sums` of the device of a record, a pool or a stream. If it belongs to no device:
+ * the index after all devices. */
 size_t course_record_device(const model *in, const record *event);
 size_t course_pool_device(const model *in, int32_t pool_index);
 size_t course_stream_device(const model *in, int32_t stream_index);
 
-/* What the picture says, into one more than there are devices. */
+/* Writes what the picture says to `sums`, which has one element more than there are devices. */
 void course_picture(const model *in, course_sums *sums);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening the ELF files that a snapshot names, and the files apart that hold their debug
+ * Opening the ELF files that a snapshot names, and the separate files that hold their debug
  * information.
  *
- * A path is data from a file that may be hostile. So nothing is opened for reading but regular
- * files that are not the kernel's (in /proc or /sys, where reading can wait or do something), and
- * nothing is used but what has the build id that was asked for. Nothing is ever fetched.
+ * A path is data from a file that may be hostile. So only regular files are opened for reading, and
+ * no files of the kernel's (in /proc or /sys, where reading can wait or do something). Only a file
+ * with the requested build id is used. Nothing is ever fetched.
  */
 #ifndef TENURE_TOOLS_DEBUG_FILE_H
 #define TENURE_TOOLS_DEBUG_FILE_H
@@ -18,16 +18,15 @@ typedef struct debug_file {
     Elf *elf; /* null: closed */
 } debug_file;
 
-/* Opens the file if it is an executable or a shared library of this build (a build id in lower
- * case hexadecimal). Returns 0, or -1 and, in `why`, what a sentence that begins with the path goes
- * on with. */
+/* Opens the file if it is an executable or a shared library of this build (a build id in lower case
+ * hexadecimal). Returns 0, or -1; then `why` continues a sentence that begins with the path. */
 int debug_file_open(debug_file *file, const char *path, const char *build_id, char *why,
                     size_t why_bytes);
 void debug_file_close(debug_file *file);
 
-/* Opens the file that holds the debug information that was taken out of `from`, which is at `path`:
- * by the build id, or beside it by the name that is left in it. Returns 0, or -1 if there is
- * none. */
+/* Opens the file with the debug information that was taken out of `from`, which is at `path`. It is
+ * found by the build id, or beside `from` by the name that is left in `from`. Returns 0, or -1 if
+ * there is none. */
 int debug_file_open_apart(debug_file *file, const debug_file *from, const char *path,
                           const char *build_id);
 

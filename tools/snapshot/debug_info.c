@@ -2,8 +2,8 @@
 /*
  * Names by libelf and libdw: see debug_info.h.
  *
- * A hundred thousand places are looked up in one file, so nothing may be searched from front to
- * back for each of them. Three tables, sorted by address, are made when they are first needed:
+ * A hundred thousand places may be looked up in one file, so no look-up may search a file from
+ * front to back. Three tables, sorted by address, are made when they are first needed:
  *
  *   symbols     the functions of the symbol table;
  *   spans       which compilation unit has which code;

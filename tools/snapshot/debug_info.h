@@ -4,8 +4,8 @@
  * DWARF debug information. debug_info.c does it with elfutils; debug_info_none.c is for builds
  * without.
  *
- * What is kept here is counted against the budget; what elfutils keeps of a file is not. One file
- * is open at a time.
+ * Memory that is kept here is counted against the budget. Memory that elfutils keeps for a file is
+ * not counted. One file is open at a time.
  */
 #ifndef TENURE_TOOLS_DEBUG_INFO_H
 #define TENURE_TOOLS_DEBUG_INFO_H
@@ -15,7 +15,7 @@
 
 #include "budget.h"
 
-/* A function that a place is in. Of what is not known, the text is null and the line 0. */
+/* A function that a place is in. An unknown text is null, an unknown line 0. */
 typedef struct debug_place {
     const char *function, *file;
     uint32_t line;
@@ -28,13 +28,13 @@ typedef struct debug_info debug_info;
 /* 1 if this build can look names up. */
 int debug_info_available(void);
 
-/* Opens the file if it has the build id. Null if not: then `why` goes on a sentence that begins
+/* Opens the file if it has the build id. Null if not: then `why` continues a sentence that begins
  * with the path, or is empty if memory ran out. `why` has room for DEBUG_WHY_BYTES. */
 debug_info *debug_info_open(const char *path, const char *build_id, budget *limits, char *why);
 void debug_info_close(debug_info *from);
 
-/* The functions that the instruction `offset` bytes from the file's first page is in: those that
- * were inlined there first, then the one around them. Returns how many, at most DEBUG_PLACES_MAX; 0
+/* The functions that contain the instruction `offset` bytes from the file's first page: first those
+ * that were inlined there, then the one around them. Returns how many, at most DEBUG_PLACES_MAX; 0
  * if nothing is known. The texts live until the file is closed. */
 size_t debug_info_find(debug_info *from, uint64_t offset, debug_place *places);
 

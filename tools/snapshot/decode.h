@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From values to the model: what both kinds of documents need. Each function checks what it takes,
- * and says in which place of the document something else was found, and what was expected.
+ * From values to the model: what both kinds of documents need. Each function checks what it takes.
+ * If it finds something else, it says in which place of the document, and what was expected.
  */
 #ifndef TENURE_TOOLS_DECODE_H
 #define TENURE_TOOLS_DECODE_H
@@ -65,8 +65,8 @@ int decode_is(decoder *from, place at, value any, value_kind kind);
 int decode_tenure(decoder *from, value whole);
 int decode_torch(decoder *from, value whole);
 
-/* Take the history of either while it is read, which is nearly all of a large file: see
- * value_taker, whose context is the decoder. */
+/* Take the history of either document while it is read, because it is nearly all of a large file.
+ * See value_taker; its context is the decoder. */
 int decode_tenure_begin(void *context, const value *keys, const value *pairs, size_t count);
 int decode_tenure_row(void *context, const value *cells, size_t count);
 int decode_torch_items(void *context, const value *path, size_t depth, const value *items,

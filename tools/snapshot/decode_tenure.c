@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Snapshots of Tenure: from the document of docs/snapshots.md to the model. Keys and columns that
- * are not known are ignored, as that page says; all else is checked, so that whoever works with the
- * model may follow its indexes without looking.
+ * Snapshots of Tenure: from the document of docs/snapshots.md to the model. Unknown keys and
+ * columns are ignored, as that page says. All else is checked, so that code that uses the model may
+ * follow its indexes without checks.
  */
 #include <errno.h>
 #include <inttypes.h>

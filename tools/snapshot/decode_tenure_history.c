@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The history of Tenure's snapshots, which is nearly all of a large file: its rows become records
- * as they are read, and what they refer to is checked once all is there.
+ * The history of Tenure's snapshots. It is nearly all of a large file, so its rows become records
+ * as they are read. What they refer to is checked once everything has been read.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Snapshots of PyTorch, 2.0 and newer: from the dictionary of torch.cuda.memory._snapshot() to the
- * model. The dictionary has no version; what is there is found by looking.
+ * model. The dictionary has no version: the reader looks which keys are there.
  *
  *   segments        -> segments and blocks, in the order of addresses
  *   device_traces   -> records, of all devices in one order of time
  *   segment_pool_id -> pools; (0, 0) is the default pool
  *
- * A free_requested that its free_completed follows at once becomes one `free`; otherwise they are
- * `retire` and `reuse`. cudaMalloc'd segments and mapped ones are told apart by the reason.
+ * If a free_completed follows its free_requested at once, the two become one `free`. Otherwise they
+ * become `retire` and `reuse`. The reason tells cudaMalloc'd segments and mapped ones apart.
  *
- * A pickle can put one list in many places, so work is bounded by what it adds to the model, and
- * lists of frames are looked at once each.
+ * A pickle can put one list in many places. So work is bounded by what it adds to the model, and
+ * each list of frames is read once.
  */
 #include <inttypes.h>
 #include <stdio.h>

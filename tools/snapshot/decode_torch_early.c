@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch's traces that come before the segments, as records that were made while the document was
- * read: what they could not know then is settled here. That is whose pool the memory was, where an
- * entry does not say so; and the order of devices, pools and streams, which is to be the same
- * whichever of the two came first: that of the segments, then that of the entries.
+ * PyTorch's traces that come before the segments. Their records were made while the document was
+ * read. What the records lacked then is completed here. One thing is the memory's pool, if an entry
+ * does not name it. The other is the order of devices, pools and streams: first as in the segments,
+ * then as in the entries. It must be the same whichever of the two came first in the document.
  */
 #include <stdlib.h>
 #include <string.h>

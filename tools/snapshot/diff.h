@@ -2,9 +2,9 @@
 /*
  * Two snapshots beside each other: what grew, by the stack that allocated it.
  *
- * Stacks of two files are the same if all their frames are: function, file, line, and where those
- * are not known, module and offset. Blocks without a stack are told apart by size: by the smallest
- * power of two that holds what was asked for.
+ * Stacks of two files are the same if all their frames are the same: function, file and line, or,
+ * if those are not known, module and offset. Blocks without a stack are told apart by size: by the
+ * smallest power of two that holds what was asked for.
  */
 #ifndef TENURE_TOOLS_DIFF_H
 #define TENURE_TOOLS_DIFF_H

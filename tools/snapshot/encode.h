@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writing snapshots from the model, in both formats. What a format cannot hold is noted as a
- * sentence each in `lost`.
+ * Writing snapshots from the model, in both formats. `lost` gets a sentence for each thing that a
+ * format cannot hold.
  */
 #ifndef TENURE_TOOLS_ENCODE_H
 #define TENURE_TOOLS_ENCODE_H
@@ -22,10 +22,10 @@ __attribute__((format(printf, 2, 3))) void losses_add(losses *lost, const char *
 /* docs/snapshots.md. Loses nothing of the model. */
 void encode_tenure(const model *snapshot, output *out);
 
-/* The same with a history that is thinned, for the report alone: `history` has "left_out", how many
- * records are not there, rows have `live`, `retired` and `reserved` after the record, of its
- * device, and the kind `left_out` has in `value` for how many records a row stands. Returns 0, or
- * -1 without memory. */
+/* The same with a thinned history, for the report alone. `history` has "left_out": how many records
+ * are missing. Rows have `live`, `retired` and `reserved` of the record's device after the record.
+ * A row of the kind `left_out` has in `value` the number of records that it stands for. Returns 0,
+ * or -1 without memory. */
 int encode_tenure_thin(const model *snapshot, const thin *plan, output *out);
 
 /* PyTorch's pickle, protocol 2, with the instructions that its viewer knows, consistent enough for

@@ -2,14 +2,14 @@
 /*
  * Writing trace events: see encode_chrome.h.
  *
- * A device is a process, a stream one thread or several. Viewers draw a slice of a thread inside
- * the one that lasts longer around it, and cannot draw two that overlap otherwise. So a stream has
- * as many threads, lanes here, as it takes: a slice goes into the lane where it fits most tightly,
- * else into a new one. What is freed in the reverse order of its allocation takes one lane.
- * Launches have lanes of their own: one goes on while the next is made.
+ * A device is a process, a stream one thread or several. Viewers draw a slice of a thread inside a
+ * longer slice around it. They cannot draw two slices that overlap otherwise. So a stream has as
+ * many threads, called lanes here, as it needs. A slice goes into the lane where it fits most
+ * tightly, else into a new one. Blocks that are freed in the reverse order of allocation need one
+ * lane. Launches have lanes of their own, because one may still run when the next is made.
  *
- * Counters and instants are written while the history is gone through, slices at its end. Nothing
- * of a file makes what is written longer than a bound for each record: texts and stacks are cut.
+ * Counters and instants are written during the pass through the history, slices at its end. The
+ * output has a bound for each record, whatever is in the file: texts and stacks are cut.
  */
 #include "encode_chrome.h"
 

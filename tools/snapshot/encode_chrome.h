@@ -8,7 +8,7 @@
 
 #include "encode.h"
 
-/* Slices of blocks that are written unless something else is wanted. The largest are. */
+/* How many slices of blocks are written by default: the largest. */
 enum { CHROME_SLICES = 50000 };
 
 /* Returns 0, or -1 without memory. */

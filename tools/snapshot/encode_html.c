@@ -2,8 +2,8 @@
 /*
  * Filling the report: see encode_html.h. The template has one empty element for the data; it is
  * replaced by one element for each snapshot. Small snapshots are put in as JSON, readable in the
- * file; large ones as gzip in base64, which is a sixth of it. In both, no text of a snapshot can
- * end the element: output_json_text writes '<' as an escape, and base64 has none.
+ * file. Large ones are put in as gzip in base64, a sixth of the size. In both, no text of a
+ * snapshot can end the element: output_json_text writes '<' as an escape, and base64 has none.
  */
 #include "encode_html.h"
 

@@ -17,8 +17,8 @@ typedef struct html_part {
 } html_part;
 
 /* Fills the template (tools/report) with one or two snapshots, and with what the checker found
- * (null: nothing is known of that). Returns 0, or -1 with a sentence in `error`. What goes wrong
- * with `out` is kept there. */
+ * (null: not known). Returns 0, or -1 with a sentence in `error`. Errors of `out` are kept in
+ * `out`. */
 int encode_html(const char *template_path, const html_part *parts, size_t parts_count,
                 const findings *found, output *out, char *error, size_t error_bytes);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * From the model to the document of docs/snapshots.md, with its keys in its order. Snapshots that
- * came from PyTorch have a few keys and columns more, which carry what only PyTorch knows:
- * `torch_id` of pools, and `stack` and `expandable` of segments.
+ * came from PyTorch have a few more keys and columns for what only PyTorch knows: `torch_id` of
+ * pools, and `stack` and `expandable` of segments.
  */
 #include <inttypes.h>
 #include <stdarg.h>

@@ -2,15 +2,15 @@
 /*
  * From the model to PyTorch's dictionary, as a pickle.
  *
- * PyTorch's viewer starts from the segments and replays the traces backwards, and stops at the
- * first entry that does not fit. So what rewind.c finds to contradict the picture is left out, and
- * said. Its blocks have three states: what is neither live nor retired is inactive. Its streams
- * are handles: two streams that had one handle after each other become one. It joins memory with
- * memory of the same stream beside it, so each entry has the stream that the memory has later, and
- * a record of memory that became two streams' has an entry for each.
+ * PyTorch's viewer starts from the segments, replays the traces backwards, and stops at the first
+ * entry that does not fit. So records that contradict the picture (rewind.c) are left out, and the
+ * user is told. The viewer's blocks have three states: a block that is neither live nor retired is
+ * inactive. Its streams are handles: two streams that had the same handle one after the other
+ * become one. It joins neighbouring memory of the same stream. So each entry has the stream that
+ * the memory has later. If a record's memory became two streams', there is an entry for each.
  *
- * Names of pools and pending uses are in the extra key `tenure`, as the library writes it itself;
- * the viewer does not look at it.
+ * Names of pools and pending uses are in the extra key `tenure`, as in the library's own pickles.
+ * The viewer ignores it.
  */
 #include <inttypes.h>
 #include <stdio.h>

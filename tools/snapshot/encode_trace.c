@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writing traces: see encode_trace.h. A block is called by a number of its own, counted up, so no
- * name comes twice. Records that contradict the picture (rewind.h) are left out, so that what is
- * written is a possible course of things: no block is freed twice or was never there.
+ * Writing traces: see encode_trace.h. Each block has a number of its own, counted up, so no name
+ * comes twice. Records that contradict the picture (rewind.h) are left out. So the trace is a
+ * possible course of events: no block is freed twice, and none is freed that was never there.
  */
 #include "encode_trace.h"
 

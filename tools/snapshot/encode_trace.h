@@ -15,8 +15,8 @@ typedef struct trace_counts {
     uint64_t streams;
 } trace_counts;
 
-/* Writes the trace of one device. What is there before the first record comes first, as
- * allocations at time 0. Returns 0, or -1 without memory. */
+/* Writes the trace of one device. Blocks from before the first record come first, as allocations at
+ * time 0. Returns 0, or -1 without memory. */
 int encode_trace(const model *snapshot, size_t device_at, output *out, trace_counts *counts,
                  losses *lost);
 

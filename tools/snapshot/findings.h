@@ -23,12 +23,13 @@ enum { FINDINGS_ERROR_BYTES = 2048 };
 int findings_read(findings *to, const char *path, budget *limits, char error[FINDINGS_ERROR_BYTES]);
 void findings_release(findings *from);
 
-/* Gives each frame of the stacks whose file is still the one that ran `file` and `line`, and the
- * name of its function. Returns 0, or -1 without memory: then some have none. */
+/* Adds `file`, `line` and the name of the function to each frame of the stacks, if the frame's
+ * module is still the file that ran. Returns 0, or -1 without memory: then some frames have
+ * none. */
 int findings_look_up(findings *in);
 
-/* Calls for each frame of the first `depth` of each stack, but of lines where the key `but` is
- * true; null: of all. */
+/* Calls `visit` for the first `depth` frames of each stack. Leaves out lines in which the key `but`
+ * is true; null: leaves out none. */
 void findings_frames(const findings *in, const char *but, uint32_t depth,
                      void (*visit)(void *user, value frame), void *user);
 

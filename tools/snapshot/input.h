@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file read as a stream of bytes, plain or gzip, and the one place where a reader says what is
- * wrong with it.
+ * A file read as a stream of bytes, plain or gzip. This is also the one place where a reader says
+ * what is wrong with the file.
  *
- * How much of a plain file is left is known, of a compressed one it is not. Readers ask before
- * they believe a length that the file states.
+ * For a plain file it is known how much is left, for a compressed one it is not. Readers ask for
+ * that before they believe a length that the file states.
  */
 #ifndef TENURE_TOOLS_INPUT_H
 #define TENURE_TOOLS_INPUT_H
@@ -38,12 +38,12 @@ int input_open(input *in, const char *path);
 void input_open_memory(input *in, const char *path, const void *bytes, size_t count);
 void input_close(input *in);
 
-/* Lets a budget earn by what is read from here on, with what is in the buffer already. */
+/* Lets a budget earn by what is read from here on. What is already in the buffer counts, too. */
 void input_earn(input *in, budget *limits);
 
-/* Fills the buffer if all of it has been taken. Returns 1 if there is a byte, 0 at the end, -1 if
- * the file cannot be read, or decompresses to hundreds of times its size (the sentence is in
- * `error`). */
+/* Fills the buffer if all of it has been taken. Returns 1 if there is a byte, 0 at the end. Returns
+ * -1, with a sentence in `error`, if the file cannot be read, or if it decompresses to hundreds of
+ * times its size. */
 int input_fill(input *in);
 
 /* The place of the next byte, counted from 0. */
@@ -55,7 +55,7 @@ uint64_t input_left_max(const input *in);
 /* Takes exactly `count` bytes. Returns 0, or -1 after a complaint that names `what`. */
 int input_take(input *in, void *bytes, size_t count, const char *what);
 
-/* Puts "path: at byte OFFSET: sentence" into `error`, unless something is there already. Always
+/* Puts "path: at byte OFFSET: sentence" into `error`, unless `error` has a text already. Always
  * returns -1. */
 __attribute__((format(printf, 3, 4))) int input_fail(input *in, uint64_t offset, const char *format,
                                                      ...);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The JSON reader: see json_read.h. Values wait on a stack until the list or object they belong to
- * ends; it is then made with exactly as many places as it needs. yajl's own memory is counted too:
- * it grows at most twofold with each piece of the file that it is given, and the budget is looked
- * at after each.
+ * The JSON reader: see json_read.h. Values wait on a stack until their list or object ends. It is
+ * then made with exactly as many places as it needs. yajl's own memory is counted too: with each
+ * piece of the file it at most doubles, and the budget is checked after each piece.
  */
 #include "json_read.h"
 

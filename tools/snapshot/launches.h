@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Launches of graphs from their records to their ends. A record of an end says how long before it
- * the launch was recorded, so the two belong together by time, pool and stream.
+ * Launches of graphs from their records to their ends. The record of an end says how much earlier
+ * the launch was recorded. So time, pool and stream tell which two records belong together.
  */
 #ifndef TENURE_TOOLS_LAUNCHES_H
 #define TENURE_TOOLS_LAUNCHES_H

@@ -3,8 +3,8 @@
  * A table from 64-bit numbers to 32-bit ones, counted against a budget: open addressing, never
  * more than two thirds full, removal by moving back what was displaced.
  *
- * The keys are hashed with a constant that a hostile file can know, so it can make a table slow,
- * but not wrong, and not larger.
+ * The keys are hashed with a constant that a hostile file can know. So such a file can make a table
+ * slow, but not wrong, and not larger.
  */
 #ifndef TENURE_TOOLS_MAP64_H
 #define TENURE_TOOLS_MAP64_H
@@ -16,7 +16,7 @@
 
 #define MAP64_ABSENT UINT32_MAX
 
-/* All zero but for `limits` is an empty table. */
+/* A table that is all zero except for `limits` is empty. */
 typedef struct map64 {
     budget *limits;
     struct map64_entry *entries;

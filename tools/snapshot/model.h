@@ -3,10 +3,10 @@
  * A snapshot in memory, whichever kind of file it came from.
  *
  * The model is that of docs/snapshots.md: tables that refer to each other by index, where -1 is
- * nothing. A snapshot of PyTorch is brought into the same form; what only PyTorch has is kept
- * beside it, so that it can be written again.
+ * nothing. A snapshot of PyTorch is brought into the same form. What only PyTorch has is kept, too,
+ * so that it can be written again.
  *
- * Invariants, established by the readers and relied on by everybody else:
+ * Invariants. The readers establish them, and all other code relies on them:
  *   - every index is -1 or refers to something, where -1 is allowed at all;
  *   - string 0 is empty, stack 0 has no frames, reason 0 is empty;
  *   - segments lie in the order of addresses and do not overlap, also of several devices; the
@@ -15,7 +15,7 @@
  *     below 2^62, so that no sum over blocks overflows;
  *   - texts are UTF-8 without zero bytes.
  *
- * Everything is counted against one budget and goes with model_release.
+ * Everything is counted against one budget and freed by model_release.
  */
 #ifndef TENURE_TOOLS_MODEL_H
 #define TENURE_TOOLS_MODEL_H
@@ -221,7 +221,7 @@ typedef struct model {
     array reasons;      /* const char * */
     array records;      /* record */
 
-    /* What a reader noticed and a user should know, as sentences. */
+    /* Sentences for the user: what a reader noticed. */
     char notes[NOTES_MAX][256];
     size_t notes_count;
 } model;

@@ -3,15 +3,15 @@
  * The unpickler: see pickle.h. Instructions are read one after the other; there is no recursion,
  * so nesting costs no stack of ours. What bounds a hostile file:
  *
- *   - a stated length is compared with what is left of the file before anything is allocated, and
- *     where compression hides what is left, memory grows only as bytes arrive;
+ *   - before anything is allocated, a stated length is compared with what is left of the file; if
+ *     compression hides what is left, memory grows only as bytes arrive;
  *   - the stack, the memo and all values are counted against the budget;
  *   - a memo index is at most the number of bytes read, so that one instruction cannot ask for a
  *     table of 2^32 places;
  *   - lists in lists are limited by value.c, and open marks by MARKS_MAX.
  *
- * A memo makes one list appear in many places, so what was read may be walked in far more steps
- * than it has bytes. That is the walkers' business: see value.h.
+ * A memo can make one list appear in many places. So a walk through the values may take far more
+ * steps than the file has bytes. Code that walks must bound this itself: see value.h.
  */
 #include "pickle.h"
 

@@ -2,8 +2,8 @@
 /*
  * Writing pickles of protocol 2, with the instructions that PyTorch's viewer knows.
  *
- * The caller writes keys and values in turn between begin and end. What may be wanted again is put
- * into the memo and named by its number there.
+ * The caller writes keys and values in turn between begin and end. A value that may be needed again
+ * is put into the memo and named by its number there.
  */
 #ifndef TENURE_TOOLS_PICKLE_WRITE_H
 #define TENURE_TOOLS_PICKLE_WRITE_H
@@ -24,8 +24,8 @@ typedef struct pickle_writer {
 void pickle_begin(pickle_writer *to, output *out);
 void pickle_end(pickle_writer *to);
 
-/* A dictionary or a list. Between begin and end its pairs are written, or its items, each after
- * pickle_list_item. Begin puts it into the memo and returns its number there. */
+/* A dictionary or a list. Between begin and end the caller writes a dictionary's pairs, or a list's
+ * items, each after pickle_list_item. Begin puts it into the memo and returns its number there. */
 uint32_t pickle_dict_begin(pickle_writer *to);
 void pickle_dict_end(pickle_writer *to);
 uint32_t pickle_list_begin(pickle_writer *to);

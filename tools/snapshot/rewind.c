@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Taking history back: see rewind.h. Blocks are found by their address; memory is a sorted list of
- * ranges, of which a program has at most some thousands.
+ * Taking history back: see rewind.h. Blocks are found by their address. Memory is a sorted list of
+ * ranges; a program has at most some thousands.
  */
 #include "rewind.h"
 

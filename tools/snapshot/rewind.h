@@ -2,11 +2,11 @@
 /*
  * History, read backwards from the picture.
  *
- * A history may begin late, and records of different arenas may lie beside each other in an order
- * in which they did not happen. The picture at the end is certain. So one starts from it and takes
- * back one record after the other: an `alloc` must find its block there, a `free` must not, and so
- * on. Records that contradict what is known by then are marked, and what is left when the first
- * record has been taken back is what there was before it.
+ * A history may begin late, and records of different arenas may be stored in an order in which they
+ * did not happen. The picture at the end is certain. So the code starts from it and takes back one
+ * record after the other: an `alloc` must find its block there, a `free` must not, and so on.
+ * Records that contradict what is known by then are marked. What is left after the first record has
+ * been taken back is what was there before it.
  */
 #ifndef TENURE_TOOLS_REWIND_H
 #define TENURE_TOOLS_REWIND_H
@@ -21,8 +21,8 @@ typedef struct early_block {
     unsigned char retired;
 } early_block;
 
-/* Part of the memory that a record says came, which the viewer of PyTorch has in a segment of its
- * own then: memory of a stream that ended may have become another's, in part. */
+/* A part of the memory that a record says was mapped. PyTorch's viewer then has the part in a
+ * segment of its own: memory of a stream that ended may have become another stream's, in part. */
 typedef struct memory_part {
     size_t record;
     uint64_t from, bytes;

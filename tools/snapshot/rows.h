@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables of Tenure's snapshots: a list of columns, and rows of whole numbers. What
- * decode_tenure.c and decode_tenure_history.c share.
+ * The tables of Tenure's snapshots: a list of columns, and rows of whole numbers. decode_tenure.c
+ * and decode_tenure_history.c share this.
  */
 #ifndef TENURE_TOOLS_ROWS_H
 #define TENURE_TOOLS_ROWS_H
@@ -52,7 +52,7 @@ int rows_device(decoder *from, place at, uint64_t index, size_t *found);
 int rows_names(decoder *from, value document, const char *name, const char *const *known,
                size_t known_count, unsigned char *numbers, size_t room, size_t *count);
 
-/* Of decode_tenure_history.c: the last that is read, since it refers to all else. */
+/* Of decode_tenure_history.c: read last, because the history refers to everything else. */
 int rows_history(decoder *from, value document);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names for the frames of a snapshot. The library knows exported functions only, and of all others
- * the module and the place in it. Here the modules' files are looked into: each that is still the
- * build that ran, one after the other, and each distinct frame once.
+ * Names for the frames of a snapshot. The library knows only exported functions. For all others it
+ * knows the module and the place in it. Here the modules' files are read: one after the other, if
+ * the file is still the build that ran, and each distinct frame once.
  */
 #ifndef TENURE_TOOLS_SYMBOLS_H
 #define TENURE_TOOLS_SYMBOLS_H
@@ -23,10 +23,10 @@ int symbols_available(void);
 /* How many frames have a module and no file. */
 size_t symbols_wanted(const model *snapshot);
 
-/* Fills functions, files and lines. Functions that were inlined become frames of their own in front
- * of the one that they were inlined into. Frames of modules that are not there any more, or another
- * build by now, stay as they are, and the model's notes say which. Returns 0, or -1 without memory;
- * the model is sound in both cases. */
+/* Fills functions, files and lines. Inlined functions become frames of their own, in front of the
+ * frame that they were inlined into. If a module is gone, or is another build by now, its frames
+ * stay as they are, and the model's notes name it. Returns 0, or -1 without memory; the model is
+ * sound in both cases. */
 int symbols_look_up(model *snapshot, const symbols_options *options);
 
 #endif

@@ -2,19 +2,19 @@
 /*
  * A history with fewer records, for the report: a browser cannot hold ten million.
  *
- * Blocks are left out whole, with all their records: those of the least bytes times time, measured
- * in records. Blocks that begin or end in a window of time that somebody wants to see are left out
- * after all others. What is no block's stays, and so does a block that was there before the history
- * or is there after it. Where records are left out, one record of kind `left_out` stands for them:
- * at the moment when most was live among them. Sums go with every record, so that the amounts are
- * exact whatever is left out, and so is every peak.
+ * Blocks are left out whole, with all their records: those with the least bytes times time,
+ * measured in records. Blocks that begin or end in the requested window of time are left out after
+ * all others. Records that belong to no block stay. A block that was there before the history or is
+ * there after it stays, too. One record of kind `left_out` stands for the records left out between
+ * two others. It is placed at the moment when most was live among them. Every record has its sums.
+ * So the amounts are exact whatever is left out, and so is every peak.
  */
 #ifndef TENURE_TOOLS_THIN_H
 #define TENURE_TOOLS_THIN_H
 
 #include "course.h"
 
-/* A window of time, its ends with it; none if it ends before it begins. */
+/* A window of time, both ends included. No window if it ends before it begins. */
 typedef struct thin_window {
     int64_t from_ns, to_ns;
 } thin_window;
@@ -37,8 +37,8 @@ void thin_release(thin *plan);
 /* 1 if the record stays. */
 int thin_keeps(const thin *plan, size_t at);
 
-/* Calls `write` for each record that stays, and for each that stands for others: `stands_for` of
- * them. The sums are those of the record's device after it. */
+/* Calls `write` for each record that stays, and for each record that stands for others;
+ * `stands_for` says for how many. The sums are those of the record's device after the record. */
 typedef void thin_write(void *context, const record *one, size_t stands_for,
                         const course_sums *after);
 /* Returns 0, or -1 without memory. */

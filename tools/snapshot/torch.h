@@ -32,14 +32,14 @@ enum {
     TORCH_TABLE_MAX = 1024,  /* pools, and streams */
 };
 
-/* The pool of an entry that does not name it, until the segments are there. */
+/* The pool of an entry that does not name its pool, until the segments have been read. */
 #define TORCH_POOL_LATER (-2)
 
-/* The stream of what belongs to none, in pickles of Tenure's: -1. */
+/* The stream of an entry that belongs to no stream, in Tenure's pickles: -1. */
 #define TORCH_NO_STREAM UINT64_MAX
 
-/* Where the keys we want are in dictionaries of the shape seen last. Nearly all dictionaries of a
- * kind have one shape, so a key costs an index instead of a search. */
+/* The places of the wanted keys in dictionaries of the shape seen last. Nearly all dictionaries of
+ * a kind have one shape, so a key costs an index instead of a search. */
 typedef struct torch_keys {
     const value_shape *shape;
     size_t count;
@@ -85,7 +85,7 @@ int torch_number(torch_reader *in, place at, value any, const char *key, uint64_
 int torch_dict(torch_reader *in, place at, value any, const value_dict **dict);
 /* The string of a text, or string 0 for anything else. -1 without memory. */
 int64_t torch_string(torch_reader *in, value any);
-/* The stack of a list of frames; nothing is the empty one. */
+/* The stack of a list of frames; VALUE_NONE is the empty stack. */
 int torch_stack(torch_reader *in, place at, value frames, uint32_t *result);
 /* The place of the device in the model, or DEVICE_NONE. */
 unsigned char torch_device(const torch_reader *in, uint64_t index);
@@ -96,11 +96,11 @@ int torch_stream(torch_reader *in, place at, uint64_t device_index, value any, i
 /* The number of a stream in PyTorch's format. */
 uint64_t torch_stream_number(const stream *one);
 
-/* As an entry does: the pool that is named, else that of the memory at the address, else the
- * default pool. */
+/* The pool of an entry: the pool that it names, else the pool of the memory at the address, else
+ * the default pool. */
 int torch_pool_at(torch_reader *in, place at, uint64_t device_index, value named, uint64_t address,
                   int32_t *result);
-/* The number on its device of a pool, after those before it. */
+/* The number of a pool on its device, counting the pools before it. */
 uint64_t torch_pool_number(const model *out, size_t which);
 
 /* Of decode_torch_early.c: entries that were taken before the segments get what they lack. */

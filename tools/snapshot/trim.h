@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stacks begin at the program's own frame: the innermost frames of Tenure, of the library that
- * `tenure run` puts under the program, and of the CUDA runtime, are left out. In a program that has
- * the runtime inside, only names tell them apart, so this comes after they were looked up.
+ * Stacks begin at the program's own frame. The innermost frames are left out if they are Tenure's,
+ * or of the library that `tenure run` puts under the program, or of the CUDA runtime. If a program
+ * has the runtime linked in, only names tell the frames apart. So names are looked up before this.
  */
 #ifndef TENURE_TOOLS_TRIM_H
 #define TENURE_TOOLS_TRIM_H

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Data without a schema: what a pickle or a JSON text holds before anybody asks what it means.
+ * Data without a schema: what a pickle or a JSON text holds, before its meaning is known.
  *
  * A value is one word: a tag in its lowest three bits, and a small number or a pointer. Texts are
- * interned, so equal ones are the same pointer. A dictionary stores its values only; its keys are
- * a shape, shared by all dictionaries that got the same keys in the same order. A million trace
- * records of nine keys so take 88 bytes each instead of several hundred.
+ * interned, so equal ones are the same pointer. A dictionary stores only its values. Its keys are a
+ * shape, and all dictionaries that got the same keys in the same order share it. So a million trace
+ * records of nine keys take 88 bytes each instead of several hundred.
  *
- * Values form a graph: a list may be in many lists, or in itself. Whoever walks one must bound the
- * walk. Everything lives in one store and goes with it.
+ * Values form a graph: a list may be in many lists, or in itself. Code that walks one must bound
+ * the walk. Everything lives in one store and is freed with it.
  */
 #ifndef TENURE_TOOLS_VALUE_H
 #define TENURE_TOOLS_VALUE_H
@@ -35,8 +35,8 @@ typedef enum value_kind {
 enum {
     VALUE_DEPTH_MAX = 200, /* of lists in lists */
     VALUE_KEYS_MAX = 512,  /* of one dictionary */
-    /* Of all dictionaries, as lists of keys that any of them has had. A snapshot has some hundreds;
-     * to find that a key is new takes a look at all keys before it. */
+    /* All shapes together: the lists of keys that any dictionary has had. A snapshot has some
+     * hundreds. To find that a key is new, all keys before it are compared. */
     VALUE_SHAPES_MAX = 65536,
     VALUE_PAIRS = 64,
     VALUE_SPARE_MAX = 1024, /* items of lists that are kept for the next list as long */
@@ -113,25 +113,25 @@ enum {
 };
 
 int value_append(value_heap *heap, value list, const value *items, size_t count);
-/* Sets dict[key], where key is a text that it does not have yet: nobody writes one twice, and
- * whoever does may do it a million times. */
+/* Sets dict[key]. The key is a text that the dictionary must not have yet: honest files write no
+ * key twice, and a hostile one might do so a million times. */
 int value_put(value_heap *heap, value dict, value key, value item);
 /* Room for `more` further keys, exactly: most dictionaries get all their keys at once. */
 int value_dict_reserve(value_heap *heap, value dict, size_t more);
 
-/* Nobody needs what is in the list or dictionary any more: its items go to whoever needs as many. A
- * list is empty then, and a dictionary is spent: it has no keys. */
+/* The contents of the list or dictionary are no longer needed: its items are reused for the next
+ * one of the same length. Then a list is empty, and a dictionary is spent: it has no keys. */
 void value_spend(value_heap *heap, value any);
-/* A decoder keeps with a list or a dictionary what it made of it. VALUE_UNKNOWN: nothing yet. */
+/* A decoder stores in a list or a dictionary what it made of it. VALUE_UNKNOWN: nothing yet. */
 #define VALUE_UNKNOWN UINT32_MAX
 uint32_t value_known(value any);
 void value_know(value any, uint32_t number);
 
 /* ---- taking while reading ------------------------------------------------------------------- */
 
-/* Who takes the long tables of a document while it is read, so that they are never values all at
- * once. Each returns 1 if it took what it was given, 0 if it is to become values as anything else,
- * -1 if it failed: the words are its own then. */
+/* Functions that take the long tables of a document while it is read, so that the tables are never
+ * values all at once. Each returns 1 if it took what it was given; 0 if that is to become values
+ * like everything else; -1 if it failed: then it has said why itself. */
 typedef struct value_taker {
     void *context;
     /* A list in an object in the document begins: "history", "rows". `pairs` are the keys and
@@ -139,7 +139,7 @@ typedef struct value_taker {
     int (*rows_begin)(void *context, const value *keys, const value *pairs, size_t count);
     /* One element of it, itself a list. */
     int (*row)(void *context, const value *cells, size_t count);
-    /* Items of the list path[depth - 1], which lies in what is being made of path[0 ...]. */
+    /* Items of the list path[depth - 1]. That list lies in what is being made of path[0 ...]. */
     int (*items)(void *context, const value *path, size_t depth, const value *items, size_t count);
 } value_taker;
 

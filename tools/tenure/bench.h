@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Benchmarks: what they have in common. bench.c has the command line and the list of sections,
- * bench_allocator.c the allocators under test, bench_crew.c the threads, bench_report.c the
- * output; each other bench_*.c is one or a few sections, each with its question in its head.
+ * bench_allocator.c the allocators under test, bench_crew.c the threads, bench_report.c the output.
+ * Each other bench_*.c has one section or a few, and begins with the question that they answer.
  *
- * All allocators run in one process, turn and turn about: each round runs every allocator once,
- * in an order that rotates, so that whatever disturbs the machine disturbs all of them. All are
- * called through the same table of function pointers and do the same work, proved by a checksum.
- * An allocator that is slow gets fewer rounds, and fewer operations in each; the checksum is of
- * the operations that all do.
+ * All allocators run in one process and take turns. Each round runs every allocator once, in an
+ * order that rotates, so that whatever disturbs the machine disturbs all of them. All are called
+ * through the same table of function pointers and do the same work; a checksum proves that. A slow
+ * allocator gets fewer rounds, and fewer operations in each. The checksum covers the operations
+ * that all do.
  *
- * Two kinds of time are taken, in rounds of their own. *Rounds* give the time of an operation as
- * the mean of thousands, with the clock read once per 64: medians and minima are of these. In
- * *sampled* rounds each single operation is timed and the clock's own time is taken off: quantiles
- * such as p99.9 and the worst are of these.
+ * Two kinds of time are taken, in separate rounds. *Rounds* give the time of an operation as the
+ * mean of thousands, with the clock read once per 64. Medians and minima come from these. In
+ * *sampled* rounds each single operation is timed, and the clock's own time is subtracted.
+ * Quantiles such as p99.9, and the worst time, come from these.
  */
 #ifndef TENURE_TOOLS_BENCH_H
 #define TENURE_TOOLS_BENCH_H
@@ -49,8 +49,8 @@ typedef struct bench_allocator {
 
 typedef struct bench_setup {
     session *active;
-    /* One per thread, made once: an allocator remembers the streams that it has seen, so they live
-     * until it has been shut down. */
+    /* One per thread, made once. An allocator remembers the streams that it has seen, so they live
+     * until the allocator has been shut down. */
     CUstream streams[BENCH_THREADS_MAX];
     bench_allocator allocators[BENCH_ALLOCATORS_MAX]; /* Tenure is the first */
     size_t allocators_count;
@@ -91,14 +91,14 @@ typedef struct bench_cell {
     uint64_t checksum;   /* of the sizes and places of the operations that all cells did */
 } bench_cell;
 
-/* What a cell belongs to where that is not one of the allocators. */
+/* What a cell belongs to, if that is not one of the allocators. */
 typedef struct bench_column {
     const char *name; /* for people */
     const char *key;  /* for CSV and JSON */
 } bench_column;
 
-/* One configuration: a row of the table. A cell that nothing was run for has no rounds and has not
- * failed. */
+/* One configuration: a row of the table. If nothing was run for a cell, it has no rounds and has
+ * not failed. */
 typedef struct bench_row {
     char bench[BENCH_NAME_BYTES]; /* which benchmark: a word */
     size_t bytes;                 /* of a block; 0: of many sizes */
@@ -116,13 +116,14 @@ typedef struct bench_rows {
     size_t count;
 } bench_rows;
 
-/* About how many seconds a row of a section takes an H200 and its host, for each allocator. */
+/* About how many seconds a row of a section takes on an H200 and its host, for each allocator. */
 typedef struct bench_cost {
     double rows, rows_per_threads, rows_per_trace; /* how many rows there are */
     double tenure_s, driver_s, torch_s;
 } bench_cost;
 
-/* A section of the run. Returns an exit code only for what makes the rest pointless. */
+/* A section of the run. `run` returns an exit code only if the rest of the run would be
+ * pointless. */
 typedef struct bench_section {
     const char *name; /* for --only */
     const char *text;
@@ -145,8 +146,8 @@ exit_code bench_replay_run(const bench_setup *setup, bench_rows *out); /* bench_
 /* Appends a row, cleared but for its name; never more than BENCH_ROWS_MAX. */
 bench_row *bench_row_add(bench_rows *out, const char *bench);
 
-/* 1 if the cell is to get another round: not if it has failed, nor if what it has had took long.
- * And which allocator is the k-th of a round? */
+/* The first: 1 if the cell gets another round. Not if it has failed, nor if its rounds so far took
+ * long. The second: which allocator is the k-th of a round. */
 int bench_cell_goes_on(const bench_cell *cell, int rounds_max);
 size_t bench_turn(const bench_setup *setup, int round, size_t k);
 

@@ -3,8 +3,8 @@
  * The allocators that a benchmark compares: Tenure, the driver's own pool, and, through a plugin
  * (tests/bench/torch_allocator.cpp), PyTorch's.
  *
- * A benchmark runs in one process on one device, so what the functions need lies in one static
- * structure, written before any thread starts and only read afterwards.
+ * A benchmark runs in one process on one device. So the data for the functions lies in one static
+ * structure. It is written before any thread starts, and only read afterwards.
  */
 #include "bench.h"
 #include "bench_uses.h"

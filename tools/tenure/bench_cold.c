@@ -8,9 +8,9 @@
  *                 context: what the allocator itself adds
  *   cold_second   the second block, while the first is live
  *
- * Beside the allocators: cuMemAlloc, without anything around it. Each round is a process of its
- * own (`tenure bench --cold-child`), which prints three times. PyTorch's start contains loading
- * its libraries, as a program in C would have to.
+ * Beside the allocators: cuMemAlloc, without anything around it. Each round is a process of its own
+ * (`tenure bench --cold-child`) that prints three times. PyTorch's start includes the loading of
+ * its libraries, because a program in C would have to load them, too.
  */
 #include "bench.h"
 

@@ -2,11 +2,11 @@
 /*
  * Threads that run an allocator at the same time: see bench_crew.h.
  *
- * A crew is the threads of one allocator in one configuration, and lives for all of its rounds, as
- * a program's threads do. They sleep until the main thread gives an order, carry it out, and say
- * so; while one crew works the others sleep. Each thread keeps to a processor. In a round they meet
- * at a line where they spin, so that all start within a fraction of a microsecond, and are timed
- * from there. The time of an operation is the mean over the threads of what each saw; the
+ * A crew is the threads of one allocator in one configuration. It lives for all of its rounds, as a
+ * program's threads do. The threads sleep until the main thread gives an order, carry it out, and
+ * report it. While one crew works, the others sleep. Each thread keeps to a processor. In a round
+ * the threads spin at a starting line, so that all start within a fraction of a microsecond, and
+ * are timed from there. The time of an operation is the mean over the threads of what each saw. The
  * throughput is all their operations over the time from the first start to the last end.
  *
  * What an allocator goes through:

@@ -48,9 +48,9 @@ struct bench_worker {
 /* Notes that the allocator failed. Returns -1. */
 int bench_worker_fail(bench_worker *self);
 
-/* To be asked after each batch. A timed round is over for all threads as soon as one has done all
- * of its operations: so that what is timed are all threads at once, and the throughput is not that
- * of a few which had been interrupted and work on alone. */
+/* Call this after each batch. A timed round is over for all threads as soon as one thread has done
+ * all of its operations. So only time with all threads at work is measured. Otherwise the
+ * throughput might be that of a few threads which had been interrupted and work on alone. */
 static inline int bench_round_is_over(bench_worker *self, uint64_t done)
 {
     if (atomic_load_explicit(self->is_over, memory_order_relaxed) == 0)
@@ -59,7 +59,7 @@ static inline int bench_round_is_over(bench_worker *self, uint64_t done)
     return 1;
 }
 
-/* One allocator in a row, or whatever else stands in its column. */
+/* One allocator in a row, or what stands in its column instead. */
 typedef struct bench_contestant {
     bench_job job;
     bench_cell *cell;
@@ -68,16 +68,16 @@ typedef struct bench_contestant {
 /* How the rounds of a row are run. */
 typedef struct bench_plan {
     int rounds;       /* at most */
-    int is_exclusive; /* they do not fit side by side: all rounds of one, then of the next */
+    int is_exclusive; /* they do not fit in memory together: all rounds of one, then of the next */
     int is_fresh;     /* each round has threads of its own, which have never allocated */
 } bench_plan;
 
-/* All rounds of a row, turn and turn about, then a sampled one of each. Ends the program if the
- * host gives no more threads. */
+/* Runs all rounds of a row in turns, then a sampled round of each contestant. Ends the program if
+ * the host gives no more threads. */
 exit_code bench_crews_compete(const bench_setup *setup, const bench_contestant *list, size_t count,
                               const bench_plan *plan);
 
-/* The same for all allocators of the setup. `job` says what, without row and allocator. */
+/* The same for all allocators of the setup. `job` says what to do, without row and allocator. */
 exit_code bench_crews_run(const bench_setup *setup, bench_row *row, const bench_job *job,
                           const bench_plan *plan);
 

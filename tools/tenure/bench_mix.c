@@ -10,10 +10,10 @@
  *
  * One operation frees a block, chosen at random, and allocates another in its place. Sizes are
  * uniform. The random numbers are drawn inside the timed loop (about 2 ns) and are the same for
- * each allocator. The blocks stay live from round to round, so that all rounds are of the state
- * that the allocator has come to; where two allocators' blocks do not fit side by side, all rounds
- * of one come before those of the next. On a device with too little memory fewer blocks are kept;
- * the table says how many.
+ * each allocator. The blocks stay live from round to round, so that all rounds measure the state
+ * that the allocator has come to. If the blocks of two allocators do not fit in memory together,
+ * all rounds of one come before those of the next. On a device with too little memory fewer blocks
+ * are kept; the table says how many.
  */
 #include "bench_crew.h"
 

@@ -10,9 +10,9 @@
  *                 what it costs an allocator to come to know a thread
  *
  * The clock is read once per batch of 64 pairs, so its own time is below 1 ns per pair. In sampled
- * rounds the allocation alone is timed, each one. The device is synchronised between rounds only:
- * the driver's pool enqueues its work. Threads live for all rounds of an allocator, but for
- * pair_new, and do some pairs untimed before each round, since others have just worked.
+ * rounds only the allocation is timed, each one alone. The device is synchronised only between
+ * rounds: the driver's pool enqueues its work. Threads live for all rounds of an allocator, except
+ * in pair_new. They do some pairs untimed before each round, because others have just worked.
  */
 #include "bench_crew.h"
 

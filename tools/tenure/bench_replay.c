@@ -6,9 +6,9 @@
  *                  with all the memory that it must get from the driver
  *   again:NAME     the same trace right after: what a second step of the program costs
  *
- * Each operation is timed alone, in all rounds, and the clock's own time is taken off; the mean of
- * a round is their sum. Nothing is written to the blocks, so this is the allocators' time alone;
- * `tenure replay` checks the memory.
+ * Each operation is timed alone, in all rounds, and the clock's own time is subtracted; the mean of
+ * a round is made of their sum. Nothing is written to the blocks, so this is the allocators' time
+ * alone. `tenure replay` checks the memory.
  */
 #include "bench.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The benchmark of blocks that a second stream uses: bench_uses.c. Its rows are like the others',
- * but their columns are not the allocators: Tenure, the driver's bare event, PyTorch. A column
- * that a row does not have has no rounds and has not failed.
+ * but the columns are not the allocators: they are Tenure, the driver's bare event, and PyTorch. If
+ * a row lacks a column, the column has no rounds and has not failed.
  */
 #ifndef TENURE_TOOLS_BENCH_USES_H
 #define TENURE_TOOLS_BENCH_USES_H

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-/* One option. `text` and `flag`: exactly one is not null and receives the value. */
+/* One option. Exactly one of `text` and `flag` is not null, and receives the value. */
 typedef struct cli_option {
     const char *name;     /* without the dashes */
     const char *argument; /* what --help calls its value; null for a flag */
@@ -53,15 +53,15 @@ typedef struct cli_group {
 /* Runs the command that argv[0] names, or prints the group's help. */
 int cli_group_run(const cli_group *group, int argc, char **argv);
 
-/* Who wants to know all tables: called for each group, then for what is in it. */
+/* Functions for code that needs all tables: called for each group, then for what is in it. */
 typedef struct cli_visitor {
     void (*on_group)(void *context, const cli_group *group);
     void (*on_syntax)(void *context, const cli_syntax *syntax);
     void *context;
 } cli_visitor;
 
-/* Shows the visitor the group and all that is in it, in order. It asks each command for its help,
- * which is then not printed. */
+/* Shows the visitor the group and all that is in it, in order. To do so it asks each command for
+ * its help; that help is not printed. */
 void cli_visit(const cli_group *group, const cli_visitor *visitor);
 
 /* Parses argv (without the command's name), in place. Options may stand anywhere, as --name VALUE
@@ -73,16 +73,16 @@ int cli_parse(const cli_syntax *syntax, int argc, char **argv, cli_result *resul
 __attribute__((format(printf, 2, 3))) int cli_usage_error(const cli_syntax *syntax,
                                                           const char *format, ...);
 
-/* 0 if the file that is to be written is not the one that is read, by whatever name; else -1, with
- * the usage error. Either may be null, or no file yet. */
+/* 0 if the output file is not the input file, also under another name; else -1, with the usage
+ * error. Either may be null, or not exist yet. */
 int cli_spares_input(const cli_syntax *syntax, const char *out, const char *in);
 
 /* Parses a whole number between min and max. Returns 0, or -1 after a usage error. */
 int cli_number(const cli_syntax *syntax, const char *option, const char *text, long min, long max,
                long *value);
 
-/* What the user typed, for reports: "tenure bench --quick". Of paths only the last part, which is
- * the same on every machine. */
+/* What the user typed, for reports: "tenure bench --quick". Only the last part of paths is kept,
+ * because it is the same on every machine. */
 void cli_command_text(const char *command, int argc, char **argv, char *text, size_t bytes);
 
 #endif

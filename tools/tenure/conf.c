@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `tenure conf`: every setting of TENURE_CONF, as the library describes it. The documentation's
- * page of settings is this command's --markdown output, so there is no second list.
+ * page of settings is the --markdown output of this command, so there is no second list.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `tenure ctl`: rules processes that use Tenure, from outside. It finds their sockets in a folder,
- * sends one request to each that is meant, and shows the answers.
+ * `tenure ctl`: controls processes that use Tenure, from outside. It finds their sockets in a
+ * folder, sends one request to each process that is meant, and shows the answers.
  */
 #include "ctl.h"
 

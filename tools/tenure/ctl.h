@@ -45,16 +45,17 @@ typedef struct ctl_line {
 
 /* ---- finding (ctl_find.c) ------------------------------------------------------------------- */
 
-/* Opens the folder; `path` may be null: that of the calling user. A folder that others may enter is
- * refused. EXIT_CODE_OK, or the exit code, with a sentence in `error`, of CTL_ERROR_BYTES. */
+/* Opens the folder; `path` may be null: the calling user's folder. A folder that others may enter
+ * is refused. Returns EXIT_CODE_OK, or the exit code with a sentence in `error`, which has room for
+ * CTL_ERROR_BYTES. */
 exit_code ctl_folder_open(ctl_folder *folder, const char *path, char *error);
 
-/* Connects to all that are there, in the order of their names. Sockets at which nobody listens, and
- * never will again, are removed, with what lies beside them. */
+/* Connects to all processes that are there, in the order of their names. Removes sockets on which
+ * no process listens or ever will again, and the files that belong to them. */
 void ctl_peers_find(ctl_peers *peers, const ctl_folder *folder);
 void ctl_peers_release(ctl_peers *peers);
 
-/* Leaves only those that are meant; `pid` and `name` may be 0 and null. */
+/* Keeps only the processes that are meant; `pid` and `name` may be 0 and null. */
 void ctl_peers_choose(ctl_peers *peers, long pid, const char *name);
 
 /* ---- talking (ctl_talk.c) ------------------------------------------------------------------- */
@@ -65,7 +66,8 @@ void ctl_line_release(ctl_line *line);
 /* Another of the same text. */
 exit_code ctl_line_copy(ctl_line *copy, const ctl_line *line, const ctl_peer *peer, char *error);
 
-/* The first line: who it is. Another version of the protocol is refused. */
+/* Receives the first line: it says who the process is. Another version of the protocol is
+ * refused. */
 exit_code ctl_greeting(ctl_line *line, const ctl_peer *peer, int patience_ms, char *error);
 
 /* Sends a request, which ends in a newline. */
@@ -75,14 +77,14 @@ exit_code ctl_send(const ctl_peer *peer, const char *request, int patience_ms, c
 exit_code ctl_ask(ctl_line *answer, const ctl_peer *peer, const char *request, int patience_ms,
                   char *error);
 
-/* What an answer whose "ok" is false says, and the exit code for it. */
+/* For an answer whose "ok" is false: its sentence in `error`, and the exit code for it. */
 exit_code ctl_refusal(const ctl_line *answer, char *error);
 
-/* Brings the file of an answer to `snapshot` to `path` (ctl_fetch.c). */
+/* Brings the file that an answer to `snapshot` names to `path` (ctl_fetch.c). */
 exit_code ctl_snapshot_fetch(const ctl_folder *folder, const ctl_line *answer, const char *path,
                              char *error);
 
-/* Fields of a dictionary: 0 and null where there is none of this kind. */
+/* Fields of a dictionary: 0 or null if there is none of this kind. */
 uint64_t ctl_number(const ctl_line *line, value dict, const char *key);
 int ctl_has_number(const ctl_line *line, value dict, const char *key, uint64_t *number);
 const char *ctl_text(const ctl_line *line, value dict, const char *key);
@@ -96,7 +98,7 @@ void ctl_show_answer(const ctl_line *answer);
 /* A line of JSON: {"process": ..., "answer": ...}. Both may be null. */
 void ctl_show_json(const ctl_peer *peer, const ctl_line *greeting, const ctl_line *answer);
 
-/* A text without what a terminal would obey; "-" for none. */
+/* A text without the sequences that a terminal would obey; "-" for none. */
 const char *ctl_shown(const char *text, char *buffer, size_t bytes);
 
 /* ---- metrics (ctl_metrics.c) ---------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A snapshot that a process has put into its folder, brought to where it is wanted: see ctl.h. */
+/* Brings a snapshot that a process has put into its folder to the wanted place: see ctl.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

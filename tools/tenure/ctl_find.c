@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes that can be ruled: see ctl.h. */
+/* Finding the processes that can be controlled: see ctl.h. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

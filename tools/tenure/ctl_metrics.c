@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Answers to `status` as OpenMetrics text: see ctl.h. In that format all samples of a metric stand
- * together, so processes are kept until the last has answered. No two samples of a metric have the
- * same labels: a pool has its number, a process its number here, or its socket's name.
+ * together, so answers are kept until the last process has answered. No two samples of a metric
+ * have the same labels: a pool has its number; a process has its number here, or its socket's name.
  */
 #include <stdlib.h>
 #include <string.h>

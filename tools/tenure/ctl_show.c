@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers for people: see ctl.h. Numbers and texts are those of the process, which is not trusted
- * to leave the terminal alone. */
+/* Answers for people: see ctl.h. Numbers and texts come from the process. It is not trusted to
+ * leave the terminal alone. */
 #include <string.h>
 
 #include "ctl.h"

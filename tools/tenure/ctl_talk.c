@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Talking to one process: see ctl.h. What it says may be anything: it is bounded, and read as
- * snapshots are.
+ * Talking to one process: see ctl.h. Its answer may be anything. So the answer's size is bounded,
+ * and it is read as snapshots are.
  */
 #include <errno.h>
 #include <poll.h>

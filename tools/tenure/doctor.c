@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `tenure doctor`: what is in force, what is missing, and how to get it.
+ * `tenure doctor`: what is in force, what is missing, and how to get what is missing.
  *
- * It is the command for machines on which nothing works yet, so every finding is collected first
- * and no failure ends it early. Works with no driver, a driver that is too old, no device, and
- * devices without virtual memory management.
+ * It is the command for machines on which nothing works yet. So it collects every finding first,
+ * and no failure ends it early. It works with no driver, with a driver that is too old, with no
+ * device, and with devices without virtual memory management.
  */
 #include <stdio.h>
 #include <stdlib.h>

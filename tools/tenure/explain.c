@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `tenure explain`: which block an address is in, was in, or lies beside, as a snapshot knows it.
- * The picture says what is there, the history what was; what is beside is looked for on both sides
- * among blocks that somebody has and blocks that the history saw.
+ * The picture says what is there, the history what was there. Blocks beside the address are looked
+ * for on both sides: blocks that somebody has, and blocks that the history saw.
  */
 #include "snapshot.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The report of gated programs: what it has that one of the simulated device has not, and the other
- * way round. See fuzz_report.h.
+ * The report of gated programs: what only this report has, and what only the report of the
+ * simulated device has. See fuzz_report.h.
  */
 #include <inttypes.h>
 #include <stdio.h>

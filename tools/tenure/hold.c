@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `tenure hold`: a process that keeps published blocks for others (<tenure/publish.h>), from files
- * or from a process that has published them. It works until it is told to end by a signal; SIGHUP
- * loads the files again, as the next generation.
+ * or from a process that has published them. It works until a signal tells it to end. SIGHUP loads
+ * the files again, as the next generation.
  */
 #include <errno.h>
 #include <fcntl.h>

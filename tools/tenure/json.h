@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A writer of JSON on one line. Commas and quoting are its business; nesting is the caller's.
+ * A writer of JSON on one line. It handles commas and quoting; the caller handles nesting.
  */
 #ifndef TENURE_TOOLS_JSON_H
 #define TENURE_TOOLS_JSON_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Manual pages and completions, from the tables that --help prints: nothing is written twice, and a
- * new command or option is there by itself.
+ * Manual pages and completions, made from the tables that --help prints. So nothing is written
+ * twice, and a new command or option appears by itself.
  */
 #ifndef TENURE_TOOLS_MANUAL_H
 #define TENURE_TOOLS_MANUAL_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A manual page from a table. The help's free text is read as it is written: paragraphs, which man
- * fills anew; lines that begin with blanks, which stay as they are; "Exit codes: ..." and
- * "Word:" at the head of a paragraph.
+ * fills anew; lines that begin with blanks, which stay as they are; and "Exit codes: ..." and
+ * "Word:" at the beginning of a paragraph.
  */
 #include "manual.h"
 

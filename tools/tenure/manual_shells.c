@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Completions: what each shell reads. All three find the command from the words so far, offer its
- * options or, of a group, its commands, and files elsewhere. None needs a package besides the
+ * Completions: what each shell reads. All three find the command from the words so far. They offer
+ * its options, or the commands of a group, and elsewhere files. None needs a package besides the
  * shell.
  */
 #include "manual.h"

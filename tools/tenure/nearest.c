@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The distance (Damerau's) counts letters that are wrong, missing, too many, or exchanged with the
- * next one. A word is like another if a third of its letters differ at most, or if it is begun and
- * not ended.
+ * next one. A word is like another if at most a third of its letters differ, or if the typed word
+ * is its beginning.
  */
 #include "nearest.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * "Did you mean": which of the words that there are is the one that was typed.
+ * "Did you mean": finds the known word that is nearest to the typed one.
  */
 #ifndef TENURE_TOOLS_NEAREST_H
 #define TENURE_TOOLS_NEAREST_H
@@ -16,7 +16,7 @@ typedef struct nearest {
 /* `typed` stays the caller's, as all words do. */
 void nearest_start(nearest *self, const char *typed);
 
-/* One of the words that there are. */
+/* Offers one of the known words. */
 void nearest_offer(nearest *self, const char *word);
 
 #endif

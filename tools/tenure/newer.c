@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The driver is asked for each function as of its own version, and as of every version that `tenure
- * run` replaces: it gives equal addresses for equal versions of a function. What only the checker
- * follows is left out.
+ * The driver is asked for each function as of the driver's own version, and as of every version
+ * that `tenure run` replaces. It gives equal addresses for equal versions of a function. Functions
+ * that only the checker follows are left out.
  */
 #include "newer.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions that `tenure run` replaces, and that the driver has in a version which this Tenure does
- * not know: what a program asks for in that version goes to the driver.
+ * Functions that `tenure run` replaces, and of which the driver has a version that this Tenure does
+ * not know. If a program asks for that version, the call goes to the driver.
  */
 #ifndef TENURE_NEWER_H
 #define TENURE_NEWER_H

@@ -2,9 +2,10 @@
 /*
  * Pace: a trace in the time that it was recorded in.
  *
- * What an allocator decides by the clock, above all how long it may move memory before it grows, is
- * judged as in the program. On the simulated device nobody waits: it plays the time. On a GPU the
- * thread really waits, but for no pause longer than PACE_PAUSE_S.
+ * Some decisions of an allocator depend on the clock, above all how long it may move memory before
+ * it grows. With pace they are made as in the program. On the simulated device nobody waits: the
+ * device simulates the time. On a GPU the thread really waits, but in no pause longer than
+ * PACE_PAUSE_S.
  */
 #ifndef TENURE_TOOLS_PACE_H
 #define TENURE_TOOLS_PACE_H
@@ -29,11 +30,12 @@ typedef struct pace {
     uint64_t at_us;    /* the latest time that was reached; times that go back change nothing */
 } pace;
 
-/* Whether a trace can be played so often at that speed. Returns 0, or -1 with a sentence. */
+/* Whether a trace can be played for this number of passes at this speed. Returns 0, or -1 with a
+ * sentence. */
 int pace_check(const trace *source, long passes, uint64_t speed, char *error, size_t error_bytes);
 
-/* What is odd about the times of a trace that is played, in a sentence; "" where nothing is.
- * `waits`: it is played on a GPU. Returns `text`. */
+/* A sentence on what is odd about the times of a trace that is played; "" if nothing is. `waits`:
+ * the trace is played on a GPU. Returns `text`. */
 const char *pace_note(const trace *source, uint64_t speed, int waits, char *text, size_t bytes);
 
 /* The microseconds of one pass: those between its first operation and that of the next pass. */

@@ -4,10 +4,10 @@
  * free, both as work on the block's stream. If the allocator ever hands out memory that somebody
  * else still uses, one of the two finds the other's bytes and the check counts it.
  *
- * A pattern is a function of a seed, unique to each allocation, and the offset inside the block.
- * A real device runs kernels (pattern_ptx.h) over the whole block; the simulated device runs the
- * same in C, normally on both ends of the block and around each 2 MiB border inside it, where
- * chunks meet, because the host's memory is what it is.
+ * A pattern is a function of a seed, unique to each allocation, and the offset inside the block. A
+ * real device runs kernels (pattern_ptx.h) over the whole block. The simulated device runs the same
+ * in C. Its memory is host memory. So there the pattern normally covers only both ends of the block
+ * and the surroundings of each 2 MiB border inside it, where chunks meet.
  *
  * One pattern object serves one device and one thread.
  */
@@ -60,9 +60,9 @@ CUresult pattern_read(pattern *checks, pattern_result *result);
 /* Sets them to zero. */
 CUresult pattern_reset(pattern *checks);
 
-/* Shows on the current device that the check can fail: fills `block`, checks it with the right
- * seed and with a wrong one, and compares the counts. Leaves the counters at zero. Returns 0, or
- * -1 with a sentence. */
+/* Shows on the current device that the check can fail. Fills `block`, checks it with the right seed
+ * and with a wrong one, and compares the counts. Leaves the counters at zero. Returns 0, or -1 with
+ * a sentence. */
 int pattern_self_test(pattern *checks, CUdeviceptr block, size_t bytes, CUstream stream,
                       char *error, size_t error_bytes);
 

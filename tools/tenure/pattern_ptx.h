@@ -6,13 +6,13 @@
  * tenure_fill (ptr, bytes, seed, points)
  * tenure_check(ptr, bytes, seed, points, counter)
  *
- * Threads stride over 16-byte words. With points == 0 these are all words of the block; else there
- * are that many, numbered as pattern_point_word() does: four at each end, then two around each
- * 2 MiB border inside the block. The bytes after the last whole word are done one by one. A check
- * adds its number of wrong words to counter[0], and the first thread that found any in the whole
- * run leaves the seed in counter[1] and the word's offset in counter[2].
+ * Threads stride over 16-byte words. With points == 0 these are all words of the block. Otherwise
+ * there are `points` of them, numbered as in pattern_point_word(): four at each end, then two
+ * around each 2 MiB border inside the block. The bytes after the last whole word are done one by
+ * one. A check adds its number of wrong words to counter[0], and the first thread that found any in
+ * the whole run leaves the seed in counter[1] and the word's offset in counter[2].
  *
- * The least common target is used so that every GPU with virtual memory management can run them.
+ * The lowest common target is used, so that every GPU with virtual memory management can run them.
  */
 #ifndef TENURE_TOOLS_PATTERN_PTX_H
 #define TENURE_TOOLS_PATTERN_PTX_H

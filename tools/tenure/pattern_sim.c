@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pattern kernels in C: see pattern_sim.h. This is also the place to read what a pattern is.
+ * The pattern kernels in C: see pattern_sim.h. Read this file to learn what a pattern is.
  *
- * The device says where its memory is for the host: at its addresses, or, with TENURE_SIM_VIEW=1,
- * elsewhere. Both kernels declare the whole block as touched, not only the words that they visit:
- * that is what they stand for, and it lets the simulation check every mapping under the block.
+ * The device says where the host finds its memory: at its addresses, or, with TENURE_SIM_VIEW=1,
+ * elsewhere. Both kernels declare the whole block as touched, not only the words that they visit.
+ * They stand for kernels that touch all of it, and so the simulation can check every mapping under
+ * the block.
  */
 #include "pattern_sim.h"
 

@@ -9,12 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How many 16-byte words a launch touches if it is to do only the ends and borders of a block;
- * 0 means that the block is too small for that and all of it is done. */
+/* How many 16-byte words a launch touches if it does only the ends and borders of a block. 0: the
+ * block is too small for that, and all of it is done. */
 uint64_t pattern_points_count(uint64_t block, uint64_t bytes);
 
-/* Registers the kernels with the simulated driver that `library` (from dlopen) is. Returns 0, 1 if
- * it is not the simulated driver, -1 if it refused. */
+/* Registers the kernels with the simulated driver `library` (from dlopen). Returns 0; 1 if it is
+ * not the simulated driver; -1 if it refused. */
 int pattern_sim_register(void *library);
 
 #endif

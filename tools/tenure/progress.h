@@ -2,8 +2,8 @@
 /*
  * Progress on stderr, for work that takes more than two seconds.
  *
- * On a terminal a bar that redraws itself; elsewhere nothing, unless the user asked for lines
- * (--progress). Not for use from several threads.
+ * On a terminal it is a bar that redraws itself. Elsewhere nothing is printed, unless the user
+ * asked for lines (--progress). Not for use from several threads.
  */
 #ifndef TENURE_TOOLS_PROGRESS_H
 #define TENURE_TOOLS_PROGRESS_H

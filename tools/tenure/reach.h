@@ -7,7 +7,7 @@
 
 #include <tenure/alloc.h>
 
-/* Of device i of the first `count`, up to 64: bit j of reach[i] is 1 if it can be let in to the
+/* For the first `count` devices, up to 64: bit j of reach[i] is 1 if device i can get access to the
  * memory of device j. All 0 if the driver cannot be asked. */
 void reach_find(uint64_t *reach, int count, const tnr_driver_info *driver);
 

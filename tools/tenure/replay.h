@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replaying a trace: the engine (replay_run.c), what it measured, and the reports on that
+ * Replaying a trace: the engine (replay_run.c), its measurements, and the reports
  * (replay_report.c). The command line is in replay.c.
  */
 #ifndef TENURE_TOOLS_REPLAY_H

@@ -2,8 +2,8 @@
 /*
  * What a replay has shown, as tables for people and as JSON for programs.
  *
- * The figures of PyTorch beside ours were recorded with the traces; the build makes the table from
- * tests/traces/recorded.csv. A trace that is not in it has none.
+ * PyTorch's figures beside ours were recorded with the traces. The build makes their table from
+ * tests/traces/recorded.csv. A trace that is not in it has no such figures.
  */
 #include <string.h>
 

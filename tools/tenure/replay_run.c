@@ -3,12 +3,12 @@
  * The replay engine: carries a trace out on a device.
  *
  * Nothing waits for the device between two operations, so the host runs as far ahead as the driver
- * lets it: memory is handed out again while the old owner's work is still queued, and only stream
- * order keeps the two apart. That is the case that the patterns are there to check.
+ * lets it. Memory is handed out again while the old owner's work is still queued, and only stream
+ * order keeps the two apart. The patterns exist to check this case.
  *
- * Times are taken around each tnr_malloc and tnr_free with the monotonic clock; the clock's own
- * time, measured beforehand, is taken off each. Launches of pattern kernels are not in them, but
- * they do push the allocator's data out of the processor's caches, as real programs do.
+ * Times are taken around each tnr_malloc and tnr_free with the monotonic clock. The clock's own
+ * time, measured beforehand, is subtracted from each. Launches of pattern kernels are not included.
+ * But they do push the allocator's data out of the processor's caches, as real programs do.
  */
 #include "replay.h"
 

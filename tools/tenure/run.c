@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `tenure run`: starts a program with Tenure under it. The program is executed in this process's
- * stead, so that its exit code, its signals and its terminal are its own. This process waits for it
- * only if something is to be written afterwards, or might have to be because the program dies.
+ * `tenure run`: starts a program with Tenure under it. The program replaces this process, so its
+ * exit code, its signals and its terminal are its own. This process waits for the program only if
+ * something must be written afterwards, or might have to be because the program dies.
  */
 #include <elf.h>
 #include <errno.h>

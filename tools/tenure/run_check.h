@@ -11,7 +11,7 @@
 #include "check/suppress.h"
 #include "exit_code.h"
 
-/* The exit code where there are certain findings, unless another is asked for. */
+/* The exit code if there are certain findings, unless the user asks for another. */
 enum { RUN_CHECK_CODE = 99 };
 
 typedef struct run_check {
@@ -28,8 +28,8 @@ typedef struct run_check {
 /* Makes the folder and the environment, before the program is started. */
 exit_code run_check_begin(run_check *check);
 
-/* After it: says where in the source the findings are and which rules matched nothing, and removes
- * the folder. 1 if the program has certain findings. */
+/* After the program: says where in the source the findings are and which rules matched nothing, and
+ * removes the folder. 1 if the program has certain findings. */
 int run_check_end(run_check *check);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading what dead processes have left: see run_journal.h. Nothing in a journal is believed: the
- * program may have written anywhere before it died.
+ * Reading what dead processes have left: see run_journal.h. Nothing in a journal is trusted,
+ * because the program may have written anywhere before it died.
  */
 #include "run_journal.h"
 

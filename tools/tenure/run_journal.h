@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is made of a program that did not end by itself: the journals that its processes have left
+ * For a program that did not end by itself. The journals that its processes have left
  * (tools/preload/journal.h) become their statistics and snapshots, and a list of the memory that
  * their last launches named.
  */
@@ -24,7 +24,7 @@ typedef struct run_journal {
 exit_code run_journal_begin(run_journal *self);
 
 /* The program has ended, with the status of waitpid for the process `pid`. Writes what its
- * processes did not, and removes the folder. */
+ * processes have not written, and removes the folder. */
 void run_journal_end(const run_journal *self, pid_t pid, int status);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a journal to a snapshot: see run_picture.h. A journal knows what the program asked for, not
- * the chunks below: each block is a segment of its own, and nothing is free.
+ * From a journal to a snapshot: see run_picture.h. A journal knows what the program asked for, but
+ * not the chunks below. So each block is a segment of its own, and nothing is free.
  */
 #include "run_picture.h"
 

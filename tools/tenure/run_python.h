@@ -6,10 +6,9 @@
 #ifndef TENURE_TOOLS_RUN_PYTHON_H
 #define TENURE_TOOLS_RUN_PYTHON_H
 
-/* Makes the environment in which each Python begins with Tenure's module (its folder _startup:
- * tools/python/tenure/_under.py). Where the module is not found, or cannot be named, a line says
- * what is not checked then. Called with or without a Python in sight: who knows what the program
- * starts. */
+/* Sets the environment so that each Python begins with Tenure's module (its folder _startup:
+ * tools/python/tenure/_under.py). If the module is not found, or cannot be named, a line says what
+ * is not checked. Called whether or not the program is a Python, because it may start one later. */
 void run_python_begin(void);
 
 #endif

@@ -21,7 +21,8 @@ typedef struct histogram {
 } histogram;
 
 void histogram_add(histogram *times, uint64_t ns);
-/* The middle of the step in which that share of the times ends, and never more than the largest.
+/* The middle of the step in which this share of the times ends, but never more than the largest
+ * time.
  */
 double histogram_quantile(const histogram *times, double share);
 /* Adds all of one to another. */

@@ -18,7 +18,7 @@
 #include "exit_code.h"
 #include "gpu.h"
 
-/* What the options common to all commands that need a device said. Null: not given. */
+/* The values of the options that all commands with a device have. Null: not given. */
 typedef struct session_options {
     const char *driver;   /* auto, sim, cuda, or a path */
     const char *settings; /* for tnr_configure */
@@ -48,7 +48,7 @@ typedef struct session {
 } session;
 
 /* Chooses the driver and sets TENURE_DRIVER. Must come before any other call of the library.
- * Returns EXIT_CODE_OK, or EXIT_CODE_BAD_INPUT with a sentence for a --driver that is none. */
+ * Returns EXIT_CODE_OK; for a --driver that is none, EXIT_CODE_BAD_INPUT with a sentence. */
 exit_code session_choose(session_choice *choice, const char *driver, char *error,
                          size_t error_bytes);
 
@@ -64,8 +64,8 @@ exit_code session_restart(const session *active, char *error, size_t error_bytes
 /* Ends the library and gives the context back. */
 void session_close(session *active);
 
-/* "NVIDIA H200 (device 0), /usr/lib/libcuda.so.1, CUDA 13.0" and, where it is so, why the
- * simulated device is used. Returns `buffer`. */
+/* "NVIDIA H200 (device 0), /usr/lib/libcuda.so.1, CUDA 13.0". If the simulated device is used, it
+ * also says why. Returns `buffer`. */
 const char *session_describe(const session *active, char *buffer, size_t bytes);
 
 /* Creates `count` non-blocking streams. On failure none is left. Sentence in `error`. */

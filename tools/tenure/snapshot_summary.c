@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `tenure snapshot summary`: who holds memory, how scattered the free memory is, in sentences, and
+ * `tenure snapshot summary`: who holds memory, how scattered the free memory is (in sentences), and
  * what waits for what.
  */
 #include "snapshot.h"

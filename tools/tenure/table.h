@@ -32,8 +32,9 @@ __attribute__((format(printf, 2, 3))) void table_cell(table *result, const char 
 void table_cell_bad(table *result);
 void table_print(const table *result, FILE *file);
 
-/* Fills `line`, of TABLE_CELL_BYTES, with what of a text fits into the first column, up to a place
- * where it may be broken. Returns the rest; empty: that was all. Rows that follow hold the rest. */
+/* Fills `line`, of TABLE_CELL_BYTES, with the part of a text that fits into the first column, up to
+ * a place where the text may be broken. Returns the rest, for the rows that follow; empty: that was
+ * all. */
 const char *table_line(const char *text, char *line);
 /* Adds rows for the rest, indented. */
 void table_rest(table *result, const char *rest);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `tenure top`: watches a running process. It asks for `status` once in an interval, over the
- * socket of `tenure ctl`, and draws what was said. There is one request under way at a time; keys
- * are heard while it is.
+ * socket of `tenure ctl`, and draws the answer. There is one request under way at a time. Keys are
+ * read meanwhile.
  */
 #include "top.h"
 

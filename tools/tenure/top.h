@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What `tenure top` is made of: what a process said, as lines of text of a width, and the terminal
+ * The parts of `tenure top`: a process's answer as lines of text of a given width, and the terminal
  * that they are drawn on. It talks as `tenure ctl` does (ctl.h).
  */
 #ifndef TENURE_TOOLS_TOP_H
@@ -10,7 +10,7 @@
 
 #include "ctl.h"
 
-/* What memory is told apart by. */
+/* By what the view splits memory. */
 typedef enum top_view {
     TOP_POOLS,
     TOP_TAGS,
@@ -38,30 +38,31 @@ void top_frame_start(top_frame *frame, size_t columns);
 void top_frame_release(top_frame *frame);
 __attribute__((format(printf, 2, 3))) void top_line(top_frame *frame, const char *format, ...);
 
-/* The devices, and what the view is of: the largest holders first, as many as fit into `rows` lines
- * with what is there; 0: all. */
+/* Adds the devices, and the holders of the view, the largest first: as many as fit into `rows`
+ * lines together with the lines that are there; 0: all. */
 void top_frame_fill(top_frame *frame, const ctl_line *answer, top_view view, size_t rows);
 
 /* ---- the terminal (top_screen.c) ------------------------------------------------------------ */
 
-/* A terminal that is drawn on, as it was before. */
+/* A terminal that is drawn on, with its earlier state. */
 typedef struct top_screen {
     struct termios before;
     int is_on;
 } top_screen;
 
-/* 1 if there is one that can be drawn on: for input and output, and no dumb one. */
+/* 1 if there is a terminal that can be drawn on: for input and output, and not a dumb one. */
 int top_screen_is_there(void);
-/* How large it is; 80 x 24 where it does not say. */
+/* How large the terminal is; 80 x 24 if it does not say. */
 void top_screen_size(size_t *columns, size_t *rows);
 
-/* From here on keys come as they are typed. 0, or -1 with errno. */
+/* From here on keys arrive as they are typed. Returns 0, or -1 with errno. */
 int top_screen_begin(top_screen *screen);
-/* Also in between: everything is as it was before. */
+/* Restores the terminal. May also be called in between. */
 void top_screen_end(top_screen *screen);
 void top_screen_draw(const top_frame *frame);
 
-/* 1 once a signal has told the command to end, and its number; a wait ends with EINTR then. */
+/* The number of the signal that has told the command to end; 0: none yet. A wait then ends with
+ * EINTR. */
 int top_signals_number(void);
 void top_signals_watch(void);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The terminal that `tenure top` draws on: see top.h. Control sequences are those that every
- * terminal since the VT100 knows; the second screen is one that xterm and its kind have, and others
- * pass over. */
+ * terminal since the VT100 knows. The second screen is one that xterm and its relatives have; other
+ * terminals ignore it. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

@@ -10,9 +10,9 @@
  *     F,17,4096,0,1380      the program frees block 17
  *     f,17,4096,0,1381      the recording allocator considered that free complete: skipped
  *
- * A file is read as a stream and validated whole before anything is done with it, so that a
- * mistake in its last line costs nothing. What remains is an array of operations in which ids
- * have become small slot numbers and streams small stream numbers.
+ * A file is read as a stream, and all of it is validated before it is used, so that a mistake in
+ * its last line costs nothing. The result is an array of operations. In it ids have become small
+ * slot numbers, and streams small stream numbers.
  */
 #ifndef TENURE_TOOLS_TRACE_H
 #define TENURE_TOOLS_TRACE_H

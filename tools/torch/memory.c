@@ -2,8 +2,8 @@
 /*
  * The allocator itself: one Tenure call behind each of PyTorch's, and what happens when one fails.
  *
- * PyTorch calls with or without its interpreter's lock, and keeps the size, device and stream of
- * each block, which it passes to the free. It never frees a null address.
+ * PyTorch calls with or without its interpreter's lock. It keeps the size, device and stream of
+ * each block, and passes them to the free. It never frees a null address.
  */
 #include "tenure_torch.h"
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch's private pools. PyTorch captures CUDA graphs itself; it only announces, before each
- * capture, that memory of certain streams is to come from the pool of a certain id, and afterwards
- * that this is over and, later, that the graph is gone. Here each id has a graph pool of Tenure's,
- * and Tenure is attached to a capture when the first allocation or free of one of its streams comes
- * by (PyTorch announces before the capture has begun, when there is nothing to attach to yet).
+ * PyTorch's private pools. PyTorch captures CUDA graphs itself. Before each capture it announces
+ * that memory of certain streams must come from the pool of a certain id. Afterwards it announces
+ * that this is over, and later that the graph is gone. Here each id has a graph pool of Tenure's.
+ * PyTorch announces before the capture has begun, when there is nothing to attach to yet. So Tenure
+ * is attached to a capture at the first allocation or free on one of its streams.
  *
- * What the filter accepts though it is not being captured (torch.cuda.use_mem_pool by hand) comes
- * from an ordinary pool of the same id.
+ * If the filter accepts a stream that is not being captured (torch.cuda.use_mem_pool by hand), the
+ * memory comes from an ordinary pool of the same id.
  *
- * Ids are used again after their end, and graphs and blocks may outlive PyTorch's interest in the
- * pool: such pools wait in the same list, without an id, until they can end.
+ * Ids are used again after their end, and graphs and blocks may outlive PyTorch's release of the
+ * pool. Such pools wait in the same list, without an id, until they can end.
  *
  * One mutex protects both lists. It is held while filters are asked and Tenure is called; neither
- * calls back here. The number of routings is read without it, so that programs that capture nothing
- * pay for one load.
+ * calls back here. The number of routings is read without the mutex, so programs that capture
+ * nothing pay for one load.
  */
 #include "tenure_torch.h"
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A segment provider for torch.cuda.MemPool: PyTorch's own allocator stays, with its caching, its
- * statistics and its snapshots, and Tenure only serves the segments that it carves up (2 MiB,
- * 20 MiB, or the size of one large request). They are large blocks of one ordinary pool per device,
- * so that they can be limited, exported or made fit for network cards apart from everything else,
- * and so that chunks of freed segments serve new ones of other sizes without the driver.
+ * A segment provider for torch.cuda.MemPool. PyTorch's own allocator stays, with its caching, its
+ * statistics and its snapshots. Tenure only serves the segments that PyTorch carves up (2 MiB, 20
+ * MiB, or the size of one large request). Segments are large blocks of one ordinary pool per
+ * device. So they can be limited, exported or made fit for network cards apart from everything
+ * else, and chunks of freed segments serve new segments of other sizes without the driver.
  *
- * Not growable blocks: PyTorch never grows a segment of a custom allocator.
+ * They are not growable blocks: PyTorch never grows a segment of a custom allocator.
  *
- * PyTorch gives segments back where it would call cudaFree, which waits for the device: blocks of
- * the segment may have been used on any stream. So the free has that meaning too (tnr_free_sync),
- * without stopping the host.
+ * PyTorch gives segments back where it would call cudaFree, which waits for the device, because
+ * blocks of the segment may have been used on any stream. So the free here has that meaning too
+ * (tnr_free_sync), without stopping the host.
  */
 #include "tenure_torch.h"
 

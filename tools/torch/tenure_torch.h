@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * libtenure_torch.so: the functions that PyTorch's CUDAPluggableAllocator and torch.cuda.MemPool
- * look up by name, over Tenure. This header is for whoever binds them by hand (tools/python does
- * it for Python) and for the tests; nothing of it is installed.
+ * look up by name, over Tenure. This header is for code that binds them by hand (tools/python does
+ * so for Python) and for the tests. It is not installed.
  *
- * Signatures are PyTorch's own. PyTorch checks none of them, takes a null address for a block of no
- * bytes, and has no way to be told of an error; so a failure is counted, and raised through the
- * function of tenure_torch_raise_set, which throws a C++ exception through our frames (they are
- * compiled to be thrown through). Without such a function it is printed, and the address is null.
+ * Signatures are PyTorch's own, and PyTorch checks none of them. It takes a null address for a
+ * block of no bytes, and an allocator cannot return an error to it. So a failure is counted, and
+ * raised through the function of tenure_torch_raise_set. That function throws a C++ exception
+ * through our frames, which are compiled to allow this. Without such a function the failure is
+ * printed, and the address is null.
  *
  * Any function may be called from any thread.
  */
@@ -48,7 +49,8 @@ TNR_TORCH_API void *tenure_torch_base_alloc(void *ptr, size_t *bytes);
 typedef void (*tenure_torch_raise)(const char *function, const char *file, uint32_t line,
                                    const char *text);
 
-/* What to raise with when memory is short, and for any other error. Null: print, return null. */
+/* The functions that raise: one for short memory, one for any other error. Null: print, return
+ * null. */
 TNR_TORCH_API void tenure_torch_raise_set(tenure_torch_raise out_of_memory,
                                           tenure_torch_raise other);
 /* How many calls have failed so far, out of memory or otherwise. */
@@ -57,8 +59,8 @@ TNR_TORCH_API unsigned long tenure_torch_failures(void);
 /* ---- pools.c: private pools, which captures of CUDA graphs allocate from ----------------------
  * */
 
-/* Whether a stream's allocations belong to the pool: a std::function of PyTorch's behind a plain
- * one. Must not throw. `end` drops it; may be null. */
+/* Whether a stream's allocations belong to the pool: a plain function around a std::function of
+ * PyTorch's. Must not throw. `end` drops it; may be null. */
 typedef struct tenure_torch_filter {
     int (*accepts)(void *context, tnr_stream stream);
     void (*end)(void *context);
@@ -70,7 +72,7 @@ typedef struct tenure_torch_filter {
  * is new. Takes over the filter's context, also when it fails (and raises). */
 TNR_TORCH_API void tenure_torch_pool_begin(int device, tenure_torch_id id,
                                            const tenure_torch_filter *filter);
-/* The same for a capture that has begun on `stream` already, when there is no begin hook. */
+/* The same for a capture that has already begun on `stream`, if there is no begin hook. */
 TNR_TORCH_API void tenure_torch_capture_begun(int device, tenure_torch_id id, tnr_stream stream);
 /* set_end_allocate_to_pool_fn: ends the latest routing to the pool. */
 TNR_TORCH_API void tenure_torch_pool_end(int device, tenure_torch_id id);
@@ -86,9 +88,9 @@ TNR_TORCH_API unsigned tenure_torch_pools(void);
 TNR_TORCH_API void *tenure_torch_segment_malloc(size_t bytes, int device, tnr_stream stream);
 TNR_TORCH_API void tenure_torch_segment_free(void *ptr, size_t bytes, int device,
                                              tnr_stream stream);
-/* Options of the pools that segments come from, one for each device. Ends the pools that there are,
- * which begin anew with the next segment. Returns a tnr_status: TNR_ERR_BUSY, and the options are
- * as they were, while segments are live. */
+/* Options of the pools that segments come from; each device has one pool. Ends the present pools;
+ * they begin anew with the next segment. Returns a tnr_status. While segments are live it is
+ * TNR_ERR_BUSY, and the options stay as they were. */
 TNR_TORCH_API int tenure_torch_segment_options(size_t limit_bytes, size_t release_threshold_bytes,
                                                int handle_type, int gpu_direct_rdma);
 
@@ -98,9 +100,9 @@ TNR_TORCH_API int tenure_torch_segment_options(size_t limit_bytes, size_t releas
 void torch_failed(const char *call, tnr_status status);
 /* The same, when throwing is not allowed: counts and prints. */
 void torch_failed_quietly(const char *call);
-/* Attaches Tenure to a capture that `stream` belongs to and a begin hook has announced. 1: and
- * *pool is the pool to allocate from, null for the one that Tenure itself chooses. Cheap when
- * nothing has been announced. */
+/* Attaches Tenure to the capture that `stream` belongs to, if a begin hook has announced it. If it
+ * returns 1, *pool is the pool to allocate from, null for the one that Tenure itself chooses. Cheap
+ * when nothing has been announced. */
 int torch_pool_of(int device, tnr_stream stream, tnr_pool *pool);
 /* Ends the released pools whose last graph and block have gone. Returns how many. */
 unsigned torch_pools_end(void);

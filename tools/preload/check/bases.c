@@ -2,9 +2,9 @@
 /*
  * Where blocks begin: see bases.h.
  *
- * A leaf of the tree is of 512 KiB: 16 words, each of 64 places of 512 bytes. A node above it has
- * 64 parts; five levels reach as far as addresses of a GPU do, 49 bits. Each has a word that says
- * which of its words, or parts, have anything in them; one that has nothing is freed.
+ * A leaf of the tree covers 512 KiB: 16 words, each of 64 places of 512 bytes. A node above it has
+ * 64 parts. Five levels cover all addresses of a GPU, 49 bits. Each leaf and node has a word that
+ * says which of its words, or parts, have anything in them. An empty one is freed.
  */
 #include "check/bases.h"
 

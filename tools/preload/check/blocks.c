@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks: see blocks.h. Live and freed ones have no byte in common, so they are found together. */
+/* Blocks: see blocks.h. Live and freed blocks have no byte in common, so one search finds both. */
 #include "check/blocks.h"
 
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 /*
  * The blocks that the program has, and those that it had: who allocated, used and freed them.
  *
- * A block that was freed is remembered until its addresses are handed out again, when it becomes
- * the `before` of the new block; the oldest are forgotten where there are too many.
+ * A freed block is remembered until its addresses are handed out again. Then it becomes the
+ * `before` of the new block. If there are too many, the oldest are forgotten.
  *
  * Between check_enter and check_leave.
  */
@@ -26,7 +26,8 @@ typedef struct check_touch {
     int is_certain; /* 0: a word that may be an address, and may be none */
 } check_touch;
 
-/* Up to where uses were recorded, and the streams that were to be up to the free. */
+/* What the program has recorded: uses up to a point (`covered`), and the streams whose uses are
+ * recorded up to the free. */
 typedef struct check_records {
     check_clock covered;
     check_stamp *until_free;
@@ -37,8 +38,8 @@ enum { CHECK_USES_INSIDE = 2 };
 
 enum { CHECK_LINE_BYTES = 64 };
 
-/* What each use of a block asks for is in the first line of the cache, and its last use mostly in
- * the second. */
+/* All that a use of a block reads is in the first cache line. The block's last use is mostly in the
+ * second. */
 typedef struct check_block {
     _Alignas(CHECK_LINE_BYTES) CUdeviceptr base;
     size_t bytes;
@@ -61,17 +62,17 @@ typedef struct check_block {
     check_touch freed;
 } check_block;
 
-/* The block that contains an address, live or freed; or only if it is the one or the other. Null:
- * none. */
+/* The block that contains an address: live or freed, only live, only freed. Null: none. */
 static inline check_block *check_block_at(CUdeviceptr address);
 static inline check_block *check_block_live(CUdeviceptr address);
 static inline check_block *check_block_freed(CUdeviceptr address);
 
-/* Enters a block that was handed out; what was there is none any more. Null: no memory. */
+/* Enters a block that was handed out. Blocks that were at its addresses are none any more. Null: no
+ * memory. */
 check_block *check_block_make(CUdeviceptr base, size_t bytes);
 
-/* The block has been freed, and has no uses and records any more; or nothing is known of these
- * addresses any more. */
+/* The first: the block has been freed, and its uses and records are dropped. The second: forgets
+ * all that is known of these addresses. */
 void check_block_free(check_block *block);
 void check_blocks_forget(CUdeviceptr base, size_t bytes);
 
@@ -81,7 +82,8 @@ check_records *check_block_records(check_block *block);
 /* The stream's uses are recorded up to the free. 0: no memory. */
 int check_records_add(check_records *records, check_stamp stream);
 
-/* Notes a use, in place of the last one of the stream; as certain or not, whatever it says. */
+/* Notes a use, in place of the stream's last one. `is_certain` counts, not what the use says of
+ * it. */
 static inline void check_block_use(check_block *block, const check_touch *use, int is_certain);
 
 /* Calls for each live block, in the order of addresses. */
@@ -89,7 +91,7 @@ void check_blocks_each(void (*visit)(const check_block *block, void *user), void
 
 /* ---- finding one ----------------------------------------------------------------------------- */
 
-/* Most addresses that are asked for are where a block begins: bases.h. */
+/* Most addresses that are looked up are where a block begins: bases.h. */
 enum { CHECK_TABLE_BITS = 16 };
 extern check_block *check_bases_table[1 << CHECK_TABLE_BITS]; /* more in next_base */
 
@@ -108,7 +110,7 @@ static inline check_block *check_bases_at(CUdeviceptr base)
     return one;
 }
 
-/* The one that contains an address, and begins below it. */
+/* The block that contains an address and begins below it. */
 check_block *check_block_around(CUdeviceptr address);
 
 static inline check_block *check_block_at(CUdeviceptr address)
@@ -133,14 +135,16 @@ static inline check_block *check_block_freed(CUdeviceptr address)
 
 void check_block_use_more(check_block *block, const check_touch *use, int is_certain);
 
-/* 1 if a use is forgotten for a later one. A certain one takes the place of a possible one, too:
- * whoever waits for it waits for that. So the certain one of a stream always comes first. */
+/* 1 if a use is forgotten for a later one. A certain use takes the place of a possible one, too:
+ * whoever waits for the certain one waits for the possible one. So a stream's certain use always
+ * comes first. */
 static inline int check_touch_ends(const check_touch *last, const check_touch *use, int is_certain)
 {
     return last->index == use->index && last->is_certain <= is_certain;
 }
 
-/* Most blocks are used by one stream, for certain, and in lists besides. */
+/* Most blocks are used by one stream only: for certain, and besides as a word of a list, which is
+ * possible. */
 static inline void check_block_use(check_block *block, const check_touch *use, int is_certain)
 {
     check_touch *last = block->uses;

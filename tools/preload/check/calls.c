@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The calls that are replaced for the checker alone (group CHECK of entries.def): sets, the copies
- * that Tenure has no business with, and what else orders work or changes what is known of it. Each
- * calls the driver and tells. With the checker off a program gets these only if it is linked with
- * the driver, and then they only call it.
+ * The calls that are replaced for the checker alone (group CHECK of entries.def): sets, copies that
+ * do not concern Tenure, and other calls that order work or change what is known of it. Each calls
+ * the driver and tells the checker. With the checker off, a program gets these replacements only if
+ * it is linked with the driver. Then they only call the driver.
  */
 #include "account.h"
 #include "check/check.h"

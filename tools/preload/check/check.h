@@ -2,15 +2,16 @@
 /*
  * `tenure run --check`, and the setting auto_record: what the replacements tell the checker.
  *
- * The checker follows each use of a block and decides by clocks of its own whether the program has
- * ordered it before the free and after the allocation. Neither Tenure's clocks nor its waits serve
- * here: those also grow by what Tenure orders itself, and may forget, which is safe for an
- * allocator and would be a false alarm here. What is announced to Tenure (order.c, graphs.c) is
- * told here, too.
+ * The checker follows each use of a block. By clocks of its own it decides whether the program has
+ * ordered the use before the free and after the allocation. It cannot use Tenure's clocks or waits.
+ * Those also grow by what Tenure orders itself. And they may forget: that is safe for an allocator,
+ * but would be a false alarm here. What is announced to Tenure (order.c, graphs.c) is told to the
+ * checker, too.
  *
  * The functions are called on any thread, outside of Tenure (service_enter), without locks, after
- * the driver's call unless said otherwise, and never fail a call of the program. Off, a replacement
- * pays one load and one branch; the rows of the group CHECK in entries.def are then not handed out.
+ * the driver's call unless said otherwise, and never fail a call of the program. With the checker
+ * off, a replacement pays one load and one branch, and the rows of the group CHECK in entries.def
+ * are not handed out.
  */
 #ifndef TENURE_PRELOAD_CHECK_H
 #define TENURE_PRELOAD_CHECK_H
@@ -28,8 +29,8 @@ enum {
     CHECK_SYNCS = 4    /* auto_record:all: frees wait for all streams, which Tenure does itself */
 };
 
-/* -1: not asked yet; else of those. Constructors of libraries may call the driver before ours has
- * run, so whoever comes first asks. */
+/* -1: not asked yet; else a sum of the above. Constructors of libraries may call the driver before
+ * ours has run, so the first caller asks. */
 extern _Atomic int check_state;
 
 /* Reads the environment. Returns the state. */
@@ -56,8 +57,8 @@ static inline int check_is_on(void)
             call;                                                                                  \
     } while (0)
 
-/* Tells it what orders work, which matters only where findings are said: what is recorded is
- * recorded whatever the order. */
+/* Tells the checker what orders work. That matters only if findings are reported: uses are recorded
+ * with Tenure whatever the order. */
 #define CHECK_TELL_ORDER(call)                                                                     \
     do {                                                                                           \
         if (check_does(CHECK_REPORTS))                                                             \
@@ -75,13 +76,14 @@ void check_capture_begins(void);
 /* All streams and blocks of a device have ended, or are about to. */
 void check_device_ends(int device);
 
-/* The program's name for a stream, of the current context's device or of that one; null: none. */
+/* The program's name for a stream, of the current context's device or of the given one; null:
+ * none. */
 void check_stream_named(CUstream stream, const char *text);
 void check_stream_named_on(int device, CUstream stream, const char *text);
 
-/* What orders work: told by CHECK_TELL_ORDER. The host has seen all work of the stream end that was
- * there at a moment, asked for before the call; of an event, its record of then; of the current
- * context's device, all. */
+/* What orders work: told by CHECK_TELL_ORDER. The host has seen work end. Of a stream: all work
+ * that was there at a moment, which is asked for before the call. Of an event: its record at that
+ * moment. Of the current context's device: all work. */
 uint64_t check_stream_moment(CUstream stream);
 void check_stream_seen(CUstream stream, uint64_t moment);
 void *check_event_moment(CUevent event);
@@ -92,18 +94,18 @@ void check_event_recorded(CUevent event, CUstream stream);
 void check_event_waited(CUstream stream, CUevent event);
 void check_event_ends(CUevent event);
 
-/* The program orders work by means that cannot be seen, which are named: what is found from now on
- * is possible, not certain. */
+/* The program orders work by means that the checker cannot see; `means` names them. What is found
+ * from now on is possible, not certain. */
 void check_unseen(const char *means);
 
 /* ---- blocks: rules.c -------------------------------------------------------------------- */
 
-/* Memory was handed out, in the order of a stream; or of none, for all at once. */
+/* Memory was handed out: in the order of a stream, or in no order, for all streams at once. */
 void check_allocated(const char *call, CUdeviceptr address, size_t bytes, CUstream stream);
 void check_allocated_at_once(const char *call, CUdeviceptr address, size_t bytes);
 
-/* Before a free, in the order of a stream or on the host; and after it, if the driver or Tenure
- * refused it, or for what the driver waits for in it. */
+/* The first two before a free, in the order of a stream or on the host. The third after a free: if
+ * the driver or Tenure refused it, or for what the driver waits for in it. */
 void check_freeing(const char *call, CUdeviceptr address, CUstream stream);
 void check_freeing_at_once(const char *call, CUdeviceptr address);
 void check_freed_at_once(CUdeviceptr address);
@@ -126,7 +128,7 @@ void check_use_kept(CUdeviceptr address, CUevent event);
  * to pageable memory of the host is over when the call returns. */
 void check_copied(const char *call, CUstream stream, CUdeviceptr to, CUdeviceptr from);
 
-/* The same, of a call without a stream, which waits for the copy if one end is the host's. */
+/* The same, of a call without a stream. It waits for the copy if one end is the host's. */
 void check_copied_at_once(const char *call, CUstream stream, CUdeviceptr to, CUdeviceptr from);
 
 /* A copy between devices, which waits for all work of both. */
@@ -138,7 +140,8 @@ void check_launched(const char *call, CUfunction function, CUstream stream, void
 /* What cuLaunchKernelEx says beyond that: events which the launch records. */
 void check_launch_attributes(const CUlaunchConfig *config);
 
-/* The handle is a kernel's, not a function's; and: what was known of functions holds no more. */
+/* The first: the handle is a kernel's, not a function's. The second: code was unloaded, so all that
+ * was known of functions is forgotten. */
 void check_kernel_known(CUkernel kernel);
 void check_code_unloaded(void);
 
@@ -147,8 +150,9 @@ void check_exec_changed(CUgraphExec exec);
 void check_exec_ends(CUgraphExec exec);
 void check_graph_launched(CUgraphExec exec, CUstream stream);
 
-/* A host function: what is to be enqueued in its stead, so that the host knows what it knows. Null:
- * the program's own. Taken back if the driver refused it. */
+/* A host function. The first gives what to enqueue in its stead, so that the host knows what the
+ * function knows; null: enqueue the program's own. The last takes that back if the driver refused
+ * it. */
 void *check_host_function(CUstream stream, CUhostFn function, void *data);
 void CUDA_CB check_host_function_run(void *wrapped);
 void check_host_function_refused(void *wrapped);

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Engines that call libtenure themselves, linked with it or through a module of Python's: the
- * checker follows their blocks as it follows those of cuMemAllocAsync, with their own rules.
+ * Engines that call libtenure themselves, linked with it or through a Python module. The checker
+ * follows their blocks as it follows those of cuMemAllocAsync, with rules of their own.
  *
  * - A block belongs to its stream, and tnr_free is ordered there.
  * - A use of another stream is in order if the free comes after it, or if it was recorded: up to
  *   the record (tnr_record_use, tnr_keep_until), or up to the free (tnr_record_stream,
  *   tnr_free_sync).
  *
- * This library stands before libtenure in the order of symbols, so that the calls come here. They
- * are told and passed on; who is inside of Tenure already, as the rest of this library is when it
- * calls, passes through. Blocks of graph pools and of captures are not followed: their order is
- * that of graphs, or their caller's. What graphs use of other blocks is not, either: Tenure keeps
- * it for them, by its contract with engines.
+ * This library stands before libtenure in the order of symbols, so the calls come here. They are
+ * told to the checker and passed on. A caller that is inside of Tenure already passes straight
+ * through: the rest of this library is inside when it calls. Blocks of graph pools and of captures
+ * are not followed: their order is that of graphs, or their caller's. Uses of other blocks by
+ * graphs are not followed either: Tenure keeps those blocks for the graphs, by its contract with
+ * engines.
  *
- * Not seen is an engine that has libtenure linked in as an archive.
+ * An engine that has libtenure linked in as an archive is not seen.
  */
 #include "check/engine.h"
 

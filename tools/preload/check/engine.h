@@ -5,8 +5,8 @@
 #ifndef TENURE_PRELOAD_CHECK_ENGINE_H
 #define TENURE_PRELOAD_CHECK_ENGINE_H
 
-/* What stands before a function of libtenure's, for a program that looks it up by name. Null:
- * nothing. */
+/* The function that stands before this one of libtenure's, for a program that looks it up by name.
+ * Null: none. */
 void *check_engine_function(const char *name);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What was found: see findings.h. Distinct findings are kept up to a bound, found again by their
- * kind and places, and the first of them are said. Beyond the bound they are counted together.
+ * What was found: see findings.h. Distinct findings are kept up to a bound, and recognised by their
+ * kind and places. The first of them are said. Findings beyond the bound are counted together.
  */
 #include "check/findings.h"
 

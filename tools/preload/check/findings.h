@@ -3,10 +3,10 @@
  * What was found: said once for each pair of places, counted when it repeats, summed up at the end.
  * Between check_enter and check_leave.
  *
- * A finding is on stderr and in the file for machines as soon as it is made, so that a program that
- * dies has said it. `tenure run`, which waits for the program, learns what it needs from a file of
- * one byte for each thing that came about: its room is there from the beginning, so that no full
- * disk changes an exit code.
+ * A finding is written to stderr and to the file for machines as soon as it is made. So it is said
+ * even if the program dies. `tenure run` waits for the program and learns what it needs from a file
+ * with one byte for each thing that may come about. Its room is allocated at the beginning, so that
+ * a full disk changes no exit code.
  *
  *   TENURE_PRELOAD_CHECK           1: on
  *   TENURE_PRELOAD_CHECK_JSON      file to which a line of JSON is added for each finding
@@ -39,16 +39,16 @@ typedef struct check_kept check_kept;
 /* Reads the rules. Once, before anything is found. */
 void check_findings_begin(void);
 
-/* The finding as it is kept, which may be one that was known: of a race, the error that it comes
- * from. Null: there is no room. And the same one again. */
+/* The first gives the finding as it is kept. That may be one that was known already: of a race, the
+ * error that it comes from. Null: there is no room. The second: the same finding again. */
 check_kept *check_found(const check_finding *finding);
 void check_found_again(check_kept *one, check_kind kind, uint64_t times);
 
-/* So many certain ones that nobody can tell apart. */
+/* So many certain findings that cannot be told apart. */
 void check_found_beyond(uint64_t times);
 
-/* Says what was found since, with the names of functions, for which the loader is asked: so without
- * the lock, and outside of Tenure. */
+/* Says what was found since the last call, with the names of functions. It asks the loader for
+ * those: so without the lock, and outside of Tenure. */
 extern _Atomic size_t check_findings_count, check_findings_said;
 void check_findings_say_new(void);
 static inline void check_findings_say(void)

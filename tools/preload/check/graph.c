@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graphs: their nodes are read when they are instantiated or updated, and a launch is one piece of
- * work that uses what they name. What was allocated in a capture is the graph's own, has lives of
- * its own, and is not followed; nor is what happens inside, between the nodes.
+ * Graphs. Their nodes are read when a graph is instantiated or updated. A launch is one piece of
+ * work that uses what the nodes name. Memory that was allocated in a capture is the graph's own,
+ * has lives of its own, and is not followed. What happens inside, between the nodes, is not
+ * followed either.
  *
- * A graph is given blocks, not addresses: a launch after one of them was freed is found, even if
- * another block lies there by then. Events that nodes record stand for the end of the launch, those
- * that nodes wait for for its beginning, and if there are host functions the host may know of the
- * launch as soon as it likes: all of which orders more than there is.
+ * A graph is given blocks, not addresses. So a launch after one of them was freed is found, even if
+ * another block lies there by then. An event that a node records stands for the end of the launch.
+ * An event that a node waits for stands for the beginning. If there are host functions, the host
+ * may know of the launch at any time. All of this assumes more order than there is.
  *
- * An executable whose nodes the program has changed one by one is not known any more: its launches
- * are counted as not read.
+ * If the program changes an executable's nodes one by one, the executable is no longer known: its
+ * launches are counted as not read.
  */
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Host functions: whoever hears of one that has run knows that all is over that the stream did
- * before it. How they hear of it cannot be seen; so ours goes in its stead, has the host know, and
- * calls the program's.
+ * Host functions. When one has run, whoever hears of it knows that all earlier work of the stream
+ * is over. The checker cannot see how they hear of it. So a function of ours is enqueued instead.
+ * It marks that work as known to the host, and then calls the program's function.
  */
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A finding as it is kept, when the block, its streams and the code may be gone; and what is said
- * of it. What is in here does not change any more but for the count, so it is read without the
- * lock; the functions ask the loader, and are called without it.
+ * A finding as it is kept after the block, its streams and the code may be gone; and what is said
+ * of it. Only the count changes afterwards, so the rest is read without the lock. The functions ask
+ * the loader, and are called without the lock.
  */
 #ifndef TENURE_PRELOAD_CHECK_KEPT_H
 #define TENURE_PRELOAD_CHECK_KEPT_H

@@ -4,16 +4,17 @@
  * (capture/graph/nodes.h): every word that is aligned to 8 bytes as the kernel sees it.
  *
  * A parameter of 8 bytes that holds an address of a block is a use. A word of a larger parameter
- * may be one, or be left over from before in a structure that is only partly filled: what follows
- * from it alone is possible, unless earlier launches show that it is certain (words.c). Possible is
- * also what follows from the address where a block begins, if another parameter leads to the block
- * right below: that is how the end of a range is given.
+ * may be a use, or may be left over from before in a structure that is only partly filled. A
+ * finding from such a word alone is possible, unless earlier launches show that the word is certain
+ * (words.c). A finding is also only possible if it follows from the address where a block begins
+ * while another parameter leads to the block right below: that is how programs give the end of a
+ * range.
  *
- * A tensor map is opaque: where one is found that the program has had encoded, the address is taken
- * that it was encoded with (tensor.c).
+ * A tensor map is opaque. If the program has had it encoded, the checker takes the address that it
+ * was encoded with (tensor.c).
  *
- * What the driver tells of a function is asked once, since each parameter is a call of its own, and
- * forgotten when code is unloaded. Addresses that lie in device memory are not seen.
+ * The driver is asked about a function once, because each parameter takes a call of its own. The
+ * answer is forgotten when code is unloaded. Addresses that lie in device memory are not seen.
  */
 #include "check/launch.h"
 

@@ -17,9 +17,9 @@ typedef struct check_word {
     int is_certain;
 } check_word;
 
-/* The layout, asked for once: outside of check_enter. Then the parameters of a launch: calls for
- * the words that are addresses of Tenure's, some at a time, inside of check_enter. 0: not read, or
- * not all. */
+/* The first asks for the layout, once: outside of check_enter. The second reads the parameters of a
+ * launch, inside of check_enter: it calls `visit` with the words that are addresses of Tenure's,
+ * some at a time. 0: the parameters were not read, or not all. */
 void check_layout_ask(const void *function);
 typedef void (*check_words_visit)(void *user, const check_word *words, size_t count);
 int check_words_each(const void *function, void *const *parameters, void *const *extra,

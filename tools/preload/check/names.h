@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a frame of a stack is: of a return address the file, the place in it and the function; of an
- * interpreter's frame (python.h) the file, the line and the function. Functions that are not
- * exported are looked up in the file's table of symbols, if it was not stripped; lines of the
- * source are not looked up here (`tenure run` does, when the program has ended).
+ * What a frame of a stack is. Of a return address: the file, the place in it and the function. Of
+ * an interpreter's frame (python.h): the file, the line and the function. Functions that are not
+ * exported are looked up in the file's table of symbols, if it was not stripped. Lines of the
+ * source are not looked up here: `tenure run` does that when the program has ended.
  *
- * The loader is asked, and files are opened: without locks, and outside of Tenure. Any thread.
+ * It asks the loader and opens files: call it without locks, and outside of Tenure. Any thread.
  */
 #ifndef TENURE_PRELOAD_CHECK_NAMES_H
 #define TENURE_PRELOAD_CHECK_NAMES_H

@@ -18,12 +18,13 @@ struct check_place {
     uint64_t number; /* from 1 */
 };
 
-/* A text that stays, for places and streams have it: one for all that are alike. Null: no memory,
- * or there are 16 MiB of them. */
+/* A copy of the text that is never freed, because places and streams point to it. Equal texts share
+ * one copy. Null: no memory, or there are 16 MiB of them. */
 const char *check_text_keep(const char *text);
 
-/* The place; without host memory, or beyond a bound, one without stack that many may share. Only
- * the thread that has taken a stack asks for it, unless it is a copy. Null: no stack. */
+/* The place. Without host memory, or beyond a bound, it is one without a stack, which many may
+ * share. Only the thread that has taken a stack may ask with it, unless it is a copy. Null: no
+ * stack. */
 const check_place *check_place_of(const char *call, const char *kernel, check_stack *stack);
 
 #endif

@@ -2,16 +2,17 @@
 /*
  * Races that the simulated device has seen.
  *
- * It knows which bytes its operations touch and what orders them, so it finds what no parameter
- * shows: addresses that lie in device memory, launches that cannot be read, two streams that write
- * one live block. It asks here who queues something, and gets a number, the tag, that stands for
- * the call, the kernel, the stream and the stack; a race comes with the tags of both sides.
+ * The device knows which bytes its operations touch and what orders them. So it finds what no
+ * parameter shows: addresses that lie in device memory, launches that cannot be read, two streams
+ * that write one live block. It asks here who queues something. It gets a number, the tag, that
+ * stands for the call, the kernel, the stream and the stack. A race comes with the tags of both
+ * sides.
  *
- * Both are called with the simulation locked, and the checker calls the driver with its own lock
- * held (record.c). So they take neither that nor any other but the lock here, under which nothing
- * else is taken. Whoever leaves the checker next makes findings of what they have left: right after
- * the call that has queued something at the latest, so that a stream's name is asked for while the
- * stream is there.
+ * Both functions are called with the simulation locked, and the checker calls the driver with its
+ * own lock held (record.c). So they do not take the checker's lock. They take only the lock here,
+ * under which no other is taken. The next thread that leaves the checker makes findings of the
+ * races they have noted: at the latest right after the call that has queued something, so that a
+ * stream's name is asked for while the stream exists.
  */
 #include "check/race.h"
 

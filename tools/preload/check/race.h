@@ -7,15 +7,16 @@
 
 #include <stdatomic.h>
 
-/* Asks the device, if it is the simulated one and findings are said, to tell of its races. As soon
- * as the driver is found, and before anything is queued. Without locks. */
+/* If the device is the simulated one, and findings are said, asks it to tell of its races. Called
+ * as soon as the driver is found, and before anything is queued. Without locks. */
 void check_races_begin(void);
 
-/* Waits for the simulated device as the driver's cuMemFree does, and Tenure's does not: else what a
- * right program does next would be a race. Without the lock, and outside of Tenure. */
+/* Waits for the simulated device, as the driver's cuMemFree does. Tenure's free does not wait, so
+ * without this a correct program's next step would be a race. Without the lock, and outside of
+ * Tenure. */
 void check_races_wait_for(int device);
 
-/* Makes findings of what was told since. Between check_enter and check_leave. */
+/* Makes findings of the races told since the last call. Between check_enter and check_leave. */
 void check_races_find(void);
 
 /* 1 if there is something to do for check_races_find. */

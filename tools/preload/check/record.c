@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * auto_record:seen: what launches and copies use is recorded with Tenure, as the program would have
- * done by tnr_record_stream: the use ends no later than the free. So a block is handed out again
- * only after what was seen, whether or not the program has ordered it.
+ * auto_record:seen. The checker records with Tenure what launches and copies use, as the program
+ * could have done with tnr_record_stream: the use ends no later than the free. So a block is handed
+ * out again only after the uses that were seen, whether or not the program has ordered them.
  *
- * Not seen, and so not recorded, is what docs/check.md lists: launches that cannot be read are
+ * docs/check.md lists what is not seen, and so not recorded. Launches that cannot be read are
  * counted and said at the end.
  */
 #include "check/record.h"

@@ -3,17 +3,18 @@
  * What a program must keep to, and what it does with blocks.
  *
  * - A use comes before the free, in the order that the program made: the free's stream waits for
- *   the stream of each use, or the host has seen it end. cuMemFree of what cuMemAlloc gave waits
- *   for all work itself; of what cuMemAllocAsync gave it waits for nothing.
- * - What is enqueued after the free of its memory was is wrong, in whatever stream: nothing that is
- *   enqueued later can be ordered before it.
- * - Memory of cuMemAllocAsync is used after the allocation, in the order of streams.
+ *   the stream of each use, or the host has seen the use end. cuMemFree waits for all work itself
+ *   if the memory came from cuMemAlloc. If it came from cuMemAllocAsync, cuMemFree waits for
+ *   nothing.
+ * - Work that is enqueued after the free of its memory was enqueued is wrong, in whatever stream:
+ *   nothing that is enqueued later can be ordered before the free.
+ * - Memory of cuMemAllocAsync may be used only after the allocation, in the order of streams.
  * - A block is freed once, by its address.
  *
- * Only memory of Tenure's is followed: nobody else hands out addresses of its ranges, so that what
- * is remembered of freed blocks cannot meet memory of the driver's. And what is allocated in the
- * process by other ways than the replacements (an engine that is linked with libtenure) is known by
- * asking Tenure before anything is said of freed memory.
+ * Only memory of Tenure's is followed. Nobody else hands out addresses of its ranges, so what is
+ * remembered of freed blocks cannot clash with memory of the driver's. Memory may also be allocated
+ * in the process without the replacements (by an engine that is linked with libtenure). So the
+ * checker asks Tenure before it says anything of freed memory.
  */
 #include "check/rules.h"
 

@@ -20,14 +20,14 @@ int check_work_begin(check_work *work, const check_name *name, const check_place
 /* The calling thread, as the system numbers it. */
 pid_t check_thread(void);
 
-/* 1 if an address of Tenure's memory is of a block that lives, whether it is followed or not. */
+/* 1 if an address of Tenure's memory is in a live block, whether it is followed or not. */
 int check_is_live(CUdeviceptr address);
 
-/* Where the memory ends that an address is of: a block's that lives, followed or not, or an
- * import's. 0: of neither. */
+/* Where the memory around an address ends: that of a live block, followed or not, or of an import.
+ * 0: it is in neither. */
 CUdeviceptr check_memory_end(CUdeviceptr address);
 
-/* The work uses what is at an address, if that is memory of Tenure's. */
+/* The work uses the memory at an address, if it is Tenure's. */
 void check_use(const check_work *work, CUdeviceptr address, int is_certain);
 
 /* The same of memory that is Tenure's; `block`: what check_block_at says of it. */
@@ -46,8 +46,8 @@ void check_use_of_graph(const check_work *work, CUdeviceptr address, uint64_t se
 void check_use_otherwise(const check_work *work, check_block *block, CUdeviceptr address,
                          int is_certain);
 
-/* 1 if the stream is that in whose order the live block was allocated: it comes after that, and
- * Tenure knows of it. Not another that has its index now. */
+/* 1 if the live block was allocated in the order of this stream: the work comes after the
+ * allocation, and Tenure knows of the stream. 0 for another stream that has its index now. */
 static inline int check_use_is_own(const check_work *work, const check_block *block)
 {
     return block != NULL && block->is_live && block->own == work->touch.stream;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stacks of return addresses, without this library's own frames. Names and the lines of files are
- * looked up only when one is printed. All of it outside of check_enter and check_leave.
+ * looked up only when a stack is printed. All functions: outside of check_enter and check_leave.
  */
 #ifndef TENURE_PRELOAD_CHECK_STACK_H
 #define TENURE_PRELOAD_CHECK_STACK_H
@@ -15,7 +15,7 @@ enum { CHECK_FRAMES = 12 };
 
 typedef struct check_place check_place;
 
-/* The place that a stack was when it was last asked for. */
+/* The place that was found for a stack when it was last asked for. */
 typedef struct check_asked {
     const char *call, *kernel;
     const check_place *place; /* null: it was not */
@@ -28,7 +28,7 @@ typedef struct check_stack {
     const void *frames[CHECK_FRAMES];
 } check_stack;
 
-/* The caller's stack: the thread's, until it asks again, or in `room`. */
+/* The caller's stack: the thread's own copy, valid until the thread asks again; or in `room`. */
 check_stack *check_stack_take(check_stack *room);
 /* The same with an interpreter's frames in front, for a report; null where none is made. */
 check_stack *check_stack_whole(check_stack *room);
@@ -37,7 +37,7 @@ static inline check_stack *check_stack_here(check_stack *room)
     return check_does(CHECK_REPORTS) ? check_stack_whole(room) : NULL;
 }
 
-/* One that any thread may ask with, and for more places than one. */
+/* A copy, with which any thread may ask, and for more places than one. */
 static inline check_stack check_stack_copy(const check_stack *stack)
 {
     check_stack copy = *stack;
@@ -50,9 +50,9 @@ static inline check_stack check_stack_copy(const check_stack *stack)
  */
 void check_stack_pass(const void *symbol);
 
-/* The object with this symbol is the interpreter. What comes behind an interpreter's own frames
- * ends there: the frames say where in the program it is, while the interpreter returns to other
- * places once it has specialised a line. */
+/* The object with this symbol is the interpreter. A stack that follows an interpreter's own frames
+ * ends at this object. The interpreter's frames say where in the program it is. The return
+ * addresses inside the interpreter do not: they change once it has specialised a line. */
 void check_stack_interpreter(const void *symbol);
 
 #endif

@@ -3,13 +3,14 @@
  * What is ordered after what, as the program made it.
  *
  * Each stream has an index, and numbers its work from 1. A stream's clock says for each index up to
- * which number the stream's next work is ordered. It grows by what the stream waits for, by the
- * rules of the legacy stream, and by what the host knows when it enqueues something. Threads of the
- * host count as one: how they tell each other what they know cannot be seen, and a false alarm is
- * worse than silence. For the same reason legacy streams of one device are one.
+ * which number the stream's next work comes after that stream's work. The clock grows by what the
+ * stream waits for, by the rules of the legacy stream, and by what the host knows when it enqueues
+ * something. All host threads count as one: the checker cannot see how they tell each other what
+ * they know, and a false alarm is worse than silence. For the same reason the legacy streams of one
+ * device count as one.
  *
- * All functions: between check_enter and check_leave, without which nothing here is called. No call
- * of the driver is made there, but by check_stream_of, before the lock.
+ * All functions must be called between check_enter and check_leave. No driver call is made there,
+ * except by check_stream_of, before the lock.
  */
 #ifndef TENURE_PRELOAD_CHECK_STREAMS_H
 #define TENURE_PRELOAD_CHECK_STREAMS_H
@@ -24,11 +25,11 @@ typedef struct check_clock {
     size_t count;
 } check_clock;
 
-/* A moment of a stream that others can be ordered after; counted by who has it. Null: no memory,
+/* A moment of a stream that others can be ordered after; it counts its holders. Null: no memory,
  * and then nothing is ordered. */
 typedef struct check_moment check_moment;
 
-/* A stream, as long as its index is its own. */
+/* Names a stream, as long as the stream has this index. */
 typedef struct check_stamp {
     size_t index;
     uint64_t name;
@@ -48,7 +49,7 @@ typedef struct check_stream {
     check_clock known;
 } check_stream;
 
-/* A stream of the program's, as it named it. */
+/* A stream of the program's, as the program named it. */
 typedef struct check_name {
     CUstream stream;
     const void *key;
@@ -56,7 +57,7 @@ typedef struct check_name {
     int is_capturing;
 } check_name;
 
-/* Asks the driver what is needed of a stream. Before check_enter. */
+/* Asks the driver for what the checker needs to know of a stream. Before check_enter. */
 check_name check_name_of(CUstream stream);
 
 /* The same of a stream of a device, whatever context is current. */
@@ -66,23 +67,24 @@ check_name check_name_on(int device, CUstream stream);
 int check_enter(void);
 void check_leave(void);
 
-/* What stands for a stream in a table: of a default one, a place of its own. And the stream that is
- * there now, as it is; null: none that was seen. */
+/* The first: what stands for a stream in a table; for a default stream, a place of its own. The
+ * second: the stream that has this key now, as it is; null: none that was seen. */
 const void *check_stream_key(CUstream stream, int device);
 check_stream *check_stream_keyed(const void *key);
 
-/* The stream, with all that it is ordered after by now taken over. Null: no host memory. */
+/* The stream. Its clock has taken over all that it is ordered after by now. Null: no host
+ * memory. */
 check_stream *check_stream_find(const check_name *name);
 check_stream *check_stream_at(size_t index);
 
-/* What the program calls the stream with that number, if it still has that index. Null: nothing. */
+/* What the program calls the stream with this number, if it still has this index. Null: nothing. */
 const char *check_stream_label(size_t index, uint64_t name);
 
-/* The stream with that number, with all that it is ordered after taken over, if it still has its
- * index, and be it dead. Null: it is gone, and its work over as the host knows. */
+/* The stream of the stamp, even a dead one, if it still has its index. Its clock has taken over all
+ * that it is ordered after. Null: the stream is gone, and the host knows that its work is over. */
 check_stream *check_stream_stamped(check_stamp stamp);
 
-/* Takes a stream's, or a moment's, knowledge over into a clock. */
+/* Takes over into a clock what a stream, or a moment, knows. */
 void check_clock_cover(check_clock *to, const check_stream *stream);
 void check_clock_cover_moment(check_clock *to, const check_moment *moment);
 int check_clock_has(const check_clock *clock, size_t index, uint64_t number);
@@ -90,8 +92,8 @@ int check_clock_has(const check_clock *clock, size_t index, uint64_t number);
 /* Numbers a piece of work on the stream. */
 uint64_t check_stream_work(check_stream *stream);
 
-/* 1 if work of a number on a stream is before what comes next on this one; or is known to be over
- * to the host. */
+/* The first: 1 if the work with this number on the stream with this index comes before the next
+ * work on this stream. The second: 1 if the host knows that work to be over. */
 int check_is_after(const check_stream *stream, size_t index, uint64_t number);
 int check_host_is_after(size_t index, uint64_t number);
 
@@ -108,7 +110,8 @@ void check_host_saw_device(int device);
 /* The stream has seen all of all streams of all devices. */
 void check_stream_follow_all(check_stream *stream);
 
-/* The moment that an event stands for, and the program's means that cannot be seen. Null: none. */
+/* The moment that an event stands for; and the means of ordering that the checker cannot see, if
+ * the program uses any. Null: none. */
 void check_event_set(CUevent event, check_moment *moment);
 check_moment *check_event_get(CUevent event);
 extern const char *check_unseen_means;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rules for findings that are not to be said. A line is a rule: words with patterns, all of which
- * must match something of the finding. What is behind a # at the beginning of a line is a comment.
+ * Rules for findings that are not to be said. Each line is a rule: words with patterns. Every word
+ * must match something of the finding. A line that begins with # is a comment.
  *
  *   kind:free_in_use frame:loader_next kernel:copy_*
  *
- * Patterns are those of the shell (fnmatch). For `tenure run`, which refuses bad lines before the
- * program starts, and for the checker, which reads the file again.
+ * Patterns are those of the shell (fnmatch). `tenure run` reads the file first, and refuses bad
+ * lines before the program starts. The checker reads it again.
  */
 #ifndef TENURE_PRELOAD_CHECK_SUPPRESS_H
 #define TENURE_PRELOAD_CHECK_SUPPRESS_H
@@ -42,7 +42,8 @@ typedef struct suppress_rules {
     char *text; /* which the patterns are parts of */
 } suppress_rules;
 
-/* Reads a file. 0; -1 with a sentence that begins with the file, and the line if it is one. */
+/* Reads a file. 0; -1 with a sentence that begins with the file, and with the line if a line is
+ * wrong. */
 int suppress_read(suppress_rules *rules, const char *path, char error[SUPPRESS_ERROR_BYTES]);
 void suppress_release(suppress_rules *rules);
 

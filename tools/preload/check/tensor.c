@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensor maps: see tensor.h; and the calls that make them, which only have their answer noted. */
+/* Tensor maps: see tensor.h; and the calls that make them. Of those only the result is noted. */
 #include "check/tensor.h"
 
 #include <stdlib.h>

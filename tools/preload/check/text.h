@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text of a bounded length: what does not fit is cut off. Any thread with a text of its own.
+ * Text of a bounded length: what does not fit is cut off. Any thread, each with its own text.
  */
 #ifndef TENURE_PRELOAD_CHECK_TEXT_H
 #define TENURE_PRELOAD_CHECK_TEXT_H

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stacks that a thread has walked. Programs come from the same places again and again, and to walk
- * a stack takes as long as ten launches under the checker. So a thread remembers for each stack
- * where its return addresses lie: a stack is taken for that one if each is still there. That is
- * looked at only inside of the thread's own stack, which is there as long as the thread is.
+ * Stacks that a thread has walked. Programs call from the same places again and again, and one walk
+ * takes as long as ten launches under the checker. So a thread remembers for each stack where its
+ * return addresses lie. The current stack counts as a remembered one if each of its return
+ * addresses is still there. The checker reads only inside the thread's own stack, which exists as
+ * long as the thread does.
  *
- * Which ones to look at is told by a tree for each depth at which walks begin. An inner node is a
- * place above the depth at which stacks have different return addresses, and has a branch for each.
- * All stacks below it have an address in that place, never a word that the program works on. Stacks
- * that have none there are beside it. So every stack that is remembered is found.
+ * For each depth at which walks begin, a tree tells which remembered stacks to compare. An inner
+ * node is a place above the depth where stacks have different return addresses. It has a branch for
+ * each address. All stacks below the node have a return address in that place, never a word that
+ * the program works on. Stacks without a return address there are beside the node. So every
+ * remembered stack is found.
  */
 #ifndef TENURE_PRELOAD_CHECK_WALKED_H
 #define TENURE_PRELOAD_CHECK_WALKED_H
@@ -38,8 +40,8 @@ typedef struct check_walk {
     uintptr_t slots[WALK_DEEP], frames[WALK_DEEP];
 } check_walk;
 
-/* One that is remembered. All that is looked at lies in two lines of the cache: the addresses are
- * compared by a sum of 64 bits. */
+/* A remembered stack. All that a look-up reads lies in two cache lines: the addresses are compared
+ * by a sum of 64 bits. */
 typedef struct check_walked {
     _Alignas(128) uint64_t sum; /* of the return addresses from `first` on, but for such an end */
     uint32_t number;            /* no two of a thread's have one; never 0 */
@@ -78,12 +80,12 @@ typedef struct check_walks {
 /* 1 if walks that begin at this depth can be remembered. */
 int check_walks_reach(const check_walks *self, uintptr_t depth);
 
-/* The stack at this depth, of which at most so many frames are wanted; null: it is not remembered.
+/* The stack at this depth; `most`: how many frames are wanted at most. Null: it is not remembered.
  */
 check_walked *check_walks_find(check_walks *self, uintptr_t depth, int most);
 
-/* Remembers what was walked and is not remembered. Null: it cannot be looked at again. When there
- * is no room for it, all others are forgotten. */
+/* Remembers a walk that is not remembered yet. Null: this stack cannot be recognised later. If
+ * there is no room for it, all others are forgotten. */
 check_walked *check_walks_keep(check_walks *self, const check_walk *walk, const check_stack *stack,
                                uintptr_t depth, int most);
 

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which words of structures are addresses that a kernel was given, for certain.
+ * Which words of structures are certainly addresses that a kernel was given.
  *
- * Nothing tells which words of a structure a kernel reads. A word may be left over: of an earlier
- * launch, from a structure that is kept or shared, or an array of which a part is filled; or of
- * anything, from memory of the host that was never written. So a word is believed only if it shows
- * that it is written anew:
+ * Nothing tells which words of a structure a kernel reads. A word may be left over from an earlier
+ * launch, if the structure is kept or shared, or if only a part of an array is filled. Or it may be
+ * left over from anything, in host memory that was never written. So a word is believed only if it
+ * shows that it is written anew:
  *
- * 1. At every launch so far the same words of the parameter led to Tenure's memory, and no others,
- *    and each to a block that lived. A structure that is filled in part shows so, and none of its
- *    words is believed again; nor if one of them was null, a number or of the host, or the address
- *    of a freed block.
- * 2. At CHANGES_MIN earlier launches the word had the address of a block that no word in its place
- *    had held before, and that the launch names nowhere else.
- * 3. What it holds now is such an address, too, but that the block may have been freed: what is
- *    left over was there before.
+ * 1. At every launch so far the same words of the parameter, and no others, led to Tenure's memory,
+ *    and each led to a live block. A structure that is filled in part breaks this rule, and none of
+ *    its words is believed again. The same holds if one of them was null, a number, an address of
+ *    the host, or the address of a freed block.
+ * 2. At CHANGES_MIN earlier launches the word had the address of a block, and no word in its place
+ *    had held that address before, and the launch names it nowhere else.
+ * 3. The word holds such an address now, too, except that the block may have been freed. A word
+ *    that is left over would have been there before.
  *
- * "In its place" is for all kernels alike: the parameter's size, and where in it. One structure may
- * be given to several kernels, and kernels that are made of one template have theirs in the same
- * place of the stack. Addresses count, not blocks, since those of freed memory are handed out
- * again. They are remembered in a filter, for ever: one that it takes for old by chance, or because
- * it is full, makes a word possible that might be certain. It follows that launches which are not
- * read end all of this (check_words_blind).
+ * "In its place" means the parameter's size and the position in it, for all kernels alike. One
+ * structure may be given to several kernels, and kernels made from one template have theirs in the
+ * same place of the stack. Addresses count, not blocks, because addresses of freed memory are
+ * handed out again. A filter remembers them for ever. If it takes an address for old by chance, or
+ * because it is full, a word becomes possible that might be certain. It follows that launches which
+ * are not read end all of this (check_words_blind).
  *
  * Between check_enter and check_leave.
  */

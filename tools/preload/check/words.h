@@ -14,7 +14,7 @@
 /* The history of one parameter that is larger than an address. Null: no launch was seen yet. */
 typedef struct check_words check_words;
 
-/* A word of it that leads to Tenure's memory, at one launch. */
+/* A word of the parameter that leads to Tenure's memory, at one launch. */
 typedef struct check_held {
     CUdeviceptr address;
     uint32_t at;    /* where in the parameter */
@@ -24,17 +24,17 @@ typedef struct check_held {
     int is_certain; /* the answer */
 } check_held;
 
-/* Judges the words of a parameter at a launch, all that lead to Tenure's memory, in their order;
- * and remembers them. `bytes`: of the parameter. */
+/* Judges the words of a parameter at a launch, and remembers them. `held` has all words that lead
+ * to Tenure's memory, in their order. `bytes`: of the parameter. */
 void check_words_judge(check_words **history, size_t bytes, check_held *held, size_t count);
 
 /* 0: none of a parameter's words will ever be certain. */
 int check_words_may_be(const check_words *history);
 
-/* The same of a parameter none of whose words will ever be certain: they are only remembered. */
+/* For a parameter whose words will never be certain: they are only remembered. */
 void check_words_remember(size_t bytes, const check_held *held, size_t count);
 
-/* There are more of these words than are judged: one is only remembered as having been there. */
+/* For words beyond those that are judged: only remembers that this one was there. */
 void check_words_note(size_t bytes, uint32_t at, CUdeviceptr address);
 
 /* The parameter was not read at a launch, or not all: none of its words is certain again. */
@@ -43,8 +43,8 @@ void check_words_give_up(check_words **history);
 /* The code is gone. */
 void check_words_end(check_words *history);
 
-/* Something was given to kernels that was not read, by whatever way: nobody knows any more what
- * structures had been filled with, and no word is certain again. */
+/* Kernels were given something that the checker did not read, in whatever way. It no longer knows
+ * what structures had been filled with, and no word is certain again. */
 void check_words_blind(void);
 
 #endif

@@ -2,10 +2,10 @@
 /*
  * Exports of blocks by DLPack: see dlpack.h.
  *
- * A deleter has nothing of Python's, so it may run in any thread and at any time up to the end of
- * the process. It cannot say that something failed. So what fails makes the block stay longer,
- * never shorter: where the use of a stream cannot be recorded, the block is freed as by cudaFree,
- * behind all that the device was given; where that fails too, it stays.
+ * A deleter uses nothing of Python's, so it may run in any thread and at any time up to the end of
+ * the process. It cannot report that something failed. So a failure makes the block stay longer,
+ * never shorter. If the use of a stream cannot be recorded, the block is freed as by cudaFree,
+ * behind all that the device was given. If that fails too, the block stays.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RTLD_DEFAULT */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The part of `tenure.dlpack` that must not be Python: consumers of DLPack end a tensor from any
- * thread, without the interpreter's lock, and also when there is no interpreter any more. In
- * libtenure_python.so; tools/python/tenure/dlpack.py loads it.
+ * thread, without the interpreter's lock, and even when there is no interpreter any more. It is in
+ * libtenure_python.so, which tools/python/tenure/dlpack.py loads.
  *
- * A shared block is had by whoever made it and by every export. Each export says, when it ends, on
- * which stream its use of the block ended; the last one frees the block.
+ * A shared block is held by its maker and by every export. When an export ends, it says on which
+ * stream its use of the block ended. The last holder frees the block.
  */
 #ifndef TENURE_DLPACK_H
 #define TENURE_DLPACK_H
@@ -55,21 +55,22 @@ typedef struct tenure_shared tenure_shared;
 void tenure_dlpack_begin(tnr_status (*record_use)(const void *, tnr_stream),
                          tnr_status (*free_ordered)(void *), tnr_status (*free_sync)(void *));
 
-/* Takes a block over. NULL: no host memory; the block is the caller's still. */
+/* Takes a block over. NULL: no host memory; then the block is still the caller's. */
 tenure_shared *tenure_shared_create(void *ptr);
 
-/* One who had it has it no more. */
+/* One holder gives the block up. */
 void tenure_shared_drop(tenure_shared *shared);
 
-/* What goes into a capsule, a dlpack_versioned if `is_versioned`, else a dlpack_managed; copies
- * `tensor`, whose data are the block's, and its shape and strides. NULL: no host memory. */
+/* Makes what goes into a capsule: a dlpack_versioned if `is_versioned`, else a dlpack_managed.
+ * Copies `tensor`, whose data are the block's, and its shape and strides. NULL: no host memory. */
 void *tenure_dlpack_export(tenure_shared *shared, const dlpack_tensor *tensor, int is_versioned,
                            tnr_stream stream, tenure_dlpack_end end);
 
-/* Ends what nobody has put into a capsule. */
+/* Ends an export that was not put into a capsule. */
 void tenure_dlpack_cancel(void *made, int is_versioned);
 
-/* The end of a capsule, which Python calls: if nobody has taken the tensor out, it ends, too. */
+/* The end of a capsule; Python calls it. If nobody has taken the tensor out, the tensor ends,
+ * too. */
 void tenure_dlpack_capsule_end(void *capsule);
 
 #endif

@@ -2,13 +2,13 @@
 /*
  * Frames of Python: see tenure_python.h.
  *
- * This library knows no version of Python: it finds the interpreter's functions by name, when the
- * module says that there is one, and learns from them how frames can be read without it
- * (walk.h). From then on every thread that has frames is asked for them, whether it holds the
- * interpreter's lock or not, and nothing is called that counts references, allocates, waits, or may
- * run code of the program's. Free-threaded builds are the same, since a thread reads its own frames
- * only. Threads of C++ (PyTorch's backward) have none. Where learning fails (3.8, a Python that is
- * to come, another kind of Python) stacks have none.
+ * This library depends on no version of Python. When the module says that there is an interpreter,
+ * it finds the interpreter's functions by name. From them it learns how frames can be read without
+ * the interpreter (walk.h). From then on every thread that has frames reads them, whether it holds
+ * the interpreter's lock or not. Nothing is called that counts references, allocates, waits, or may
+ * run code of the program's. Free-threaded builds work the same way, because a thread reads only
+ * its own frames. Threads of C++ (PyTorch's backward) have no frames. If learning fails (3.8, a
+ * future Python, another kind of Python), stacks have no Python frames.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RTLD_DEFAULT */

@@ -2,7 +2,7 @@
 /*
  * libtenure_python.so: frames of Python for the stacks of libtenure's history and of the checker
  * (tnr_frames_source_set in <tenure/history.h>). tools/python/tenure/_frames.py loads it when
- * somebody wants stacks; nobody else pays for it.
+ * stacks are wanted; other programs pay nothing for it.
  */
 #ifndef TENURE_PYTHON_H
 #define TENURE_PYTHON_H
@@ -10,8 +10,8 @@
 #include <tenure/history.h>
 
 /* Learns how the frames of this interpreter lie in memory. Frames of files in the folder are
- * Tenure's own, and left out. To be called with the interpreter's lock, from a function that was
- * called by one that was called by another, all of them Python's. 1: there are frames from now on.
+ * Tenure's own, and left out. Call it with the interpreter's lock, from a Python function whose
+ * caller, and that caller's caller, are Python functions too. 1: there are frames from now on.
  */
 int tenure_python_begin(const char *folder);
 

@@ -2,15 +2,16 @@
 /*
  * Walking Python's frames without the interpreter's help.
  *
- * PyTorch lets the interpreter's lock go before it allocates, so whoever asks then may call nothing
- * that counts references; and to take the lock there would wait for a thread that may wait for
- * this one. But a thread's own frames are its own: no other thread changes their chain, and each
- * keeps its code object alive. So they are read as they lie in memory. Where the fields are no
- * header of Python's promises, so nothing is taken from one: they are looked for, once, with the
- * interpreter's lock held, in frames whose contents its functions tell; and what was found must
- * then give the same frames as those functions. If it does not, nothing is walked.
+ * PyTorch releases the interpreter's lock before it allocates. So code that asks for frames then
+ * may call nothing that counts references. To take the lock there would wait for a thread that may
+ * wait for this one. But a thread's own frames are its own: no other thread changes their chain,
+ * and each keeps its code object alive. So frames are read as they lie in memory. No header of
+ * Python's promises where the fields are, so no offset is taken from a header. Instead the fields
+ * are searched for, once, with the interpreter's lock held, in frames whose contents the
+ * interpreter's functions tell. The result must then give the same frames as those functions. If it
+ * does not, nothing is walked.
  *
- * For CPython from 3.9 on. Before 3.11 a frame is an object, and where it is in its code a number.
+ * For CPython from 3.9 on. Before 3.11 a frame is an object, and its place in its code is a number.
  */
 #ifndef TENURE_PYTHON_WALK_H
 #define TENURE_PYTHON_WALK_H
@@ -21,15 +22,16 @@
 
 enum { PYTHON_KNOWN = 3 };
 
-/* What is known of a frame: its code object, and that one's file and name, all of which live while
- * it is looked at; and the offset of the instruction. */
+/* What is known of a frame: its code object, the code object's file and name, and the offset of the
+ * instruction. All of these objects live while the frame is examined. */
 typedef struct python_known {
     uintptr_t code, file, name;
     int instruction;
 } python_known;
 
-/* Finds out where the fields lie: from the innermost frames of the thread with this state, each
- * called by Python code of the next, with different code. `code_type` is PyCode_Type. 1: found. */
+/* Finds out where the fields lie, from the innermost frames of the thread with this state. Each
+ * frame must have been called by Python code of the next one, with different code. `code_type` is
+ * PyCode_Type. 1: found. */
 int python_walk_learn(const void *state, const void *code_type,
                       const python_known known[PYTHON_KNOWN]);
 
@@ -41,16 +43,17 @@ typedef struct python_frame {
     void *file, *name; /* once python_walk_is_code has said 1 */
 } python_frame;
 
-/* The first frame of the calling thread's state, and the one that called a frame; 0: none. Where C
- * code has called Python there are some whose code is none: python_walk_is_code tells. */
+/* The first frame of the calling thread's state, and the frame that called a frame; 0: none. Where
+ * C code has called Python, some frames have no code object: python_walk_is_code tells. */
 static inline int python_walk_first(python_frame *frame, const void *state);
 static inline int python_walk_next(python_frame *frame);
 int python_walk_is_code(python_frame *frame);
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-/* A stack has some eight frames, and each launch and allocation under the checker has a stack: so
- * this is no function of another file. Offsets in words; constant once they were learned. */
+/* A stack has some eight frames, and each launch and allocation under the checker takes a stack. So
+ * this step is inline here, not a function of another file. Offsets are in words, and constant once
+ * learned. */
 extern struct python_places {
     const void *code_type;
     size_t state, indirect;       /* in the state; and in what that leads to */

@@ -6,7 +6,7 @@
 >>> import tenure.cupy
 >>> tenure.cupy.install()         # the same for CuPy; tenure.numba, tenure.cuda_core likewise
 
-What any engine's memory that Tenure serves can be asked:
+These functions work with the memory of any engine that Tenure serves:
 
 >>> tenure.record_use(x, stream)  # the use of x by that stream ends here
 >>> tenure.mark("step 12")        # what this thread does from now on, for the history
@@ -19,7 +19,7 @@ What any engine's memory that Tenure serves can be asked:
 >>> tenure.published.attach("weights")          # memory that another process holds
 >>> tenure.dlpack.empty((1024,), "float32")     # an array that every engine takes by DLPack
 
-Pure Python over ctypes; ``tenure._library`` says where libtenure.so is looked for.
+Pure Python over ctypes. ``tenure._library`` says where libtenure.so is searched for.
 """
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def history(mode: str, records: int = 0) -> None:
 
 
 def mark(text: Optional[str]) -> None:
-    """Says what the calling thread does from now on. Its records of the history carry the text
-    until it says something else; None ends it. Meant for texts that come again."""
+    """Says what the calling thread does from now on. The thread's records in the history carry the
+    text until it says something else. None ends that. Meant for texts that come again."""
     _library.call("tnr_mark", None if text is None else text.encode())
 
 
@@ -87,8 +87,9 @@ def name_stream(stream: Any, name: Optional[str], device: Optional[int] = None) 
     """Says what a stream is for: snapshots, reports and ``tenure top`` show the name beside its
     handle, until the stream is destroyed. None takes the name away.
 
-    ``stream`` is as in record_use(), but for None. Its device is that of a PyTorch stream; else it
-    is ``device``, or 0. A stream that is no more must not be named."""
+    ``stream`` is as in record_use(), except that None is not allowed. The device of a PyTorch
+    stream is known; otherwise the device is ``device``, or 0. A destroyed stream must not be
+    named."""
     if device is None:
         device = getattr(stream, "device_index", 0)  # PyTorch's
     _library.call("tnr_stream_name_set", device, _handle(stream),
@@ -98,34 +99,35 @@ def name_stream(stream: Any, name: Optional[str], device: Optional[int] = None) 
 def snapshot(path: Union[str, "os.PathLike[str]"], format: str = "auto") -> None:
     """Writes a consistent picture of all memory, with the history, to a file.
 
-    ``"json"`` is Tenure's own format, for `tenure snapshot`; ``"pickle"`` PyTorch's, for its viewer
-    and tools; with ``".gz"`` after it, compressed. ``"auto"`` goes by the end of the path."""
+    ``"json"`` is Tenure's own format, for `tenure snapshot`. ``"pickle"`` is PyTorch's, for its
+    viewer and tools. With ``".gz"`` after it, the file is compressed. ``"auto"`` goes by the end of
+    the path."""
     if format not in _FORMATS:
         raise ValueError(f"format {format!r} is none of {', '.join(_FORMATS)}")
     _library.call("tnr_snapshot_write", os.fsencode(path), _FORMATS[format])
 
 
 def stats(device: int = 0) -> Dict[str, int]:
-    """What Tenure holds and has done on a device, by name. Where PyTorch has the same thing the
-    names are those of torch.cuda.memory_stats(): "reserved_bytes.all.peak" and the like."""
+    """What Tenure holds and has done on a device, by name. If PyTorch has the same statistic, the
+    name is that of torch.cuda.memory_stats(): "reserved_bytes.all.peak" and the like."""
     return _library.stats(None, device)
 
 
 def set_content(tensor: Any, contents: str) -> None:
-    """What becomes of a tensor's contents in every sleep of its pool: "keep", "discard", or
-    "default", which is what the sleep says. ``tensor`` is as in record_use()."""
+    """Sets what becomes of a tensor's contents in every sleep of its pool: "keep", "discard", or
+    "default": as the sleep says. ``tensor`` is as in record_use()."""
     number = _pools.number_of("contents", contents, _pools.CONTENTS)
     _library.call("tnr_block_content_set", _address(tensor), number)
 
 
 def park(tensor: Any, stream: Any = None, contents: str = "default") -> int:
-    """From this point of the stream on the memory of a tensor may serve others; its addresses stay,
-    for the graphs that know them. Returns how many bytes are parked: whole chunks of 2 MiB or more.
-    ``contents`` is "keep" (in pinned host memory), "discard", or "default", which is what
-    set_content() or the pool says, else to keep. Until unpark() nothing may use the tensor.
+    """From this point of the stream on, the memory of a tensor may serve others. Its addresses
+    stay, for the graphs that know them. Returns how many bytes are parked: whole chunks of 2 MiB or
+    more. ``contents`` is "keep" (in pinned host memory), "discard", or "default": as set_content()
+    or the pool says, else keep. Until unpark() nothing may use the tensor.
 
-    ``tensor`` and ``stream`` are as in record_use(); it must have all of its block, from its
-    start."""
+    ``tensor`` and ``stream`` are as in record_use(). The tensor must span all of its block, from
+    the block's start."""
     number = _pools.number_of("contents", contents, _pools.CONTENTS)
     handle = _current(tensor) if stream is None else _handle(stream)
     parked = ctypes.c_size_t()
@@ -134,8 +136,8 @@ def park(tensor: Any, stream: Any = None, contents: str = "default") -> int:
 
 
 def unpark(tensor: Any, stream: Any = None) -> None:
-    """Brings memory back to a parked tensor, with its contents if they were kept, before what the
-    stream is given next."""
+    """Brings memory back to a parked tensor, before the stream's next work. The contents are there
+    again if they were kept."""
     handle = _current(tensor) if stream is None else _handle(stream)
     _library.call("tnr_unpark", _address(tensor), handle)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``tenure`` of an installed wheel: starts bin/tenure of this package in its stead."""
+"""The command ``tenure`` of an installed wheel: replaces itself by bin/tenure of this package."""
 from __future__ import annotations
 
 import os

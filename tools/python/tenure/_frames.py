@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames of Python in the stacks of the history and of the checker: file, line and function.
 
-libtenure_python.so reads them where Tenure takes a stack, without the interpreter's lock, which
-PyTorch lets go before it allocates (tools/python/frames). It is loaded when somebody wants stacks.
+libtenure_python.so reads them when Tenure takes a stack (tools/python/frames). It does so without
+the interpreter's lock, because PyTorch releases that lock before it allocates. It is loaded when
+stacks are wanted.
 """
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _began = False
 
 
 def begin() -> bool:
-    """Has stacks begin with frames of Python from now on. False: not with this Python."""
+    """From now on stacks begin with frames of Python. False: not possible with this Python."""
     global _began
     if not _began:
         _began = _learn()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libtenure.so for Python: where it is, how its functions are called, what its errors become.
+"""libtenure.so for Python: where it is, how its functions are called, and what becomes of its
+errors.
 
-There is one libtenure in a process. If it is there already (`tenure run`, an engine that is linked
-with it) it is the one. Else it is looked for, in this order:
+There is one libtenure in a process. If the process has one already (`tenure run`, an engine that is
+linked with it), that one is used. Otherwise it is searched for, in this order:
 
 1. ``TENURE_LIBRARY``, the path of libtenure.so, if it is set;
 2. in ``lib``, ``lib64`` or ``lib/<machine>-linux-gnu`` of this package (a wheel) or of a folder

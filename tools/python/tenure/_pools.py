@@ -43,7 +43,7 @@ def _sleep_options(contents: str, keep_backing: bool, pinned_bytes_max: int) -> 
         int(keep_backing), pinned_bytes_max))
 
 
-# Pools that were dropped with live blocks: they end when those have gone.
+# Pools that were dropped with live blocks. They end when those blocks are gone.
 _ending: List[int] = []
 
 
@@ -69,15 +69,15 @@ class Pool:
     >>> pool.sleep("discard")     # its memory goes back to the driver, its addresses stay
     >>> pool.wake()
 
-    What the calling thread allocates on the device inside of ``with`` comes from the pool; other
-    threads, and other devices, are not affected. Tensors may outlive the block, and the pool
-    object: a pool that is dropped ends when its last tensor has gone.
+    What the calling thread allocates on the device inside of ``with`` comes from the pool. Other
+    threads, and other devices, are not affected. Tensors may outlive the ``with`` block, and the
+    pool object: a pool that is dropped ends when its last tensor is gone.
 
-    ``limit_bytes`` is the most that it may hold (0: no limit of its own),
-    ``release_threshold_bytes`` how much idle memory it keeps (0: the setting), ``handle`` as what
-    its memory can be exported ("default", "none", "posix_fd", "fabric"), ``rdma`` whether network
-    cards may address it, which keeps its memory where it is, ``shared`` whether its blocks are for
-    tenure.published: few, large chunks at addresses that are free in other processes."""
+    ``limit_bytes`` is the most that it may hold (0: no limit of its own).
+    ``release_threshold_bytes`` is how much idle memory it keeps (0: the setting). ``handle`` is as
+    what its memory can be exported ("default", "none", "posix_fd", "fabric"). ``rdma``: network
+    cards may address its memory, so the memory stays where it is. ``shared``: its blocks are for
+    tenure.published, in few, large chunks at addresses that are free in other processes."""
 
     def __init__(self, device: int = 0, *, name: Optional[str] = None, limit_bytes: int = 0,
                  release_threshold_bytes: int = 0, handle: str = "default",
@@ -120,8 +120,8 @@ class Pool:
         return _library.stats(self.handle, self._device)
 
     def trim(self, keep_bytes: int = 0) -> int:
-        """Gives idle memory back to the driver until at most so much is held; returns how much
-        that was. Waits for work on memory that is free but may still be in use."""
+        """Gives idle memory back to the driver until the pool holds at most this much; returns how
+        much was given back. Waits for work on memory that is free but may still be in use."""
         released = ctypes.c_size_t()
         _library.call("tnr_pool_trim", ctypes.byref(released), self.handle, keep_bytes,
                       self._device)
@@ -135,10 +135,10 @@ class Pool:
     def sleep(self, contents: str = "default", keep_backing: bool = False,
               pinned_bytes_max: int = 0) -> None:
         """Gives the pool's memory back to the driver until wake(). Its addresses stay. ``contents``
-        says what becomes of what its tensors hold, unless set_content() says otherwise of one:
+        says what becomes of its tensors' contents, unless set_content() says otherwise for one:
         "keep" (the default), or "discard". Nothing may use or allocate its memory meanwhile.
-        ``keep_backing`` keeps the host memory for the next time, ``pinned_bytes_max`` bounds how
-        much of it is pinned."""
+        ``keep_backing`` keeps the host memory for the next sleep. ``pinned_bytes_max`` bounds how
+        much of the host memory is pinned."""
         _library.call("tnr_pool_sleep", self.handle, self._device,
                       _sleep_options(contents, keep_backing, pinned_bytes_max))
 
@@ -164,8 +164,8 @@ def set_limit(bytes: Optional[int], device: int = 0) -> None:
 
 
 def trim(device: int = 0, keep_bytes: int = 0) -> int:
-    """Gives idle memory of a device back to the driver until at most so much is held; returns how
-    much that was. As torch.cuda.empty_cache()."""
+    """Gives idle memory of a device back to the driver until at most this much is held; returns how
+    much was given back. As torch.cuda.empty_cache()."""
     released = ctypes.c_size_t()
     _end_those()
     _library.call("tnr_trim", ctypes.byref(released), keep_bytes, device)

@@ -30,8 +30,9 @@ def _status() -> int:
 
 
 def _run(conf: Optional[str], words: List[str]) -> int:
-    """Becomes Python with the program's arguments and Tenure under it, so that all that the program
-    sees of Python is as ever. Its children that are Python have Tenure, too."""
+    """Replaces this process by Python with the program's arguments and Tenure under it. So
+    everything that the program sees of Python is as usual. The program's children that are Python
+    have Tenure, too."""
     if sys.flags.ignore_environment or sys.flags.no_site:
         raise Error("Python was started with -I, -E or -S, and lets nobody in: leave that out")
     if conf:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PYTORCH_ALLOC_CONF and PYTORCH_CUDA_ALLOC_CONF: keys that mean something to Tenure are settings
-of Tenure's; of the others a sentence says why they have no effect. What a program sets while it
-runs (torch._C._accelerator_setAllocatorSettings) is followed, too."""
+"""PYTORCH_ALLOC_CONF and PYTORCH_CUDA_ALLOC_CONF. Keys that mean something to Tenure become
+settings of Tenure's. For each other key a sentence says why it has no effect. Tenure also follows
+what a program sets while it runs (torch._C._accelerator_setAllocatorSettings)."""
 from __future__ import annotations
 
 import os
@@ -14,13 +14,13 @@ VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 # The same key, the same meaning.
 _TAKEN = ("garbage_collection_threshold", "max_split_size_mb", "per_process_memory_fraction",
           "roundup_power2_divisions")
-# Those that can change while devices are in use, with what they are if nobody says anything.
+# Those that can change while devices are in use, with their defaults.
 _CHANGED = {"garbage_collection_threshold": "0", "max_split_size_mb": "0",
             "roundup_power2_divisions": "off"}
 # PyTorch's functions for that, newest first.
 _SETTERS = ("_accelerator_setAllocatorSettings",
             "_cuda_cudaCachingAllocator_set_allocator_settings")
-# PyTorch's own host allocator reads them, and goes on to.
+# PyTorch's own host allocator reads them, and continues to.
 _PYTORCHS = "pinned_"
 _WHY_NOT = {
     "backend": "Tenure is the allocator",
@@ -33,7 +33,7 @@ _WHY_NOT = {
     "release_lock_on_cudamalloc": "no lock is held in the driver anyway",
     "throw_on_cudamalloc_oom": "running out of memory raises at once anyway",
 }
-# What has no effect because it is so anyway: nothing to warn of.
+# Keys without effect because Tenure does this anyway: no warning.
 _SILENT = ("expandable_segments", "graph_capture_record_stream_reuse",
            "release_lock_on_cudamalloc", "throw_on_cudamalloc_oom")
 _PAIR = re.compile(r"\s*(\w+)\s*:\s*(\[[^\]]*\]|[^,\[\]]*)\s*(?:,|$)")
@@ -51,8 +51,8 @@ def _pairs(text: str) -> List[Tuple[str, str]]:
 
 
 def read() -> Tuple[Dict[str, str], List[str]]:
-    """Tenure's settings of what the environment says for PyTorch's allocator, and a sentence for
-    each key that has no effect though somebody may expect one."""
+    """Makes Tenure's settings of what the environment says for PyTorch's allocator; and a sentence
+    for each key that has no effect although users may expect one."""
     return _read(next((os.environ[name] for name in VARIABLES if os.environ.get(name)), ""))
 
 
@@ -74,9 +74,9 @@ def keys(text: str) -> List[str]:
 
 def follow(functions: Any, configure: Callable[[Dict[str, str]], None],
            settled: Iterable[str]) -> None:
-    """From now on Tenure follows what PyTorch's setters in ``functions`` (torch._C) are told, after
-    PyTorch has: keys that mean something to it are changed with ``configure``, those that are not
-    named become what they are by default, as PyTorch's do, and those in ``settled`` stay."""
+    """From now on Tenure follows PyTorch's setters in ``functions`` (torch._C), after PyTorch
+    itself. Keys that mean something to Tenure are changed with ``configure``. Keys that are not
+    named go back to their defaults, as PyTorch's do. Keys in ``settled`` stay."""
     stay = set(settled)
     for name in _SETTERS:
         setter = getattr(functions, name, None)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The folder ``native``: compiling it against the installed PyTorch, and finding it again.
 
-The result lies in ``$XDG_CACHE_HOME/tenure`` (``~/.cache/tenure``), or in ``TENURE_CACHE``, under a
-name that holds PyTorch's version, its C++ ABI, and a number made of all that is compiled: it is
-built again when one of them changes.
+The result lies in ``$XDG_CACHE_HOME/tenure`` (``~/.cache/tenure``), or in ``TENURE_CACHE``. Its
+name holds PyTorch's version, its C++ ABI, and a number made of all that is compiled. When one of
+these changes, it is built again.
 """
 from __future__ import annotations
 
@@ -143,7 +143,8 @@ def _command(compiler: str, output: str) -> List[str]:
     command = [compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
                f"-D_GLIBCXX_USE_CXX11_ABI={_abi()}", "-isystem", include, "-isystem",
                _cuda_include()]
-    # What CUDA's headers want of a folder that PyTorch's wheels leave out; the real one goes first.
+    # What CUDA's headers need from a folder that PyTorch's wheels leave out. The real folder comes
+    # first.
     command += ["-idirafter", os.path.join(FOLDER, "host")]
     command += ["-I" + folder for folder in _tenure_includes()] + _sources()
     # Functions of the C++ library's headers are this file's own, whatever else exports them:
@@ -163,7 +164,7 @@ def is_built() -> bool:
 
 
 def why_not() -> Optional[str]:
-    """Why it cannot be built here, in a sentence; None if nothing speaks against it."""
+    """Why it cannot be built here, in a sentence; None if it can."""
     try:
         _command(_compiler(), "")
     except Error as error:
@@ -171,8 +172,8 @@ def why_not() -> Optional[str]:
     return None
 
 
-# What loads the class and has it raise an exception. 0: it did, or it cannot be loaded, which
-# load() says better.
+# This loads the class and makes it raise an exception. 0: it did, or it cannot be loaded; load()
+# explains the latter better.
 _TRIAL = """
 import ctypes, sys
 import torch
@@ -198,7 +199,7 @@ def _try(output: str) -> None:
 
 
 def build(is_told: bool = False) -> str:
-    """Compiles the class unless that has been done; returns its path. With ``is_told`` a line on
+    """Compiles the class unless that has been done; returns its path. With ``is_told``, a line on
     standard error says that it takes a moment."""
     built = path()
     if os.path.isfile(built):

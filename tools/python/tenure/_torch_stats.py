@@ -2,8 +2,8 @@
 """What torch.cuda says about memory, answered by Tenure.
 
 The functions of torch.cuda that users call (memory_stats, max_memory_allocated, memory_summary ...)
-are written in Python over a few functions of torch._C. Those few are what is replaced, wherever the
-PyTorch at hand has them.
+are written in Python over a few functions of torch._C. Only those few are replaced, if the
+installed PyTorch has them.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from . import _library, history, snapshot, stats
 
 _SIZES = ("all", "large_pool", "small_pool")
 _KINDS = ("current", "peak", "allocated", "freed")
-# What PyTorch has and Tenure does not keep, or not by size: there, and 0.
+# What PyTorch has and Tenure does not keep, or not by size: present, with the value 0.
 _ZEROES = [f"{name}.{size}.{kind}" for name in
            ("reserved_bytes", "segment", "inactive_split", "inactive_split_bytes")
            for size in _SIZES for kind in _KINDS]

@@ -2,15 +2,15 @@
 """Tenure under a Python program that knows nothing of it: `tenure run --check` and `python3 -m
 tenure.torch run`.
 
-Both start Python with the folder ``_startup`` first in PYTHONPATH, whose sitecustomize calls
-begin(). When the program has imported PyTorch or CuPy, and before that engine has allocated
-anything, install() of tenure.torch or tenure.cupy is called: for PyTorch when it starts CUDA, for
-CuPy at the first array. Not at the import, since that would start the driver in programs that
-import, fork, and use the GPU in their children only. What the program calls itself comes first: an
-install() of its own is not repeated.
+Both start Python with the folder ``_startup`` first in PYTHONPATH. Its sitecustomize calls begin().
+After the program has imported PyTorch or CuPy, and before that engine has allocated anything,
+install() of tenure.torch or tenure.cupy is called: for PyTorch when it starts CUDA, for CuPy at the
+first array. It is not called at the import. Some programs import, fork, and use the GPU only in
+their children, and the import would start the driver in them. The program's own calls come first:
+if it calls install() itself, that is not repeated.
 
-This file is loaded by its path, as `_tenure_under`; the package is found beside it only when an
-engine asks, so that a program without one pays for nothing.
+This file is loaded by its path, as `_tenure_under`. The package beside it is loaded only when an
+engine asks. So a program without an engine pays for nothing.
 
     TENURE_UNDER           the engines: "torch", "torch,cupy"
     TENURE_PRELOAD_CHECK   1: the checker is in the process, too, and wants to know
@@ -32,7 +32,7 @@ _lock = threading.RLock()
 
 
 def environment(engines: str) -> Dict[str, str]:
-    """The variables for a Python that begins with Tenure under it. ValueError: it cannot be."""
+    """The variables for a Python that begins with Tenure under it. ValueError: not possible."""
     if os.pathsep in STARTUP:
         raise ValueError(f"{STARTUP} has a colon in its name, which PYTHONPATH cannot hold: "
                          "install Tenure elsewhere")
@@ -70,7 +70,7 @@ def _checker() -> Any:
 
 
 class _Watch:
-    """A finder that finds nothing itself: it has the engine's own loader call us afterwards."""
+    """A finder that finds nothing itself: it makes the engine's own loader call us afterwards."""
 
     def __init__(self, engines: List[str]) -> None:
         self.engines = engines
@@ -92,7 +92,7 @@ class _Watch:
 
 
 class _Loader:
-    """The engine's loader, but for what comes after the module was executed."""
+    """The engine's loader, with one more step after the module was executed."""
 
     def __init__(self, loader: Any, put: Callable[[Any], None]) -> None:
         self._loader, self._put = loader, put
@@ -113,8 +113,8 @@ class _Loader:
 
 
 def _installed(is_own: bool) -> None:
-    """The engine's captures are its own business from now on. `is_own`: the program has called
-    install() itself, and so may rely on what Tenure promises beyond what the engine does."""
+    """From now on the engine handles its captures itself. `is_own`: the program has called
+    install() itself. So it may rely on promises that Tenure makes and the engine does not."""
     check = _checker()
     if check is not None:
         check.tenure_preload_engine()
@@ -148,8 +148,8 @@ def _package(name: str) -> Any:
 
 
 def _put_under_torch(torch: Any) -> None:
-    """PyTorch starts CUDA by one function, which all ways lead to; its allocator can be changed up
-    to there."""
+    """PyTorch starts CUDA by one function, to which all ways lead. Its allocator can be changed
+    until then."""
     if getattr(getattr(torch, "version", None), "cuda", "") is None:
         return  # a PyTorch without CUDA: there is nothing to serve
     start = torch._C._cuda_init
@@ -179,8 +179,8 @@ def _install_torch() -> None:
 
 
 def _put_under_cupy(cupy: Any) -> None:
-    """CuPy asks its allocator for the first array. A program that sets another one before means
-    it."""
+    """CuPy asks its allocator for the first array. If a program sets another allocator before, that
+    one stays."""
     own = cupy.cuda.get_allocator()
 
     def first(bytes: int) -> Any:

@@ -11,8 +11,9 @@
 >>> buffer.close(stream)
 
 A buffer belongs to the stream that it was allocated for. Its end is ordered on that stream and on
-the one that close() names: what both were given so far may still use it. Without a stream it is the
-legacy default stream, which cuda.core's own streams do not wait for: name one.
+the one that close() names: work that both were given so far may still use the buffer. Without a
+stream, the legacy default stream is meant. cuda.core's own streams do not wait for it, so name a
+stream.
 
 Tried with a stand-in for cuda.core on the simulated device, and run on an H200.
 """
@@ -38,8 +39,8 @@ def __dir__() -> List[str]:
 
 
 class MemoryResource(_core.MemoryResource):  # type: ignore[misc]
-    """Memory of a device: of a pool or, without one, from where the calling thread is routed to
-    (``with tenure.Pool():``), else the device's default pool."""
+    """Memory of a device: from a pool; without one, from the pool that the calling thread is routed
+    to (``with tenure.Pool():``), else from the device's default pool."""
 
     def __init__(self, device_id: int = 0, pool: Optional[Pool] = None) -> None:
         if pool is not None and pool.device != device_id:
@@ -73,8 +74,9 @@ class MemoryResource(_core.MemoryResource):  # type: ignore[misc]
             self._unowned.discard(address)
 
     def _buffer(self, address: int, size: int, stream: Any) -> Any:
-        """A buffer that ends on the stream unless close() names another. Without one, and where an
-        older cuda.core takes none, it ends on the default stream; the block's own counts anyway."""
+        """A buffer that ends on the stream unless close() names another. Without a stream, or if an
+        older cuda.core takes none, it ends on the default stream. The block's own stream counts
+        anyway."""
         if stream is not None:
             try:
                 return _core.Buffer.from_handle(address, size, mr=self, stream=stream)
@@ -83,8 +85,8 @@ class MemoryResource(_core.MemoryResource):  # type: ignore[misc]
         return _core.Buffer.from_handle(address, size, mr=self)
 
     def deallocate(self, ptr: Any, size: int, stream: Any = None) -> None:
-        """The end of a buffer, which calls this. A stream of another device cannot be named: the
-        memory then waits for all that the buffer's device was given so far."""
+        """The end of a buffer; the buffer calls this. A stream of another device cannot be named:
+        the memory then waits for all work that the buffer's device was given so far."""
         self._unowned.discard(int(ptr))
         free_on, invalid = _library.library().tnr_free_on, _library.ERR_INVALID_STREAM
         if stream is None:

@@ -4,18 +4,18 @@
 >>> import tenure.cupy
 >>> tenure.cupy.install()
 
-An array belongs to the stream that is current when it is made, and its free is ordered on that
-stream, whatever is current when it dies: the rule of CuPy's own memory pool. If another stream
-used it, say so before it dies, ``tenure.record_use(x, stream)``, and its memory waits for that
+An array belongs to the stream that is current when it is made. Its free is ordered on that stream,
+whatever stream is current when it dies: the rule of CuPy's own memory pool. If another stream used
+the array, say so before it dies, ``tenure.record_use(x, stream)``. Then its memory waits for that
 use; CuPy's own pool never does. With ``install(both_streams=True)`` a free also waits for the
 stream that is then current.
 
 CuPy's hook for C functions (CFunctionAllocator) is used. It does not say which stream memory is
-for; CuPy has a C function that does, and where its form is not the known one, Python functions do
-the same (PythonFunctionAllocator), which costs about a microsecond more for each array.
+for, but CuPy has a C function that does. If that function's form is not the known one, Python
+functions do the same (PythonFunctionAllocator). That costs about a microsecond more for each array.
 
-What ``Stream.begin_capture()`` captures has a pool of its own: its arrays keep their memory to
-themselves until the graph is gone, and arrays from outside that it uses are kept for it.
+What ``Stream.begin_capture()`` captures has a pool of its own. Its arrays keep their memory to
+themselves until the graph is gone. Arrays from outside that it uses are kept for it.
 """
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ _DEFAULTS = {"peers": "used"}
 
 def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str] = None,
             both_streams: bool = False) -> None:
-    """Makes Tenure the allocator of CuPy's arrays, from now on; arrays that exist stay where they
-    are. ``conf`` is as in TENURE_CONF, or a dictionary; what neither says is Tenure's default, but
-    for ``peers``, which is ``used``: GPUs that one process uses reach each other's memory, as with
-    CuPy's own allocator. ``history`` is ``"light"`` or ``"full"`` to
-    record what happens to memory; ``both_streams`` is described above. Raises tenure.Error if
-    Tenure cannot serve here. Pinned and managed memory stay CuPy's."""
+    """Makes Tenure the allocator of CuPy's arrays, from now on. Arrays that exist stay where they
+    are. ``conf`` is as in TENURE_CONF, or a dictionary. Settings that neither names are Tenure's
+    defaults, except ``peers``, which is ``used``: GPUs that one process uses reach each other's
+    memory, as with CuPy's own allocator. ``history`` is ``"light"`` or ``"full"`` to record what
+    happens to memory. ``both_streams`` is described above. Raises tenure.Error if Tenure cannot
+    serve here. Pinned and managed memory stay CuPy's."""
     if is_installed():
         return
     configure(_DEFAULTS)
@@ -146,8 +146,8 @@ def _c_allocator(current: int, both_streams: bool) -> Callable[[int], Any]:
 
 
 def _python_allocator(both_streams: bool) -> Callable[[int], Any]:
-    """All that the functions use is theirs, because memory may be freed while the interpreter takes
-    its modules down."""
+    """All that the functions use is kept by them, because memory may be freed while the interpreter
+    tears its modules down."""
     library = _library.library()
     tnr_malloc, tnr_free, tnr_free_on = library.tnr_malloc, library.tnr_free, library.tnr_free_on
     current_stream, check = cupy.cuda.get_current_stream, _library.check
@@ -177,8 +177,8 @@ def _python_allocator(both_streams: bool) -> Callable[[int], Any]:
 
 
 def _announced_end(original: Callable[..., None]) -> Callable[..., None]:
-    """The end of a stream, which Tenure must hear of first: the driver gives the same handle to a
-    later stream."""
+    """The end of a stream. Tenure must hear of it first, because the driver gives the same handle
+    to a later stream."""
     destroying, is_finalizing = _library.library().tnr_stream_destroying, sys.is_finalizing
 
     def __del__(self: Any) -> None:

@@ -6,16 +6,17 @@
 >>> x = torch.from_dlpack(a)       # cupy.from_dlpack(a), jax.dlpack.from_dlpack(a), ...
 >>> del a, x                       # in any order; the last one gives the memory back
 
-An array belongs to the stream that it was made for. Whoever takes it names a stream of his own, as
-DLPack has it, and that stream waits on the device for what the array's stream was given so far.
-When he drops it, his use ends there: the memory is handed out again only behind what his stream was
-given up to then. An exporter that leaves this out gives memory away while the other stream still
-works on it. If he uses it on further streams, ``tenure.record_use(a, stream)`` says so.
+An array belongs to the stream that it was made for. A consumer that takes it names a stream of its
+own, as DLPack requires. That stream waits on the device for what the array's stream was given so
+far. When the consumer drops the array, its use ends there: the memory is handed out again only
+behind what the consumer's stream was given up to then. An exporter that omits this gives memory
+away while the other stream still works on it. If a consumer uses the array on further streams,
+``tenure.record_use(a, stream)`` says so.
 
-What consumers drop comes back from any thread, without the interpreter, and also while it ends.
-Without stream order (``stream=-1``) nobody knows where the use ends: the memory then waits for what
-all streams were given, as with cudaFree, without stopping the host. That covers blocking streams
-and those that Tenure has seen; a use by another one is yours to record.
+What consumers drop comes back from any thread, without the interpreter, and also while the
+interpreter ends. Without stream order (``stream=-1``) nobody knows where the use ends. The memory
+then waits for what all streams were given, as with cudaFree, without stopping the host. That covers
+blocking streams and streams that Tenure has seen. You must record a use by any other stream.
 
 Tried on the simulated device with consumers written for it, and run on an H200.
 """
@@ -102,7 +103,7 @@ def _drive(name: str, *arguments: Any) -> None:
 
 
 def _stream_wait(device: int, waiting: int, earlier: int) -> None:
-    """The one stream waits, on the device, for what the other was given so far."""
+    """One stream waits, on the device, for what the other was given so far."""
     context, event, ignored = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     _drive("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
     try:
@@ -121,7 +122,7 @@ def _stream_wait(device: int, waiting: int, earlier: int) -> None:
 
 
 def _strides(shape: Sequence[int]) -> Tuple[int, ...]:
-    """Of rows one behind the other, in elements."""
+    """The strides of rows one behind the other, in elements."""
     strides, step = [], 1
     for length in reversed(shape):
         strides.append(step)
@@ -131,7 +132,7 @@ def _strides(shape: Sequence[int]) -> Tuple[int, ...]:
 
 class Array:
     """Memory of one device, seen as an array of a shape and type; made by empty(). It has no
-    arithmetic: engines that take it have."""
+    arithmetic; the engines that take it have."""
 
     _shared: Optional[int] = None
 
@@ -187,8 +188,8 @@ class Array:
                    copy: Optional[bool] = None) -> Any:
         """A capsule for from_dlpack(). ``stream`` is the consumer's: None or 1 the legacy default
         stream, 2 the calling thread's default stream, -1 no order at all, else a handle; 0 means
-        nothing in DLPack. ``max_version`` from (1, 0) on gives a versioned capsule. What cannot be
-        had so, another device or a copy, raises BufferError."""
+        nothing in DLPack. ``max_version`` from (1, 0) on gives a versioned capsule. Another device,
+        or a copy, is not possible and raises BufferError."""
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"the array is on device {self.device} and is not copied to "
                               f"{tuple(dl_device)}")
@@ -241,7 +242,8 @@ class Array:
             raise
 
     def close(self) -> None:
-        """Lets it go, in the order of its stream. Who has taken it keeps the memory."""
+        """Gives the array up, in the order of its stream. Consumers that have taken it keep the
+        memory."""
         shared, self._shared = self._shared, None
         if shared is not None:
             self._drop(shared)
@@ -266,9 +268,9 @@ _NAMES = (b"dltensor", b"dltensor_versioned")  # capsules do not copy them
 
 def empty(shape: Union[int, Sequence[int]], dtype: str = "uint8", *, device: int = 0,
           stream: Any = None, pool: Optional[Pool] = None) -> Array:
-    """An array whose contents are whatever was there. ``stream`` is what it belongs to: a stream of
-    any engine, a handle, or None for the legacy default stream. ``pool`` as for Pool; without one
-    the memory is from where the calling thread is routed to. Short memory raises MemoryError with
+    """An array with uninitialised contents. It belongs to ``stream``: a stream of any engine, a
+    handle, or None for the legacy default stream. ``pool`` as for Pool; without one, the memory
+    comes from the pool that the calling thread is routed to. Short memory raises MemoryError with
     Tenure's sentence."""
     lengths = (shape,) if isinstance(shape, int) else tuple(int(length) for length in shape)
     if any(length < 0 for length in lengths):

@@ -9,10 +9,10 @@
 >>> torch_memory_saver.pause("weights")
 >>> torch_memory_saver.resume("weights")
 
-No library has to be preloaded. What is otherwise: a second pause does nothing; running work is
-waited for; a tag that nobody has used raises an error; and of CUDA graphs captured inside a region
-the memory is kept, whatever enable_cpu_backup says, since replays need it. Only region, pause and
-resume are here.
+No library has to be preloaded. What differs: a second pause does nothing; a pause waits for running
+work; a tag that nobody has used raises an error. The memory of CUDA graphs captured inside a region
+is kept, whatever enable_cpu_backup says, because replays need it. Only region, pause and resume are
+here.
 """
 from __future__ import annotations
 

@@ -6,11 +6,12 @@
 
 or without a change to the program, ``NUMBA_CUDA_MEMORY_MANAGER=tenure.numba``.
 
-Numba does not say which stream an array is for, so its memory is the legacy default stream's, which
-all of Numba's own streams wait for, and its free has the meaning of cudaFree without stopping the
-host. A non-blocking stream from elsewhere that uses an array is neither waited for nor waits:
-order it by events, or say ``tenure.record_use(array, stream)`` before the array dies. Host memory
-stays Numba's. An array's memory has no IPC handle; ``<tenure/export.h>`` shares memory.
+Numba does not say which stream an array is for. So an array's memory belongs to the legacy default
+stream, for which all of Numba's own streams wait. Its free has the meaning of cudaFree, without
+stopping the host. A non-blocking stream from elsewhere does not wait for that stream, and a free
+does not wait for it: order it by events, or say ``tenure.record_use(array, stream)`` before the
+array dies. Host memory stays Numba's. An array's memory has no IPC handle; ``<tenure/export.h>``
+shares memory.
 
 Tried with a stand-in for Numba on the simulated device; run on an H200.
 """
@@ -41,8 +42,8 @@ class _DriverInfo(ctypes.Structure):
 
 
 def _finalizer(address: int) -> Callable[[], None]:
-    """Frees the block. All that it uses is its own, because memory may be freed while the
-    interpreter takes its modules down."""
+    """Frees the block. It keeps all that it uses, because memory may be freed while the interpreter
+    tears its modules down."""
     free, check = _library.library().tnr_free_sync, _library.check
 
     def finalize() -> None:
@@ -52,8 +53,8 @@ def _finalizer(address: int) -> Callable[[], None]:
 
 
 def _pointer(address: int) -> Any:
-    """The address in the form that this Numba takes. One with NVIDIA's bindings, as today's are,
-    makes their pointer of a c_void_p; an older one wants an integer."""
+    """The address in the form that this Numba takes. A Numba with NVIDIA's bindings, as today's
+    are, makes their pointer of a c_void_p; an older one wants an integer."""
     driver = importlib.import_module("numba.cuda.cudadrv.driver")
     return (ctypes.c_void_p if hasattr(driver, "binding") else ctypes.c_uint64)(address)
 
@@ -83,7 +84,7 @@ class MemoryManager(cuda.HostOnlyCUDAMemoryManager):
             raise
 
     def get_memory_info(self) -> Any:
-        """Free and total bytes. What Tenure holds and nobody uses is free."""
+        """Free and total bytes. Memory that Tenure holds and nobody uses counts as free."""
         info = _DriverInfo(ctypes.sizeof(_DriverInfo))
         _library.call("tnr_driver_get", ctypes.byref(info))
         driver = ctypes.CDLL((info.path or b"").decode())
@@ -102,7 +103,7 @@ class MemoryManager(cuda.HostOnlyCUDAMemoryManager):
                                   "processes.")
 
     def reset(self) -> None:
-        """Numba gives its context up: idle memory goes back to the driver."""
+        """Numba gives up its context: idle memory goes back to the driver."""
         super().reset()
         _library.call("tnr_trim", None, 0, self.context.device.id)
 

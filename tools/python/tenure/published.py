@@ -9,9 +9,9 @@
 >>> weights.address, weights.nbytes, weights.generation
 >>> weights.close()
 
-Nothing is copied. To publish under a name again makes its next generation; who has attached the
-former one keeps it. ``tenure hold`` is a holder as a command. `<tenure/publish.h>` is the whole
-story.
+Nothing is copied. Publishing under a name again makes its next generation. A process that has
+attached the former generation keeps it. ``tenure hold`` is a holder as a command.
+`<tenure/publish.h>` has the whole story.
 """
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def unpublish(name: str) -> None:
 
 
 def latest(name: str) -> Dict[str, Any]:
-    """What there is under a name: ``generation``, ``nbytes`` and the ``processes`` that hold it."""
+    """What exists under a name: ``generation``, ``nbytes`` and the ``processes`` that hold it."""
     info = _PublishedInfo(struct_bytes=ctypes.sizeof(_PublishedInfo))
     _library.call("tnr_published_get", ctypes.byref(info), name.encode())
     processes: List[int] = list(info.processes)[:info.holders]
@@ -102,13 +102,14 @@ class Attached:
     def __cuda_array_interface__(self) -> Dict[str, Any]:
         if not self.address:
             raise ValueError("the published block was closed")
-        # Not marked as read-only: engines refuse what is, and could only read it, too.
+        # Not marked as read-only: engines refuse arrays with that mark, though they would only read
+        # them.
         data: Tuple[int, bool] = (self.address, False)
         return {"version": 3, "shape": (self.nbytes,), "typestr": "|u1", "data": data,
                 "strides": None}
 
     def close(self) -> None:
-        """Lets it go, once the device's work is over."""
+        """Gives the block up, once the device's work is over."""
         address, self.address = self.address, 0
         if address:
             _library.call("tnr_import_close", address)
@@ -121,8 +122,8 @@ class Attached:
 
 
 def attach(name: str, device: int = 0, same_address: bool = False) -> Attached:
-    """Attaches the latest generation of a name. ``same_address``: where its holder has it, or not
-    at all."""
+    """Attaches the latest generation of a name. ``same_address``: at the address where its holder
+    has it, or not at all."""
     options = _ImportOptions(ctypes.sizeof(_ImportOptions), int(same_address), 0, 1)
     info = _ImportInfo(struct_bytes=ctypes.sizeof(_ImportInfo))
     _library.call("tnr_attach", ctypes.byref(info), name.encode(), device, ctypes.byref(options))

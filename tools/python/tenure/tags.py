@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory by what it is for: a name for weights, one for a cache, and what is done by name.
+"""Memory by its purpose: one name for weights, another for a cache, and operations by name.
 
 >>> with tenure.tags.region("weights"):        # also tenure.torch.region
 ...     model = load()
 >>> tenure.tags.sleep("weights")                # its memory is the driver's; addresses stay
 >>> tenure.tags.wake("weights")                 # contents are there again
 
-What the thread allocates inside a region carries its tag, whichever engine of Tenure's it comes
-from, on every device; so do pools that are made there, those of CUDA graphs among them. A tensor
+What the thread allocates inside a region carries the region's tag, on every device, with any engine
+that Tenure serves. Pools that are made there carry it, too, also those of CUDA graphs. A tensor
 keeps its tag, whoever frees it and wherever. Regions nest, and the innermost counts.
-`<tenure/tag.h>` is the whole story. ``tenure ctl`` does the same from outside the process.
+`<tenure/tag.h>` has the whole story. ``tenure ctl`` does the same from outside the process.
 """
 from __future__ import annotations
 
@@ -68,14 +68,15 @@ def _content(word: Optional[str]) -> int:
 
 
 def _list(tags: Any) -> Any:
-    """A list of tags for C; without tags, all that there are: null."""
+    """A list of tags for C. Without tags it is null, which means all tags."""
     return (ctypes.c_char_p * len(tags))(*(tag.encode() for tag in tags)) if tags else None
 
 
 @contextlib.contextmanager
 def region(tag: str, content: Optional[str] = None) -> Iterator[None]:
-    """What the calling thread allocates inside carries the tag. ``content`` is what becomes of its
-    contents in a sleep that does not say it: ``"keep"``, as without, or ``"discard"``."""
+    """What the calling thread allocates inside carries the tag. ``content`` says what becomes of
+    the contents in a sleep that does not say so itself: ``"keep"`` (the default), or
+    ``"discard"``."""
     pool = ctypes.c_void_p()
     _library.call("tnr_tag_pool", ctypes.byref(pool), tag.encode(), _content(content))
     _library.call("tnr_pool_push", pool)
@@ -87,9 +88,10 @@ def region(tag: str, content: Optional[str] = None) -> Iterator[None]:
 
 def sleep(*tags: str, device: Optional[int] = None, content: Optional[str] = None,
           pinned_bytes_max: int = 0, keep_backing: bool = False) -> None:
-    """Gives the memory of these tags, or of all tags, back to the driver; addresses stay. All of it
-    or none, on each device that Tenure uses, or on ``device`` alone. ``content`` overrules what
-    regions said. An unknown tag raises Error. What sleeps already stays as it is."""
+    """Gives the memory of these tags, or of all tags, back to the driver; addresses stay. On each
+    device that Tenure uses, or on ``device`` alone, it gives back all of it or none. ``content``
+    overrules what regions said. An unknown tag raises Error. Memory that sleeps already stays as it
+    is."""
     options = _SleepOptions(ctypes.sizeof(_SleepOptions), _content(content), int(keep_backing),
                             pinned_bytes_max)
     for each in _devices(device):

@@ -6,9 +6,9 @@
 >>> tenure.torch.mempool()             # or only the segments of one torch.cuda.MemPool
 >>> with tenure.torch.region("weights"): ...    # memory with a tag: see tenure.tags
 
-Where there is a C++ compiler install() compiles, once for each version of PyTorch, a class that is
-an allocator of PyTorch's own kind. Without one PyTorch's pluggable interface serves, through which
-PyTorch refuses much: docs/engines.md has the list.
+If there is a C++ compiler, install() compiles a class that is an allocator of PyTorch's own kind,
+once for each version of PyTorch. Without a compiler it uses PyTorch's pluggable interface. Through
+that, PyTorch refuses much: docs/engines.md has the list.
 
     python3 -m tenure.torch status     which of the two it is here, and why
     python3 -m tenure.torch build      compile it now
@@ -61,7 +61,7 @@ _SETTERS = {
 # Without these memory would be handed out too early.
 _NEEDED = ("set_record_stream_fn", "set_end_allocate_to_pool_fn", "set_release_pool")
 
-# What must live as long as PyTorch may call it: all that install() and mempool() have made.
+# All that install() and mempool() have made. It must live as long as PyTorch may call it.
 _kind: Optional[str] = None
 _native: Optional[ctypes.CDLL] = None
 _kept: list = []
@@ -88,21 +88,20 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
     used; afterwards PyTorch cannot change its allocator, and this raises RuntimeError.
 
     ``conf`` is as in TENURE_CONF, or a dictionary; keys of PYTORCH_ALLOC_CONF that mean something
-    to Tenure count too, if TENURE_CONF and ``conf`` do not have them. What none of them says is
-    Tenure's default, but for three. ``chunk_share`` is 2048: programs of PyTorch run for long, so
-    less slack is worth more driver calls at the start (ResNet-50 training: 20 MiB instead of 64 of
-    8.1 GiB, for 90 ms of driver time in all). ``cross_stream`` is ``off``: what a stream has freed
-    stays with it until memory runs out, as with PyTorch's own allocator. Programs such as FSDP2
-    count on streams that do not wait for each other; with ``wait`` they hold less and take longer.
-    ``peers`` is ``used``: GPUs that one process uses reach each other's memory, as PyTorch expects
-    it when it copies between them. ``history`` is
-    ``"light"`` or ``"full"`` to record what happens to memory.
-    Mistakes in either raise.
+    to Tenure count too, if TENURE_CONF and ``conf`` do not have them. Settings that none of them
+    names are Tenure's defaults, except three. ``chunk_share`` is 2048: PyTorch programs run for
+    long, so less slack is worth more driver calls at the start (ResNet-50 training: 20 MiB instead
+    of 64 of 8.1 GiB, for 90 ms of driver time in all). ``cross_stream`` is ``off``: memory that a
+    stream has freed stays with the stream until memory runs out, as with PyTorch's own allocator.
+    Programs such as FSDP2 rely on streams that do not wait for each other; with ``wait`` they hold
+    less memory and take longer. ``peers`` is ``used``: GPUs that one process uses reach each
+    other's memory, as PyTorch expects when it copies between them. ``history`` is ``"light"`` or
+    ``"full"`` to record what happens to memory. Mistakes in either raise.
 
     ``native`` chooses how. True: as an allocator of PyTorch's own kind, compiled at the first call
-    for this version of PyTorch, and if that cannot be, it cannot serve. False: through PyTorch's
-    pluggable interface. None: the first if possible, else the second, with a warning that says why.
-    kind() tells which it became.
+    for this version of PyTorch; if that is not possible, Tenure cannot serve. False: through
+    PyTorch's pluggable interface. None: the first if possible, else the second, with a warning that
+    says why. kind() tells which one it became.
 
     Returns True. If Tenure cannot serve here (no library, no driver that it can use, a PyTorch
     without the hooks) it warns, leaves PyTorch as it is and returns False; with ``strict`` it
@@ -114,8 +113,8 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
     _dump_snapshot and _record_memory_history then answer from Tenure; restore_stats() undoes that.
     The native class answers them itself.
 
-    Starts the driver (cuInit), so a process that forks later cannot use CUDA in its children:
-    PyTorch's rule too, from its first use of CUDA on."""
+    Starts the driver (cuInit). So if the process forks later, its children cannot use CUDA. PyTorch
+    has the same rule, from its first use of CUDA on."""
     if is_installed():
         raise RuntimeError("tenure.torch.install() was called before: call it once.")
     if torch.cuda.is_initialized():
@@ -161,7 +160,7 @@ def _configure_as_pytorch() -> None:
 
 
 def _compiled(is_needed: bool) -> Optional[ctypes.CDLL]:
-    """The class, built if it has to be. Without it: raises if it is needed, else says why."""
+    """The class, built if needed. If it cannot be had: raises if it is required, else says why."""
     try:
         _torch_native.build(is_told=True)
         return _torch_native.load()
@@ -239,8 +238,9 @@ def _address(library: ctypes.CDLL, name: str) -> int:
 
 
 def _follow_captures(plugin: ctypes.CDLL) -> None:
-    """Tells Tenure of captures from Python, since PyTorch tells of them with a std::function:
-    torch.cuda.CUDAGraph says which pool it captures into, right after the capture has begun."""
+    """Tells Tenure of captures from Python, because PyTorch itself tells of them with a
+    std::function. torch.cuda.CUDAGraph says which pool it captures into, right after the capture
+    has begun."""
     begun = plugin.tenure_torch_capture_begun
     begun.restype, begun.argtypes = None, [ctypes.c_int, _Id, ctypes.c_void_p]
     original = torch.cuda.CUDAGraph.capture_begin
@@ -275,7 +275,7 @@ def mempool(limit_bytes: int = 0, release_threshold_bytes: int = 0, handle: str 
 
     All such pools of a device share one pool of Tenure's. Its properties can be given while it has
     no segments: the most that it may hold, how much idle memory it keeps, as what its memory can be
-    exported (``"posix_fd"``, ``"fabric"``, ``"none"``), whether network cards may address it.
+    exported (``"posix_fd"``, ``"fabric"``, ``"none"``), and whether network cards may address it.
 
     After install() it is a plain torch.cuda.MemPool, which Tenure serves like all memory; a pool
     with properties is a ``tenure.Pool`` there."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Python runs before a program that Tenure is put under: this folder is then the first of
+"""Python runs this before a program that Tenure is put under: this folder is then the first in
 PYTHONPATH. See _under.py, beside the folder.
 
-The program must not notice: the folder is taken out of sys.path again, and the `sitecustomize` that
-the program has without it comes next, as if it had been found. What children inherit is PYTHONPATH.
-It runs in any Python that the program starts, however old, so it is written for all of them.
+The program must not notice. So the folder is taken out of sys.path again, and the program's own
+`sitecustomize` comes next, as if Python had found it. Children inherit PYTHONPATH. This file runs
+in any Python that the program starts, however old, so it is written for all of them.
 """
 import os
 import sys

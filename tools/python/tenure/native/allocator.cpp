@@ -2,9 +2,9 @@
 /*
  * Memory: one Tenure call behind each of PyTorch's, and what happens when one fails.
  *
- * PyTorch calls with or without its interpreter's lock. Nothing is locked here: what others have to
- * be told is told before or after Tenure's call. A pair of allocation and free costs what Tenure's
- * costs and two loads, `watched` and `routings_count`, unless somebody watches or routes.
+ * PyTorch calls with or without its interpreter's lock. Nothing is locked here: observers are told
+ * before or after Tenure's call. A pair of allocation and free costs as much as Tenure's own pair
+ * and two loads, `watched` and `routings_count`, unless somebody watches or routes.
  */
 #include "allocator.hpp"
 

@@ -12,14 +12,14 @@
  *   shared.cpp     tensors of other processes
  *   install.cpp    what Python calls
  *
- * Texts are made of strings, never by streams of the C++ library, which TORCH_CHECK uses where it
- * is given a number: what a compiler brings of that library need not fit to what PyTorch has.
+ * Texts are made of strings, never by streams of the C++ library. TORCH_CHECK uses such streams if
+ * it is given a number. But a compiler's version of that library need not fit PyTorch's version.
  *
- * The interface moves from release to release. Where a method has gained or lost an argument, both
- * forms are here without `override`: the one that this PyTorch knows overrides, the other is never
- * called. That is why none has the word. What else has moved is asked for by its name, wherever it
- * is (`names`), or by whether it is there (`requires`). tests/torch/compile_against.py tries other
- * versions' headers.
+ * The interface changes from release to release. If a method has gained or lost an argument, both
+ * forms are here without `override`. The form that this PyTorch knows overrides, the other is never
+ * called. That is why no method has the word. Other things that have moved are found by name,
+ * wherever they are (`names`), or by a test whether they exist (`requires`).
+ * tests/torch/compile_against.py tries other versions' headers.
  */
 #ifndef TENURE_NATIVE_ALLOCATOR_H
 #define TENURE_NATIVE_ALLOCATOR_H
@@ -63,8 +63,8 @@ using rejection_observer = std::function<void(int64_t, size_t, size_t, size_t)>;
 void fail_quietly(const char *call) noexcept;
 /* Calls that have failed so far. */
 unsigned long failures() noexcept;
-/* Raises PyTorch's exception for want of memory, and catches it: what a class that was compiled
- * with a compiler unlike PyTorch's may not survive. Needs no device. */
+/* Raises PyTorch's exception for short memory, and catches it. A class that was compiled with a
+ * compiler unlike PyTorch's may not survive that. Needs no device. */
 bool can_raise();
 /* Throws unless `status` is TNR_OK. */
 inline void check(tnr_status status, const char *call)
@@ -72,7 +72,7 @@ inline void check(tnr_status status, const char *call)
     if (C10_UNLIKELY(status != TNR_OK))
         fail(call, status);
 }
-/* Throws for what Tenure cannot do, in a sentence that says what to do instead. */
+/* Throws for something that Tenure cannot do, with a sentence that says what to do instead. */
 [[noreturn]] void refuse(const std::string &sentence);
 
 /* The deleter of every DataPtr of Tenure's memory: PyTorch compares it. Never throws. */
@@ -165,23 +165,26 @@ allocator &instance();
 
 /* Set while allocations may be routed anywhere but to the device's default pool. */
 extern std::atomic<unsigned> routings_count;
-/* Follows a capture that `stream` belongs to and PyTorch has announced. True: *pool is the pool to
- * allocate from, null for the one that Tenure chooses itself. */
+/* Follows the capture that `stream` belongs to, if PyTorch has announced it. True: *pool is the
+ * pool to allocate from, null for the one that Tenure chooses itself. */
 bool route(DeviceIndex device, cudaStream_t stream, tnr_pool *pool);
-/* Memory from a pool that may serve others when there is no other; null if there is none. */
+/* Memory from a pool that may serve others when there is no other memory; null if there is no such
+ * pool. */
 void *take_from_reserve(size_t bytes, DeviceIndex device, cudaStream_t stream);
 /* Ends the released pools whose last graph and block have gone. */
 void pools_end();
 /* Pools that exist, also those that wait for their end. */
 unsigned pools_count();
-/* PyTorch's id of a pool of Tenure's; {0, 0} for the default pool and for one of another's. */
+/* PyTorch's id of a pool of Tenure's; {0, 0} for the default pool and for pools that are not
+ * PyTorch's. */
 pool_id id_of(tnr_pool pool);
-/* True: its memory is that of a MemPool's own allocator. */
+/* True: the pool's memory comes from a MemPool's own allocator. */
 bool is_foreign(tnr_pool pool);
 
 /* The pools of Tenure's behind an id. */
 std::vector<tnr_pool> pools_of(DeviceIndex device, pool_id id);
-/* PyTorch orders all that uses them from now on. False: their blocks do not stay in place. */
+/* From now on PyTorch orders all that uses these pools. False: their blocks do not stay in
+ * place. */
 bool pools_vouch(DeviceIndex device, pool_id id);
 
 /* ---- stats.cpp ------------------------------------------------------------------------------ */
@@ -195,19 +198,20 @@ std::vector<DeviceIndex> devices_in_use();
 
 /* ---- seen.cpp ------------------------------------------------------------------------------- */
 
-/* Not 0 while somebody wants to know of each allocation and free. */
+/* Not 0 while an observer wants to know of each allocation and free. */
 extern std::atomic<unsigned> watched;
-/* Before an allocation, with no lock held: the stack, if it is wanted. */
+/* Called before an allocation, with no lock held: the stack, if it is wanted. */
 std::shared_ptr<c10::GatheredContext> context_of_allocation();
 /* The same before memory is given back. */
 std::shared_ptr<c10::GatheredContext> context_of_release();
-/* After what may have mapped or unmapped memory: tells of it. Cheap where nobody watches. */
+/* Called after a call that may have mapped or unmapped memory: tells observers of it. Cheap if
+ * nobody watches. */
 void saw_mappings(const std::shared_ptr<c10::GatheredContext> &context);
 void saw_allocation(void *ptr, size_t bytes, DeviceIndex device, cudaStream_t stream,
                     std::shared_ptr<c10::GatheredContext> context);
 /* Before the free of a block, which is live. */
 void seeing_free(void *ptr);
-/* After an allocator of a MemPool's has given a segment, before it takes one back. */
+/* Called after an allocator of a MemPool's has given a segment, and before it takes one back. */
 void saw_segment(bool is_new, void *ptr, size_t bytes, int device, cudaStream_t stream, pool_id id);
 /* Before the exception: writes it down and tells the observers. */
 void saw_out_of_memory(size_t bytes, DeviceIndex device, size_t total, size_t free,

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What cudagraph trees save and restore: which blocks of a pool are live, and where. Before they
- * capture the next graph of a path they bring the pool to the state that it had at the path's end,
- * so that what is captured next finds memory as it will be when the path is replayed.
+ * capture the next graph of a path, they bring the pool to the state that it had at the path's end.
+ * So the next capture finds memory as it will be when the path is replayed.
  *
- * Tenure's free memory needs no saving: it is whatever no live block is in, and nothing moves in a
- * pool that is vouched for. So restoring is freeing all and placing each saved block where it was.
+ * Tenure's free memory needs no saving: it is all memory without a live block, and nothing moves in
+ * a pool that is vouched for. So restoring means to free all blocks and to place each saved block
+ * where it was.
  *
- * The blocks that are freed here still have owners, who PyTorch tells afterwards: it takes away the
- * deleters of the storages that it names as stale.
+ * The blocks that are freed here still have owners. PyTorch tells them afterwards: it takes away
+ * the deleters of the storages that it names as stale.
  */
 #include "allocator.hpp"
 

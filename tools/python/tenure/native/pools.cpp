@@ -1,32 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch's pools. An id has one for each device, and up to two pools of Tenure's: what captures of
- * CUDA graphs allocate from, and what other streams do. Each is made by its first allocation.
+ * PyTorch's pools. An id has one for each device. That one has up to two pools of Tenure's:
+ * captures of CUDA graphs allocate from one, other streams from the other. The first allocation
+ * from a pool makes it.
  *
  * Cudagraph trees (torch.compile, mode "reduce-overhead") warm up in the pool that they capture
- * into, and order all that uses it themselves. They are told by that: the first memory of an id
- * that no torch.cuda.MemPool has made goes to a stream that is not being captured. Such an id has
- * one pool for both, a vouched one (tnr_vouched_pool_create). An id that graphs have allocated from
- * before keeps Tenure's guarantee, until somebody asks for its state (checkpoint.cpp): whoever
- * saves and restores a pool's blocks orders what uses them. From then on it is vouched for, too
- * (tnr_graph_pool_vouch). torch.cuda.graph(pool=) never asks.
+ * into, and order all that uses it themselves. They are recognised by this: no torch.cuda.MemPool
+ * has made the id, and its first memory goes to a stream that is not being captured. Such an id has
+ * one pool for both, a vouched one (tnr_vouched_pool_create). If graphs have allocated from an id
+ * before, it keeps Tenure's guarantee until its state is asked for (checkpoint.cpp): code that
+ * saves and restores a pool's blocks orders what uses them. From then on the pool is vouched for,
+ * too (tnr_graph_pool_vouch). torch.cuda.graph(pool=) never asks.
  *
- * Graphs. PyTorch captures them itself; it only announces, before each capture, that memory of
- * certain streams is to come from the pool of a certain id, and afterwards that this is over and,
- * later, that the graph is gone. Tenure is attached to a capture when the first allocation or free
- * of one of its streams comes by: PyTorch announces before the capture has begun, when there is
- * nothing to attach to yet.
+ * Graphs. PyTorch captures them itself. Before each capture it announces that memory of certain
+ * streams must come from the pool of a certain id. Afterwards it announces that this is over, and
+ * later that the graph is gone. PyTorch announces before the capture has begun, when there is
+ * nothing to attach to yet. So Tenure is attached to a capture at the first allocation or free on
+ * one of its streams.
  *
- * Uses. Each begin, each torch.cuda.MemPool and each graph counts one until releasePool. With the
- * last one the pool ends, as soon as its graphs and blocks allow it: such pools wait in the same
- * list without an id, since ids may come again.
+ * Uses. Each begin, each torch.cuda.MemPool and each graph counts as one use until releasePool.
+ * After the last use the pool ends, as soon as its graphs and blocks allow it. Such pools wait in
+ * the same list without an id, because ids may come again.
  *
- * A torch.cuda.MemPool(allocator) has pools over foreign segments, which come from that allocator's
- * raw_alloc and go back to its raw_delete. It lives until the last segment has gone back.
+ * A torch.cuda.MemPool(allocator) has pools over foreign segments. The segments come from that
+ * allocator's raw_alloc and go back to its raw_delete. The allocator lives until the last segment
+ * has gone back.
  *
  * One mutex protects both lists. It is held while filters are asked and Tenure is called; neither
- * calls back here. Whoever may ask the owner of segments does so without it: an owner may take the
- * interpreter's lock.
+ * calls back here. Code that may ask the owner of segments does so without the mutex: an owner may
+ * take the interpreter's lock.
  */
 #include "allocator.hpp"
 

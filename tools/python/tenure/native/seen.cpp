@@ -3,15 +3,16 @@
  * What PyTorch's tools see: the history of torch.cuda.memory._record_memory_history with the stacks
  * that PyTorch gathers, snapshots, observers.
  *
- * PyTorch's recorder may take the interpreter's lock, so it is called, and what it returned is let
- * go of, with no lock held, here or in Tenure. Observers and trackers are called so too.
+ * PyTorch's recorder may take the interpreter's lock. So it is called, and what it returned is
+ * released, with no lock held, here or in Tenure. Observers and trackers are called without locks,
+ * too.
  *
- * Memory that Tenure maps and unmaps is told as SEGMENT_MAP and SEGMENT_UNMAP, by whichever call
- * comes first after it (tnr_mappings_take); of one address in its order, and before the allocation
- * that it was mapped for.
+ * Memory that Tenure maps and unmaps is reported as SEGMENT_MAP and SEGMENT_UNMAP, by the first
+ * call that comes after it (tnr_mappings_take). Entries of one address are in order, and a mapping
+ * is reported before the allocation that it was made for.
  *
- * A free is written down before the block is Tenure's again, an allocation after it is the
- * caller's; so of one address the entries are in order, whatever threads do.
+ * A free is recorded before the block is Tenure's again, an allocation after the block is the
+ * caller's. So the entries of one address are in order, whatever threads do.
  */
 #include "allocator.hpp"
 

@@ -2,14 +2,15 @@
 /*
  * Tensors of other processes, as torch.multiprocessing sends them.
  *
- * What PyTorch pickles of a block is a mark of Tenure's and the block's name (<tenure/export.h>):
- * whoever opens it asks the sender's process. The same block has the same name, so a receiver maps
- * it once, however often it comes. The sender keeps the block as long as PyTorch's own counters say
- * that a receiver has it; should it be freed before, its memory stays until receivers are done.
- * Events, and who waits for whom, are PyTorch's.
+ * For a block, PyTorch pickles a mark of Tenure's and the block's name (<tenure/export.h>). A
+ * receiver that opens it asks the sender's process. The same block has the same name, so a receiver
+ * maps it once, however often it comes. The sender keeps the block as long as PyTorch's own
+ * counters say that a receiver has it. If the block is freed before that, its memory stays until
+ * receivers are done. PyTorch handles events, and who waits for whom.
  *
- * A tensor that dies while a capture is under way cannot be closed, since that waits for the
- * device: it waits in a list that is gone through when another one is opened, and by emptyCache.
+ * A tensor that dies while a capture is under way cannot be closed, because that would wait for the
+ * device. It is put in a list. The list is worked off when another tensor is opened, and by
+ * emptyCache.
  */
 #include "allocator.hpp"
 

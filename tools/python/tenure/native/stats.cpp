@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What PyTorch asks about memory: tnr_stats in its form. Tenure keeps chunks together, whatever the
- * size of their blocks: "segment" and "reserved_bytes" are 0 but for all sizes together.
+ * size of their blocks. So "segment" and "reserved_bytes" are 0, except for all sizes together.
  *
- * Sums that PyTorch resets count on in Tenure; what they were at the reset is kept here.
+ * Sums that PyTorch resets go on counting in Tenure. Their values at the reset are kept here.
  */
 #include "allocator.hpp"
 
