@@ -500,7 +500,7 @@ static tnr_status stream_last_event(tnri_stream *stream, int is_gone, tnri_event
     status = tnri_device_enter(stream->device, &visit);
     if (status != TNR_OK)
         return status;
-    *number = tnri_number_now();
+    *number = tnri_number_next(); /* the last of its marks may be over long before this event */
     status = tnri_event_context(stream->device, event);
     if (status == TNR_ERR_CAPTURE)
         status = tnri_event_late(stream->device, event);

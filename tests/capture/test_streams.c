@@ -8,6 +8,7 @@
  *   streams_of_a_capture_stay_known  hooks.c, capture_of_stream: the call of tnri_witness_stream
  *   streams_end_inside               stream.c, stream_last_event: the late event; event.c: late_end
  *                                    1 at once
+ *   an_end_inside_comes_after_the_marks  stream.c, stream_last_event: tnri_number_now instead
  */
 #include "steps.h"
 
@@ -507,6 +508,33 @@ static void streams_end_inside(void **state)
     check_all_given_back();
 }
 
+/* The work of such a stream comes after all marks that it was given: when the last of them is over,
+ * what it did later may still run. */
+static void an_end_inside_comes_after_the_marks(void **state)
+{
+    (void)state;
+    steps_start("reuse:poll,cross_stream:off", NULL);
+    tnr_stream side = life_stream(CU_STREAM_NON_BLOCKING);
+    unsigned char *marked = unit_malloc(4 * MIB, OTHER);
+    unsigned char *used = unit_malloc(4 * MIB, ORIGIN);
+    capture_begin(ORIGIN, NULL);
+    assert_ok(tnr_record_use(marked, side)); /* no number is given to another stream after it */
+    assert_ok(tnr_free(marked));
+    life_fill(used, 4 * MIB, 1, side);
+    assert_ok(tnr_record_stream(used, side));
+    assert_ok(tnr_free(used));
+    order_after(side, ORIGIN);
+    order_after(ORIGIN, side);
+    assert_ok(tnr_stream_destroying(0, side));
+    assert_int_equal(cuStreamDestroy(side), CUDA_SUCCESS);
+    recorded graph = capture_end(ORIGIN);
+    assert_int_equal(simcuda_run(1), 1); /* the mark, and not the fill */
+    uint64_t waits = life_host_waits();
+    assert_ptr_equal(unit_malloc(4 * MIB, OTHER), marked);
+    assert_true(unit_malloc(4 * MIB, ORIGIN) != used || life_host_waits() > waits);
+    recorded_destroy(&graph);
+}
+
 typedef struct asking {
     void *block, *next;
     tnr_status status;
@@ -675,6 +703,7 @@ int main(void)
         cmocka_unit_test_teardown(a_limit_inside, steps_stop),
         cmocka_unit_test_teardown(every_call_beside_a_capture, steps_stop),
         cmocka_unit_test_teardown(streams_end_inside, steps_stop),
+        cmocka_unit_test_teardown(an_end_inside_comes_after_the_marks, steps_stop),
         cmocka_unit_test_teardown(events_are_asked_beside_a_capture, steps_stop),
         cmocka_unit_test_teardown(the_mode_of_a_thread_stays, steps_stop),
         cmocka_unit_test_teardown(nothing_is_asked_without_a_capture, steps_stop),
