@@ -93,8 +93,8 @@ static inline void tnri_index_remove(tnri_index *index, tnri_block *run)
         index->summary &= ~((uint64_t)1 << word);
 }
 
-/* The first run of the first class from `class` on that is not empty; null past the last. For walks
- * by size: the next run of the same class is run->next, the next class is one above. */
+/* The first run of the first class from `class_first` on that is not empty; null past the last. For
+ * walks by size: the next run of the same class is run->next, the next class is one above. */
 static inline tnri_block *tnri_index_from(const tnri_index *index, unsigned class_first,
                                           unsigned *class_found)
 {

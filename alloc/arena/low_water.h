@@ -4,11 +4,11 @@
  * every step. The chunks that are free then go home (alias.h). So each step finds the addresses as
  * the step before did.
  *
- * Until an arena has reached low water for the first time, it keeps no aliases. An old mapping
- * takes addresses that a later window with fewer missing pages could have, so a first pass is
- * tighter without aliases. A program that never comes back to low water has no use for them. An
- * arena also stops keeping aliases when TNRI_KEEP_TRIAL chunks more have moved than came back:
- * other chunks move each time.
+ * Until an arena has reached low water for the first time, it keeps no aliases, unless the setting
+ * aliases_from is `first`. An old mapping takes addresses that a later window with fewer missing
+ * pages could have, so a first pass is tighter without aliases. A program that never comes back to
+ * low water has no use for them. An arena also stops keeping aliases when TNRI_KEEP_TRIAL chunks
+ * more have moved than came back: other chunks move each time.
  *
  * An arena looks for low water from a miss on, if it has not reached it before, or while it has
  * chunks that are not at home. An arena that lends or borrows sends no chunk home. If streams take

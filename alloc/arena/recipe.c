@@ -34,7 +34,7 @@ tnri_recipe *tnri_recipe_find(const tnri_world *world, size_t bytes, const tnri_
     return at != 0 ? &recipes->at[at - 1] : NULL;
 }
 
-/* A world keeps its records as long as it lives, so an old one may be asked what it is now. */
+/* A world frees its records and its recipes together, so an old one may be asked what it is now. */
 tnri_block *tnri_recipe_record(const tnri_world *world, tnri_recipe *recipe)
 {
     tnri_block *record = recipe->record;

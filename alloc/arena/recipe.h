@@ -4,9 +4,10 @@
  * made for. A program that repeats itself asks for the same sizes when the same chunks are free.
  * Then the window needs no driver call: all of its chunks are still mapped there (alias.h).
  *
- * Tenure takes the oldest recipe that will do. So if a pass begins as the one before did, it goes
- * on as that one did: recipes that were noted since come later, and change nothing. Under the
- * arena's lock.
+ * Tenure takes the oldest recipe for which the arena's own free chunks are enough. If there is
+ * none, and other arenas' chunks may move too, it takes the oldest that will do with these. So if a
+ * pass begins as the one before did, it goes on as that one did: recipes that were noted since come
+ * later, and change nothing. Under the arena's lock.
  */
 #ifndef TNRI_ARENA_RECIPE_H
 #define TNRI_ARENA_RECIPE_H
@@ -27,8 +28,9 @@ void tnri_recipe_note(tnri_world *world, uintptr_t base, size_t bytes);
 tnri_recipe *tnri_recipe_find(const tnri_world *world, size_t bytes, const tnri_recipe *before);
 
 /* The record that the recipe's window begins in. Null: its addresses have left the world, and the
- * recipe is forgotten. A miss asks about as many recipes as there are of its size, and most records
- * are where they were. So the record is not searched for each time. */
+ * recipe is forgotten. A miss asks about the recipes of its size, up to TNRI_RECIPE_LOOKS of them,
+ * and once more where other arenas' chunks may move. Most records are where they were. So the
+ * record is not searched for each time. */
 tnri_block *tnri_recipe_record(const tnri_world *world, tnri_recipe *recipe);
 
 #endif

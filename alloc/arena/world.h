@@ -6,16 +6,17 @@
  *
  * A world does geometry: it carves a block out of a free run, merges neighbours (run.h), keeps
  * freed blocks by size (bins.h), cuts whole chunks out of free runs, turns holes into memory and
- * back (world_move.h), and lends addresses (world_lend.h). All of it changes records by the few
- * operations of record.h. A world calls no driver and decides no policy (ladder/plan.h,
- * ladder/ladder.h do).
+ * back (world_move.h), and lends addresses (world_lend.h). Most of it changes records by the few
+ * operations of record.h; run.h and bins.h also change them directly. A world calls no driver and
+ * decides no policy (ladder/plan.h, ladder/ladder.h do).
  *
  * Equations, checked by tnri_world_validate:
  *   records tile each span and each borrowed range, in address order, without gap or overlap
  *   the index holds the FREE records; bytes_in[s] == sum of records in state s, except that the sum
  *   of LIVE includes the BINNED records: so a block that goes between the two changes one sum
- *   every mapped page of a span lies in FREE, LIVE or BINNED records, every page of a HOLE is
- *   unmapped
+ *   every page of a FREE, LIVE, BINNED or RETIRED record is mapped; no page of a HOLE or an ALIAS
+ *   has memory; a page of a PENDING, STALE or PARKED record may have some; pages of LENT records
+ *   are another arena's business
  *
  * Everything here is under the arena's lock.
  */
@@ -31,7 +32,7 @@ enum {
     TNRI_SLABS_SINGLE = 128, /* that lie in no sheet; a sheet has four times as many */
     TNRI_CARVE_RECORDS = 2,  /* new records that one carve can need */
     TNRI_CUT_RECORDS = 2,    /* new records that one cut can need */
-    TNRI_SPANS_MAX = 48,     /* spans of a world; each new one doubles its addresses */
+    TNRI_SPANS_MAX = 48,     /* spans of a world; Tenure asks for twice what it has */
     TNRI_RECEIVE_RECORDS = 2 /* new records that tnri_world_receive can need */
 };
 

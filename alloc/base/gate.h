@@ -18,7 +18,8 @@
  * The first three mean that somebody is looking. Code to which only that matters asks for
  * TNRI_GATE_OPEN.
  *
- * The gate is read without order. That is enough: see "Why it is consistent" in snapshot/cut.h.
+ * The gate is read without order. That is enough: see Note [why it is consistent] in
+ * snapshot/cut.h.
  */
 #ifndef TNRI_BASE_GATE_H
 #define TNRI_BASE_GATE_H

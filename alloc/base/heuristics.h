@@ -85,7 +85,7 @@ enum {
     TNRI_LANE_WAITS_LAST = 1 << 20, /* [ba7cc9b] twice as many each time there was nowhere to go */
     TNRI_LANE_ROUNDS = 6,           /* [78752e1] what one wait counts for at most: a holder that
                                      * the scheduler stopped is not what lanes are against */
-    TNRI_LANES_DEFAULT = 16,        /* [ba7cc9b] lanes of a stream, where processors are not told */
+    TNRI_LANES_DEFAULT = 16,        /* [ba7cc9b] most lanes of a stream if lanes_max is 0 */
     TNRI_LANE_WAITS_BORROWING = 1024, /* [78752e1] rests at other lanes' locks, and blocks of
                                        * theirs, before the lane asks for memory of its own */
     TNRI_LANE_FORCED_BORROWING = 16,  /* [78752e1] what a borrowed block counts for if forced */

@@ -2,8 +2,8 @@
 /*
  * The ladder: how Tenure serves a request that the cached path could not serve.
  *
- *   1. exact bins            arena.c, no driver call
- *   2. index                 arena.c, no driver call
+ *   1. exact bins            arena/serve.h, no driver call
+ *   2. index                 arena/serve.c, no driver call
  *      flush                 the bins are merged into the index, which is asked once more
  *   3. retired blocks        the layer above ends them (upper.h); this stream may be made to wait
  *   4. moved chunks          plan.c; this arena's own, nothing waits

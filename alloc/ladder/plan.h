@@ -18,7 +18,7 @@
  * The idea of moving wholly free chunks is DALI's (cuda_vm_resource), which waits for the device.
  * Moving by a second mapping without waiting is Tenure's.
  *
- * A plan is made under the arena's lock, executed without it (ladder.c), and then committed or
+ * A plan is made under the arena's lock, executed without it (execute.c), and then committed or
  * undone under it. It is owned by the thread that made it.
  */
 #ifndef TNRI_LADDER_PLAN_H
@@ -113,7 +113,8 @@ tnr_status tnri_plan_make_return(tnri_plan *plan, struct tnri_parked *parked, tn
                                  tnri_moves moves);
 
 /* Cuts donors out of `arena` into the plan, as many as it still misses; its lock is held. Returns
- * how many chunks. Less may be found than host memory would allow; that is not an error. */
+ * how many chunks. It takes fewer if there is no host memory for spare records; that is not an
+ * error. */
 size_t tnri_plan_take(tnri_plan *plan, tnri_arena *arena);
 
 /* Takes chunks of parked blocks of `arena`, likewise. Their slots are busy until the plan ends. */

@@ -3,7 +3,8 @@
  * What a thread remembers of pools: those that it is routed to, and the arenas that it used last.
  *
  * With the arena cache, finding an arena takes a comparison instead of a lock. An entry is valid as
- * long as the library's generation has not changed; destroying a pool and shutting down change it.
+ * long as the library's generation has not changed. It changes when a pool is destroyed, pools fall
+ * asleep, a stream ends that is no thread's default stream, or the library shuts down.
  * Everything here is owned by the thread.
  */
 #ifndef TNRI_POOL_CACHE_H
@@ -47,8 +48,9 @@ static inline tnri_thread *tnri_thread_here(void)
 
 /*
  * The state of the library, in one word that the cached path reads: 0 while it is not running, else
- * a generation. The generation grows with every pool destroyed and every start, and no value is
- * given twice. A fork sets the word to 0 in the child.
+ * a generation. The generation grows with every start, every pool destroyed, every sleep and every
+ * end of a stream that is no thread's default stream. No value is given twice. A fork sets the word
+ * to 0 in the child.
  */
 extern _Atomic uint64_t tnri_generation;
 

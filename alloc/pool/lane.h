@@ -4,16 +4,17 @@
  *
  * One arena is one lock, so threads that share a stream wait for each other. An arena counts how
  * long allocations had to wait. A thread that waits too long in too short a time leaves for another
- * arena of the same stream, and stays there: a lane of its own, as long as there are processors
- * (lanes_max). Threads that seldom meet, and a thread alone, never see a second lane.
+ * arena of the same stream, and stays there: a lane of its own, as long as the stream has fewer
+ * than lanes_max (by default one for each processor, 16 at most). Threads that seldom meet, and a
+ * thread alone, never see a second lane.
  *
  * Lanes of one stream are in a ring. Memory that is freed in one may be handed out by another at
  * once: the order of the stream is the same. So a lane that lacks memory borrows a block of another
  * lane. The block is served from that lane's arena, belongs to it, and goes back to it when it is
  * freed. Tenure takes more memory only if no other lane can serve, so lanes cost what their borders
  * cost. A lane that borrows much meets the others at their locks. When it has done so for some
- * time, another lane that has at least twice as much lends it a run (ladder/lend.h); or it gets a
- * new chunk, if it has next to nothing. None is left with less than it keeps: it would be the next.
+ * time, another lane lends it a run (ladder/lend.h); or it gets a new chunk, if it has next to
+ * nothing. A lane that lends keeps at least as much as it gives: otherwise it would be the next.
  *
  * A block, a use or an event knows only its arena, so lanes need no more. What is done to a stream
  * (end, capture) is done to its object, which all its lanes share.

@@ -27,9 +27,10 @@
  * Each enumerator says what its state is; docs/hacking.md has a table that is made of those
  * comments.
  *
- * Records are host memory of the arena, never returned while it lives. So if the block map still
- * holds a pointer to a record, the record may always be looked at. All fields are protected by the
- * arena's lock, except `world`, which is constant.
+ * Records are host memory of their world. Tenure returns them only when the world has no memory
+ * (tnri_world_dissolve) or ends, and wipes the world's entries in the block map first. So if the
+ * map still holds a pointer to a record, the record may be looked at. All fields are protected by
+ * the arena's lock, except `world`, which is constant.
  */
 #ifndef TNRI_SPACE_BLOCK_H
 #define TNRI_SPACE_BLOCK_H

@@ -20,8 +20,10 @@
  *
  * An entry is written when a block becomes live at a new place, and never cleared. So a reader must
  * check, under the arena's lock, that the record it found is live and contains the address. Then a
- * stale entry can mislead nobody, and a free writes nothing. Records stay readable as long as their
- * arena lives (space/block.h). When a span is given back, its entries are wiped.
+ * stale entry can mislead nobody, and a free writes nothing. Records stay readable as long as the
+ * map leads to them (space/block.h). When a span is given back, its entries are wiped. Code that
+ * looks up an address at which nothing need be live keeps spans from going meanwhile, by
+ * tnri_device_look_begin.
  *
  * Reading takes no lock. A writer holds the lock of the arena that has the addresses. Before the
  * addresses go to another arena (ladder/lend.h), whole granules are cleared. So a granule's entries

@@ -9,7 +9,7 @@
  *
  * While one of them is on the gate says TRAPS, and library/cached.c asks here on each allocation
  * and free. While none is on, nothing of this is reached. The settings trap_* say which blocks get
- * a trap. A finding is told with the block's story (tell.h), never as an error of the call that
+ * a trap. A finding is told with the block's story (story.h), never as an error of the call that
  * brought it to light: that call is right.
  *
  * Fills and looks are work on the block's own stream, in its order, and nobody waits for them

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An answer: one line of JSON, as it grows. It writes commas and quotes; the caller sees to the
- * nesting. It never holds more than ANSWER_BYTES_MAX. If something does not fit, or there is no
- * host memory for it, the answer is lost, and the caller says so instead.
+ * nesting. It never holds more than TNRI_ANSWER_BYTES_MAX. If something does not fit, or there is
+ * no host memory for it, the answer is lost, and the caller says so instead.
  */
 #ifndef TNRI_CONTROL_ANSWER_H
 #define TNRI_CONTROL_ANSWER_H

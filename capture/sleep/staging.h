@@ -103,9 +103,9 @@ tnr_status tnri_staging_wait(tnri_device *device);
 
 /* How many buffers so many bytes fill. */
 size_t tnri_buffers_for(size_t bytes);
-/* TNR_ERR_HOST_MEMORY if `count` buffers, less those that are spare, would take all the memory that
- * the machine or a control group has left. Called once for all pools of a sleep, because the system
- * counts a buffer only when something is written to it. */
+/* TNR_ERR_HOST_MEMORY if `count` buffers, less those that are spare, would leave less than
+ * TNRI_HOST_LIMIT_REST of the memory that the machine or a control group has left. Called once for
+ * all pools of a sleep, because the system counts a buffer only when something is written to it. */
 tnr_status tnri_staging_check(const tnri_device *device, size_t count);
 /* Takes buffers for `bytes`, all or none; in the list the ordinary ones come first. `pinned_max`,
  * if not 0, is the most pinned memory to have in use afterwards, but the ring is always made when

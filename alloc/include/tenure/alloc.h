@@ -302,8 +302,8 @@ typedef struct tnr_pool_options {
     tnr_handle_type handle_type;
     /* 1: chunks that network cards may address, where supported. A card that has registered memory
      * is not told when the memory changes. So no chunk of such a pool moves to another address.
-     * Only tnr_pool_trim and the pool's end give its chunks back to the driver; freeing all its
-     * blocks does not. Take registrations back before either. */
+     * Only tnr_pool_trim, tnr_tag_trim and the pool's end give its chunks back to the driver;
+     * freeing all its blocks does not. Take registrations back before any of these. */
     int gpu_direct_rdma;
     /* Both set: a pool over foreign segments. handle_type and gpu_direct_rdma are then the owner's
      * business. */
@@ -367,8 +367,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc_at(void *ptr, tnr_pool pool, si
  *
  * From now on all memory of the block's pool stays as it is, even where blocks are freed, as if the
  * pool had been made with gpu_direct_rdma. Nothing moves. Memory goes back to the driver, or to the
- * owner of its segments, only when tnr_pool_trim or tnr_pool_destroy names the pool. The pool
- * sleeps only if there is a callback. So the next block at these addresses has the memory that was
+ * owner of its segments, only with tnr_pool_trim, tnr_tag_trim and the pool's end. The pool sleeps
+ * only if there is a callback. So the next block at these addresses has the memory that was
  * registered. This lasts as long as the pool. Never calls the driver. `tenure run` calls it when a
  * program asks for a dma-buf, or for synchronous memory operations
  * (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS), as programs that register memory do.
@@ -426,8 +426,11 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_access_get(tnr_access *access, tnr_poo
                                                      int peer);
 
 /* tnr_pool_access_set for all pools of the device, and for those that will be made later. Pools
- * over foreign segments stay as they are. On an error, pools before the one that the error names
- * may have changed. Like cudaDeviceEnablePeerAccess, called on `peer`. Since 0.2.0. */
+ * over foreign segments stay as they are. Like cudaDeviceEnablePeerAccess, called on `peer`.
+ * Errors: TNR_ERR_INVALID_ARGUMENT (access), TNR_ERR_INVALID_DEVICE (there is no such device or
+ * peer, or both are the same), TNR_ERR_NO_PEER_ACCESS, TNR_ERR_CAPTURE (closing while a capture is
+ * under way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, those of tnr_init. On an error, pools before the
+ * one that the error names may have changed. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_device_access_set(int device, int peer, tnr_access access);
 
 /* ---- limits and giving back ---------------------------------------------------------------- */
@@ -441,10 +444,12 @@ TNR_NODISCARD TNR_API tnr_status tnr_device_access_set(int device, int peer, tnr
 TNR_NODISCARD TNR_API tnr_status tnr_trim(size_t *released, size_t keep_bytes, int device);
 
 /* The same for one pool (null: the default pool of `device`; else `device` must be the pool's):
- * until it has at most `keep_bytes` mapped. This is also the one call that gives memory of a pool
- * for network cards (gpu_direct_rdma) back, and foreign segments back to their owner. A pool that
- * sleeps has none to give, and a graph pool keeps what its graphs need. Adds TNR_ERR_INVALID_POOL,
- * and TNR_ERR_BUSY (the call comes from a callback of an owner of segments). Since 0.2.0. */
+ * until it has at most `keep_bytes` mapped. Unlike tnr_trim, the call also gives back memory of a
+ * pool for network cards (gpu_direct_rdma), and foreign segments to their owner. So do tnr_tag_trim
+ * (<tenure/tag.h>) and the pool's end; foreign segments also go back if their own pool lacks
+ * memory. A pool that sleeps has none to give, and a graph pool keeps what its graphs need. Adds
+ * TNR_ERR_INVALID_POOL, and TNR_ERR_BUSY (the call comes from a callback of an owner of segments).
+ * Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_trim(size_t *released, tnr_pool pool, size_t keep_bytes,
                                                int device);
 

@@ -199,10 +199,11 @@ TNR_API void tnr_mappings_follow(int is_wanted);
 
 /* Takes the oldest mappings that have been written down, up to `room`, and returns how many.
  * Mappings of one address are in the order in which they happened. A mapping is there before the
- * call that made it returns. With `room` 0: returns how many there are. *lost becomes the number of
- * mappings that could not be written down since the last call, because there was no host memory, or
- * 65,536 waited. `mappings` and `lost` may be null if `room` is 0. Never calls the driver. Since
- * 0.2.0. */
+ * call that made it returns. *lost becomes the number of mappings that could not be written down
+ * since the last call with room, because there was no host memory, or 65,536 waited. With `room` 0
+ * the call takes nothing and returns how many there are; *lost becomes 0, and the next call with
+ * room tells the number. `mappings` and `lost` may be null if `room` is 0. Never calls the driver.
+ * Since 0.2.0. */
 TNR_API size_t tnr_mappings_take(tnr_mapping *mappings, uint64_t *lost, size_t room);
 
 #ifdef __cplusplus

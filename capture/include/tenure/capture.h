@@ -197,8 +197,9 @@ TNR_NODISCARD TNR_API tnr_status tnr_graph_pool_vouch(tnr_pool pool);
  * the latest launch of any graph that shares the pool, and for uses of the pool's freed blocks that
  * are not over. Errors, each without a launch: TNR_ERR_INVALID_GRAPH, TNR_ERR_OVERWRITE (the text
  * names the block), TNR_ERR_ASLEEP (its pool, or the pool of a block that is kept for it),
- * TNR_ERR_INVALID_STREAM, TNR_ERR_CAPTURE (the stream is being captured, or a capture under way
- * leaves no way to order the launch), TNR_ERR_DRIVER, TNR_ERR_HOST_MEMORY. Since 0.1.0. */
+ * TNR_ERR_PARKED (the graph refers to a parked block; since 0.2.0), TNR_ERR_INVALID_STREAM,
+ * TNR_ERR_CAPTURE (the stream is being captured, or a capture under way leaves no way to order the
+ * launch), TNR_ERR_DRIVER, TNR_ERR_HOST_MEMORY. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_graph_launch(tnr_graph graph, tnr_cuda_graph_exec exec,
                                                   tnr_stream stream);
 

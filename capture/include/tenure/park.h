@@ -11,8 +11,9 @@
  *   tnr_park        from this point of a stream on, the block's memory may serve other blocks
  *   tnr_unpark      brings memory to the same addresses, before what a stream gets next
  *
- * The program calls both between launches, from the host. They return at once; the order is that of
- * the streams.
+ * The program calls both between launches, from the host. The order is that of the streams, so they
+ * return without waiting for work on the device. Only tnr_unpark may wait: if the block gets other
+ * chunks (see "What comes back"), or if memory is short.
  *
  * What is parked. The whole chunks inside the block. A chunk is 2 MiB or larger. If the block
  * begins or ends in the middle of a chunk, that part is not parked; of a block smaller than a
@@ -38,7 +39,7 @@
  * Contents. With TNR_CONTENT_DISCARD all contents of the block are undefined afterwards. With
  * TNR_CONTENT_KEEP the stream that is named copies them to pinned host memory, and back when the
  * block is unparked; nobody waits for copies. Pinning takes long, so Tenure keeps what has been
- * pinned for the next block, in pieces of 32 MiB; tnr_sleep_prepare has it ready ahead of time.
+ * pinned for the next block, in buffers of 32 MiB; tnr_sleep_prepare has it ready ahead of time.
  * TNR_CONTENT_DEFAULT is what tnr_block_content_set or the block's pool says, or else to keep.
  *
  * Beside other work. The block's own stream waits for the copies, since the memory is its to give.

@@ -61,7 +61,8 @@ typedef struct CUevent_st *tnr_event;
  * earlier such uses on its device (since 0.2.0; see tnr_pool_access_set).
  * Errors, each leaving the block as it was: TNR_ERR_INVALID_ARGUMENT (null),
  * TNR_ERR_FOREIGN_POINTER, TNR_ERR_NOT_LIVE, TNR_ERR_INVALID_STREAM (destroyed, or of another
- * context), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
+ * context), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK; TNR_ERR_PARKED
+ * (<tenure/park.h>) since 0.2.0. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_record_use(const void *ptr, tnr_stream stream);
 
 /* The use of the block by `stream` ends no later than the block's free: Tenure records the event
@@ -107,8 +108,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_stream_created(int device, tnr_stream strea
  * Memory that was freed on it becomes available to the next new stream, which Tenure makes wait for
  * the end of that work. Blocks that were allocated on it stay live and are freed as usual. Harmless
  * for a stream that Tenure never saw, or whose end it was told of before: Tenure then does not ask
- * the driver about the handle, which may be gone. Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_DRIVER.
- * Since 0.1.0. */
+ * the driver about the handle, which may be gone. Errors: TNR_ERR_INVALID_STREAM (a default
+ * stream), TNR_ERR_INVALID_DEVICE, TNR_ERR_DRIVER. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stream_destroying(int device, tnr_stream stream);
 
 /* What need not be told. A program that hooks every record and wait can leave most of them out, at

@@ -10,7 +10,7 @@
  * device count as one.
  *
  * All functions must be called between check_enter and check_leave. No driver call is made there,
- * except by check_stream_of, before the lock.
+ * except by check_name_of and check_name_on, which are called before check_enter.
  */
 #ifndef TENURE_PRELOAD_CHECK_STREAMS_H
 #define TENURE_PRELOAD_CHECK_STREAMS_H

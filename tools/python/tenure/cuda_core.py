@@ -11,9 +11,9 @@
 >>> buffer.close(stream)
 
 A buffer belongs to the stream that it was allocated for. Its end is ordered on that stream and on
-the one that close() names: work that both were given so far may still use the buffer. Without a
-stream, the legacy default stream is meant. cuda.core's own streams do not wait for it, so name a
-stream.
+the one that close() names: work that both were given so far may still use the buffer. If allocate()
+gets no stream, the legacy default stream is meant. cuda.core's own streams do not wait for it, so
+name a stream.
 
 Tried with a stand-in for cuda.core on the simulated device, and run on an H200.
 """
@@ -85,8 +85,9 @@ class MemoryResource(_core.MemoryResource):  # type: ignore[misc]
         return _core.Buffer.from_handle(address, size, mr=self)
 
     def deallocate(self, ptr: Any, size: int, stream: Any = None) -> None:
-        """The end of a buffer; the buffer calls this. A stream of another device cannot be named:
-        the memory then waits for all work that the buffer's device was given so far."""
+        """The end of a buffer; the buffer calls this. Without a stream, the end is ordered on the
+        buffer's own stream alone. A stream of another device cannot be named: the memory then waits
+        for all work that the buffer's device was given so far."""
         self._unowned.discard(int(ptr))
         free_on, invalid = _library.library().tnr_free_on, _library.ERR_INVALID_STREAM
         if stream is None:

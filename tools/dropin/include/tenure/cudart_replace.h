@@ -340,7 +340,8 @@ static inline int tnr_replace_serves_another(int device)
 }
 
 /* The device's memory is gone with its context, and Tenure's too. Tenure starts anew when it is
- * asked. It cannot end on one device alone. */
+ * asked. This header ends it with tnr_shutdown, which ends it on all devices. So it refuses while
+ * another device is served. */
 static inline cudaError_t tnr_replace_cudaDeviceReset(void)
 {
     int device = tnr_replace_device();
