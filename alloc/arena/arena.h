@@ -128,6 +128,7 @@ typedef struct tnri_arena {
     tnri_growable growable;
     int is_guard;         /* 1: for guarded blocks alone (trap/guard.h). Constant */
     uintptr_t guard_next; /* where the next of them is looked for; the lock */
+    uint64_t needs_bytes; /* the most that was in use: ladder/trade.h; the lock */
     tnri_lane lane;
 
     /* For history and snapshots. */

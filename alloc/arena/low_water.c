@@ -5,6 +5,13 @@
 #include "arena/alias.h"
 #include "arena/count.h"
 #include "base/heuristics.h"
+#include "device/account.h"
+
+int tnri_world_trades(const tnri_world *world)
+{
+    return (world->lent != NULL || world->borrowed_bytes > 0) &&
+           !atomic_load_explicit(&world->arena->account->keeps, memory_order_relaxed);
+}
 
 static uint64_t low_step(const tnri_world *world)
 {

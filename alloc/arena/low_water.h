@@ -35,11 +35,21 @@ void tnri_low_water_watch(tnri_arena *arena);
 /* So many chunks have moved into a window of the arena. `is_again`: the window is made again. */
 void tnri_low_water_moved(tnri_arena *arena, size_t chunks, int is_again);
 
+/* 1 if the world takes turns with other streams: addresses of it have gone to them, or theirs have
+ * come, and streams trade (ladder/trade.h). */
+int tnri_world_trades(const tnri_world *world);
+
 /* Whether a chunk that moves out of the arena now stays mapped where it was. Needs no lock, so a
  * caller that asks twice may get two answers. */
 static inline int tnri_low_water_keeps(const tnri_arena *arena)
 {
     return atomic_load_explicit(&arena->low.keeping, memory_order_relaxed) == TNRI_KEEPS;
+}
+
+/* 1 if the arena has been at low water: its program has come through a pass. Needs no lock. */
+static inline int tnri_low_water_was(const tnri_arena *arena)
+{
+    return atomic_load_explicit(&arena->low.keeping, memory_order_relaxed) != TNRI_KEEPS_NOT_YET;
 }
 
 #endif

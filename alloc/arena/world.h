@@ -193,12 +193,6 @@ static inline void tnri_world_look_low(tnri_world *world)
         tnri_low_water_look(world);
 }
 
-/* 1 if addresses of the world have gone to other streams, or theirs have come. */
-static inline int tnri_world_trades(const tnri_world *world)
-{
-    return world->lent != NULL || world->borrowed_bytes > 0;
-}
-
 /* What is live. */
 static inline size_t tnri_world_live_bytes(const tnri_world *world)
 {

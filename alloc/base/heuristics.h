@@ -21,6 +21,8 @@ enum {
     TNRI_LOAN_SHARE = 256,      /* [f6950b7] this part (1/n) of the pool is worth a loan always */
     TNRI_TAKES_MANY = 64,       /* [cf0db34] so often a stream takes a little, then it grows */
     TNRI_RATHER_SHARE = 32, /* [8eb4045] by this part (1/n) of the pool in all, or by so many MiB */
+    TNRI_TRADE_SAVES = 50,  /* [8b21079] streams trade if that saves this part (1/n) of the pool */
+    TNRI_TRADE_ARENAS = 16, /* [8b21079] arenas that are asked what they have in use */
     TNRI_RECLAIMS = 3,      /* [bound] climbs after reclaiming, before the user is asked */
     TNRI_CALLBACKS = 8,     /* [bound] times the user's callback is asked for one request */
 };

@@ -4,6 +4,7 @@
 
 #include "arena/alias.h"
 #include "arena/count.h"
+#include "arena/low_water.h"
 #include "arena/note.h"
 #include "arena/run.h"
 #include "arena/serve.h"

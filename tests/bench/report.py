@@ -459,12 +459,12 @@ the mean after 16 passes (`tests/bench/perturbed.py`), for old mappings take add
 of fewer pages could have. Chunks of at most 1/64 of what is mapped for blocks of one size
 (`chunk_exact_mb`) bring the mean of eight from 1.047 to 1.033, and cost `offload_streams` four
 times its mapping. Where the pool gives back what is idle whenever it has grown, `serve_streams`
-holds 1.150 for 0.40 % of its time: rows of "Changes" have both. In `pipeline_train` and
-`gpt2_reduce` two streams take memory from each other, other blocks in each pass. Where streams keep
-what they have, as `tenure.torch` sets it (`chunk_share:2048,cross_stream:off`), `pipeline_train`
-holds 1.015 and maps nothing from the ninth pass on. `gpt2_reduce` holds 1.216 and maps nothing from
-the third: a replay has no pools for its graphs, which peak when the rest does not. What
-`llama_eager` and `resnet50_eager` hold above the limit are chunks of 1/384 of what is mapped: with
+holds 1.150 for 0.40 % of its time: rows of "Changes" have both. The streams of `pipeline_train`
+need their most at once, so each keeps what it has, with what it cannot use of it; with chunks as
+small as `tenure.torch` sets them (`chunk_share:2048`) it holds 1.016. In `gpt2_reduce` two streams
+take memory from each other, other blocks in each pass. If each keeps its own (`cross_stream:off`),
+it holds 1.216 and maps nothing from the third pass on: a replay has no pools for its graphs, which
+peak when the rest does not. What `llama_eager` and `resnet50_eager` hold above the limit are chunks of 1/384 of what is mapped: with
 `chunk_share:1024` they hold 1.018 and 1.007, and the first pass creates 61 and 70 % more of them,
 for 1.5 and 2.1 times the modelled time. `rollout_train` is 0.0002 above it; there smaller chunks do
 not help (1.022).

@@ -8,6 +8,8 @@ small cases of what steady.py shows of whole traces. Broken on purpose, each was
     test_no_budget  with plan_would_borrow refusing what is little
     test_over       without a second try in chunk_create of alloc/ladder/execute.c
     test_ahead      with chunk_pages_over always 0
+    test_side_by_side   with tnri_trade_pays always 1, or tnri_world_trades without `keeps`, or
+                    keeping_means without its first choice
 
     test_repeated.py TENURE
 """
@@ -27,13 +29,13 @@ MIB = patterns.MIB
 MAPPING = ("create", "map", "access", "unmap", "release")
 
 
-def replay(text, *, loops=1, conf="", memory="64G"):
+def replay(text, *, loops=1, conf="", memory="64G", schedule="eager"):
     """The JSON object of a trace's replay."""
     command = [TENURE, "replay", "--driver", "sim", "--check", "none", "--json", "--paced",
                "--loops", str(loops), *(["--conf", conf] if conf else []), "-"]
     run = subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                          text=True, check=False,
-                         env={**os.environ, "TENURE_SIM_SCHEDULE": "eager",
+                         env={**os.environ, "TENURE_SIM_SCHEDULE": schedule,
                               "TENURE_SIM_MEMORY": memory})
     if run.returncode != 0:
         raise AssertionError(f"code {run.returncode}: {run.stderr}")
@@ -62,6 +64,17 @@ class Repeated(unittest.TestCase):
         one = replay(made("order", fill), loops=12)
         self.assertEqual(mapped(one["passes"][6:]), 0)
         self.assertLess(one["reserved_over_live"], 1.6)
+
+    def test_side_by_side(self):
+        """Two streams that need their most at once: in the end each has its own, and neither waits
+        for the other."""
+        for schedule in ("eager", "lazy"):
+            with self.subTest(schedule=schedule):
+                one = replay(patterns.text("gradient_buckets"), loops=12, schedule=schedule)
+                last = one["passes"][6:]
+                self.assertEqual(sum(each["driver_calls_by_kind"]["order"] for each in last), 0)
+                self.assertEqual(mapped(last), 0)
+                self.assertLess(one["reserved_over_live"], 1.06)
 
     def test_little(self):
         """Forty streams in turn with a small block each: what the pool grows by, rather than that a
