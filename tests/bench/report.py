@@ -464,10 +464,10 @@ need their most at once, so each keeps what it has, with what it cannot use of i
 small as `tenure.torch` sets them (`chunk_share:2048`) it holds 1.016. In `gpt2_reduce` two streams
 take memory from each other, other blocks in each pass. If each keeps its own (`cross_stream:off`),
 it holds 1.216 and maps nothing from the third pass on: a replay has no pools for its graphs, which
-peak when the rest does not. What `llama_eager` and `resnet50_eager` hold above the limit are chunks of 1/384 of what is mapped: with
-`chunk_share:1024` they hold 1.018 and 1.007, and the first pass creates 61 and 70 % more of them,
-for 1.5 and 2.1 times the modelled time. `rollout_train` is 0.0002 above it; there smaller chunks do
-not help (1.022).
+peak when the rest does not. What `llama_eager` and `resnet50_eager` hold above the limit are chunks
+of 1/384 of what is mapped: with `chunk_share:1024` they hold 1.018 and 1.007, and the first pass
+creates 61 and 70 % more of them, for 1.5 and 2.1 times the modelled time. `rollout_train` is 0.0002
+above it; there smaller chunks do not help (1.022).
 
 {steady_picture}## Scale
 
