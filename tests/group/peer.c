@@ -363,7 +363,9 @@ peer peer_start(const char *conf)
 {
     int files[2];
     char all[256];
-    snprintf(all, sizeof(all), "control_dir:%s,address_space_gb:4%s%s", folder,
+    /* A second is not enough where others want the processors, too. */
+    const char *wait = strstr(conf, "group_wait_ms") == NULL ? ",group_wait_ms:600000" : "";
+    snprintf(all, sizeof(all), "control_dir:%s,address_space_gb:4%s%s%s", folder, wait,
              conf[0] == '\0' ? "" : ",", conf);
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, files), 0);
     fflush(NULL);
