@@ -125,11 +125,6 @@ class Fuzz(unittest.TestCase):
         """902158 ran out of memory beside 14 MiB that became free while it asked."""
         self.fuzz("--seeds", "902158")
 
-    def test_a_stream_that_ended_in_a_capture(self):
-        """3102496 got memory while the stream's last work used it: the end had the number of a mark
-        that was over."""
-        self.fuzz("--seeds", "3102496")
-
     def test_a_launch_that_reads_what_no_graph_wrote_is_not_legal(self):
         """The block is of a capture that was aborted. Its memory was given to that as the next
         graph of the pool, which every launch would order; the first graph's may still run."""
