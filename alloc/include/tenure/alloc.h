@@ -183,7 +183,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_malloc_aligned(void **ptr, size_t bytes, si
  * TNR_ERR_HOST_MEMORY.
  * Errors, each leaving everything as it was: TNR_ERR_FOREIGN_POINTER, TNR_ERR_INTERIOR_POINTER (the
  * text gives the block's start), TNR_ERR_NOT_LIVE (freed before, or never handed out),
- * TNR_ERR_AFTER_FORK. Since 0.1.0. */
+ * TNR_ERR_PARKED (a parked block that a CUDA graph refers to), TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_free(void *ptr);
 
 /* ---- growable blocks ----------------------------------------------------------------------- */

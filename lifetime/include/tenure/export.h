@@ -76,7 +76,8 @@ typedef uint64_t tnr_export;
  * driver.
  * Errors: TNR_ERR_INVALID_ARGUMENT (exported is null; the pool's chunks have no handles that can be
  * exported; or the pool is a graph's), TNR_ERR_FOREIGN_SEGMENT, TNR_ERR_FOREIGN_POINTER,
- * TNR_ERR_NOT_LIVE, TNR_ERR_HOST_MEMORY, TNR_ERR_AFTER_FORK. Since 0.2.0. */
+ * TNR_ERR_NOT_LIVE, TNR_ERR_PARKED (it has no memory to export), TNR_ERR_HOST_MEMORY,
+ * TNR_ERR_AFTER_FORK. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_export_create(tnr_export *exported, const void *ptr);
 
 /* Sends the block to the process at the other end of `socket`, a connected Unix socket of any type,
