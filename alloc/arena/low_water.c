@@ -10,7 +10,7 @@
 int tnri_world_trades(const tnri_world *world)
 {
     return (world->lent != NULL || world->borrowed_bytes > 0) &&
-           !atomic_load_explicit(&world->arena->account->keeps, memory_order_relaxed);
+           !atomic_load_explicit(&world->arena->account->is_apart, memory_order_relaxed);
 }
 
 static uint64_t low_step(const tnri_world *world)

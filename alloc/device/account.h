@@ -55,7 +55,7 @@ typedef struct tnri_account {
     _Atomic uint32_t has_moved;   /* 1: a chunk has moved: arena/low_water.h */
     _Atomic uint64_t needs_bytes; /* as these two: ladder/trade.h */
     _Atomic uint64_t most_bytes;
-    _Atomic int keeps;             /* 1: each stream keeps the memory that it has */
+    _Atomic int is_apart;          /* 1: each stream keeps the memory that it has */
     _Atomic uint64_t rather_bytes; /* bytes it grew by, so that streams need not take from others */
     _Atomic uint64_t asleep_bytes; /* of chunks that have given their memory back */
     _Atomic uint32_t exports;      /* exports of its blocks that are open here or in other

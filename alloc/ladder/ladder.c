@@ -285,7 +285,7 @@ typedef struct ladder_means {
 
 /* If each stream keeps what it has. Small blocks rather have a chunk of their own: one that goes to
  * them between two large blocks would go back and forth with each of these. */
-static ladder_means keeping_means(const tnri_arena *arena, const tnri_request *request)
+static ladder_means apart_means(const tnri_arena *arena, const tnri_request *request)
 {
     int grows = request->bytes <= arena->small_limit_bytes && pool_may_rather_grow(arena->account);
     return (ladder_means){grows ? TNRI_MOVES_NONE : TNRI_MOVES_OWN, TNRI_MOVES_OWN};
@@ -299,7 +299,7 @@ static ladder_means ladder_moves(tnri_arena *arena, const tnri_request *request)
     if (!tnri_device_may_move(arena->device))
         return (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_OWN};
     if (!trades)
-        return keeping_means(arena, request);
+        return apart_means(arena, request);
     tnri_moves most =
         stream_retired_bytes(arena) >= request->bytes ? TNRI_MOVES_OWN : TNRI_MOVES_ALL;
     if (request_is_little(arena, request) && arena_takes_often(arena) &&
@@ -377,7 +377,7 @@ static int plan_would_borrow(const tnri_plan *plan)
     if (plan->is_growth || ladder_moves_max(plan->arena) == TNRI_MOVES_NONE)
         return 0;
     if (plan->moves == TNRI_MOVES_NONE)
-        return !atomic_load_explicit(&plan->arena->account->keeps, memory_order_relaxed) &&
+        return !atomic_load_explicit(&plan->arena->account->is_apart, memory_order_relaxed) &&
                stream_retired_bytes(plan->arena) < plan->request->bytes &&
                (!request_is_little(plan->arena, plan->request) ||
                 (tnri_device_may_lend(plan->arena->device) && !plan_may_rather_grow(plan)));

@@ -66,11 +66,11 @@ int tnri_trade_pays(tnri_arena *arena, const tnri_request *request)
     uint64_t most = atomic_load_explicit(&account->most_bytes, memory_order_relaxed);
     /* What parked blocks have is in use and can be had nevertheless. Lanes of one stream lend to
      * each other without a price. */
-    int keeps = needs > own && !tnri_lane_has_others(arena) &&
-                atomic_load_explicit(&account->parked, memory_order_relaxed) == 0;
-    if (keeps && needs > most + most / TNRI_TRADE_SAVES)
+    int is_apart = needs > own && !tnri_lane_has_others(arena) &&
+                   atomic_load_explicit(&account->parked, memory_order_relaxed) == 0;
+    if (is_apart && needs > most + most / TNRI_TRADE_SAVES)
         most = pool_most(arena, request);
-    keeps = keeps && tnri_low_water_was(arena) && needs <= most + most / TNRI_TRADE_SAVES;
-    atomic_store_explicit(&account->keeps, keeps, memory_order_relaxed);
-    return !keeps;
+    is_apart = is_apart && tnri_low_water_was(arena) && needs <= most + most / TNRI_TRADE_SAVES;
+    atomic_store_explicit(&account->is_apart, is_apart, memory_order_relaxed);
+    return !is_apart;
 }

@@ -24,7 +24,7 @@
 #include "arena/arena.h"
 
 /* 1 if a request that has missed may take memory of other streams. Says so to the account
- * (`keeps`), too. No lock is held. */
+ * (`is_apart`), too. No lock is held. */
 int tnri_trade_pays(tnri_arena *arena, const tnri_request *request);
 
 #endif

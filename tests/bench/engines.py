@@ -172,6 +172,7 @@ def preload_measurements(folder):
     return "\n".join(lines) + "\n"
 
 
+LAUNCHES = 12 * 200  # of a round: tests/gpu/check_cost/cost.py
 WAYS = {"run": "`tenure run`", "check": "`tenure run --check`", "seen": "`auto_record:seen`",
         "poison": "`poison:on`", "guard": "`guard:on`"}
 
@@ -197,13 +198,22 @@ def check_measurements(folder):
     return "\n".join(lines) + "\n"
 
 
+def check_launches(run):
+    """What a launch takes, and how far the rounds of the bare steps lie apart."""
+    ways, bare = run["launches"]["ways"], run["gpt2_train"]["ways"]["bare"]["seconds"]
+    each = ", ".join(f"`{way}` {1e6 * statistics.median(ways[way]['seconds']) / LAUNCHES:.1f}"
+                     for way in ("bare", "check", "seen"))
+    return (f"a launch takes {each} us; the rounds of the bare steps {min(bare):.2f} to "
+            f"{max(bare):.2f} s")
+
+
 def check_run(number, path, run):
     step = run["gpt2_train"]
     return textwrap.wrap(
         f"{number}. `tests/gpu/check_cost.sh`: the {run.get('by', 'mean')} over "
         f"{len(step['ways']['bare']['seconds'])} rounds in turns and its 95 % interval, PyTorch "
         f"{step['torch']}, {step['gpu']}, driver {run['driver']}, commit {run['commit']} "
-        f"([data](benchmarks/{path.name}))", 100, subsequent_indent="   ")
+        f"([data](benchmarks/{path.name})): {check_launches(run)}", 100, subsequent_indent="   ")
 
 
 PAGES = {ROOT / "docs/engines.md": measurements, ROOT / "docs/run.md": preload_measurements,

@@ -8,11 +8,12 @@ small cases of what steady.py shows of whole traces. Broken on purpose, each was
     test_no_budget  with plan_would_borrow refusing what is little
     test_over       without a second try in chunk_create of alloc/ladder/execute.c
     test_ahead      with chunk_pages_over always 0
-    test_side_by_side   with tnri_trade_pays always 1, or tnri_world_trades without `keeps`, or
-                    keeping_means without its first choice
+    test_side_by_side   with tnri_trade_pays always 1, or apart_means without its first choice
+    test_traded_before  with tnri_world_trades without `is_apart`
 
     test_repeated.py TENURE
 """
+import gzip
 import json
 import os
 import pathlib
@@ -75,6 +76,14 @@ class Repeated(unittest.TestCase):
                 self.assertEqual(sum(each["driver_calls_by_kind"]["order"] for each in last), 0)
                 self.assertEqual(mapped(last), 0)
                 self.assertLess(one["reserved_over_live"], 1.06)
+
+    def test_traded_before(self):
+        """Two stages of a pipeline that took memory of each other until the first pass was over:
+        what is free goes home again, so that later passes begin alike."""
+        path = pathlib.Path(__file__).parents[1] / "traces" / "pipeline_train.csv.gz"
+        one = replay(gzip.decompress(path.read_bytes()).decode(), loops=14)
+        self.assertEqual(mapped(one["passes"][9:]), 0)
+        self.assertLess(one["reserved_over_live"], 1.04)
 
     def test_little(self):
         """Forty streams in turn with a small block each: what the pool grows by, rather than that a

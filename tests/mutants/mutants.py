@@ -196,7 +196,7 @@ MUTANTS = [
      "(tnri_device_may_lend(plan->arena->device) && !plan_may_rather_grow(plan))",
      "!plan_may_rather_grow(plan)",
      "little runs are lent for ever, whatever that costs"),
-    ("keeps_always", "alloc/ladder/trade.c",
+    ("apart_always", "alloc/ladder/trade.c",
      "needs <= most + most / TNRI_TRADE_SAVES;",
      "1;",
      "streams that take turns keep their memory"),
@@ -764,7 +764,7 @@ UNIT_TESTS = {
     "lend_over_spans": "unit_lend",
     "lend_all": "unit_lend",
     "lend_for_ever": "unit_lend",
-    "keeps_always": "unit_trade",
+    "apart_always": "unit_trade",
     # Programs of the fuzzer have no edge data, and no block without a home that a graph keeps.
     "frontier_edges": "capture_edges",
     "node_edges": "capture_edges",
