@@ -45,7 +45,7 @@ enum {
     TNRI_RECIPE_LOOKS = 1024,      /* [8eb4045] of them that are tried for a request */
     TNRI_LOW_WATER_SHARE = 32,     /* [8eb4045] this part (1/n) of the peak is near the least */
     TNRI_LOW_WATER_FINE = 16,      /* [3d7137d] part (1/n) of that, where chunks cannot go home */
-    TNRI_LOW_WATER_FIRST = 1024,   /* [3d7137d] allocations in which the least is looked for: */
+    TNRI_LOW_WATER_FIRST = 128,    /* [c56e6d7] allocations in which the least is looked for: */
     TNRI_LOW_WATER_BLOCKS = 65536, /* [8eb4045] from the first window, doubled, to the last */
     TNRI_KEEP_TRIAL = 5900,        /* [18696c6] chunks that move, more than come back, until
                                     * no aliases are kept: what the budget grants at once */
@@ -65,6 +65,7 @@ enum {
     TNRI_MOVE_NS = 34000,  /* [f6950b7] least charge of a chunk: map, access, unmap on an H200 */
     TNRI_LOAN_NS = 3000,   /* [f6950b7] least charge of a loan: an event, and a wait for it */
     TNRI_LOAN_TIMES = 8,   /* [f6950b7] the share of time of moves and loans, for loans alone */
+    TNRI_MUCH_BURSTS = 4,  /* [c56e6d7] bursts for moves without which the pool grows by much */
     TNRI_SHORT_GRANT = 64, /* [267c528] requests that move after one that could not grow */
 };
 

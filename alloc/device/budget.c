@@ -30,10 +30,12 @@ static allowance loan_allowance(const tnri_device *device)
     return budget_allowance(device, tnri_conf_get()->move_percent * TNRI_LOAN_TIMES);
 }
 
-int tnri_device_may_move(tnri_device *device)
+int tnri_device_may_move(tnri_device *device, int is_much)
 {
-    if (atomic_load_explicit(&device->move_spent_ns, memory_order_relaxed) <
-        move_allowance(device).allowed_ns)
+    allowance may = move_allowance(device);
+    if (is_much)
+        may.allowed_ns += (TNRI_MUCH_BURSTS - 1) * may.burst_ns;
+    if (atomic_load_explicit(&device->move_spent_ns, memory_order_relaxed) < may.allowed_ns)
         return 1;
     uint32_t granted = atomic_load_explicit(&device->moves_granted, memory_order_relaxed);
     while (granted > 0 &&

@@ -2,19 +2,24 @@
 /*
  * The moving budget. Moves and loans cost time that a larger pool would not need. So they may take
  * a burst of time, and in the long run a share of the running time. Beyond that the pool grows by a
- * little, then lends on until loans alone have taken a burst and TNRI_LOAN_TIMES that share. Tenure
- * charges the time that they took: threads that call the driver at once wait for each other, so
- * that a move may cost twenty times what it costs alone. On the simulated device time passes only
- * where a program plays it. There each move and each loan costs a constant, so that the decision
- * depends on the inputs alone.
+ * little, then lends on until loans alone have taken a burst and TNRI_LOAN_TIMES that share. Where
+ * it would grow by much, it moves on until moves have taken TNRI_MUCH_BURSTS bursts. Most programs
+ * repeat themselves, and after some passes nothing is left to move; but what a pool has grown by
+ * stays.
+ *
+ * Tenure charges the time that moves took: threads that call the driver at once wait for each
+ * other, so that a move may cost twenty times what it costs alone. On the simulated device time
+ * passes only where a program plays it. There each move and each loan costs a constant, so that the
+ * decision depends on the inputs alone.
  */
 #ifndef TNRI_DEVICE_BUDGET_H
 #define TNRI_DEVICE_BUDGET_H
 
 #include "device/device.h"
 
-/* 1 if the budget is not used up; to be asked once for a request. */
-int tnri_device_may_move(tnri_device *device);
+/* 1 if the budget is not used up; to be asked once for a request. `is_much`: without moves the pool
+ * might grow by much. */
+int tnri_device_may_move(tnri_device *device, int is_much);
 
 /* 1 if loans have not taken all that they alone may take. */
 int tnri_device_may_lend(tnri_device *device);

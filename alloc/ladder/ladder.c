@@ -296,7 +296,7 @@ static ladder_means ladder_moves(tnri_arena *arena, const tnri_request *request)
     if (ladder_moves_max(arena) == TNRI_MOVES_NONE)
         return (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_NONE};
     int trades = tnri_trade_pays(arena, request);
-    if (!tnri_device_may_move(arena->device))
+    if (!tnri_device_may_move(arena->device, request->bytes > pool_rather_most(arena->account)))
         return (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_OWN};
     if (!trades)
         return apart_means(arena, request);

@@ -200,6 +200,10 @@ MUTANTS = [
      "needs <= most + most / TNRI_TRADE_SAVES;",
      "1;",
      "streams that take turns keep their memory"),
+    ("grow_by_much", "alloc/device/budget.c",
+     "    if (is_much)\n",
+     "    if (!is_much)\n",
+     "a pool whose moves have taken a burst grows by much rather than by a little"),
     ("end_like_last_mark", "alloc/stream/stream.c",
      "*number = tnri_number_next(); /* the last",
      "*number = tnri_number_now(); /* the last",
@@ -765,6 +769,7 @@ UNIT_TESTS = {
     "lend_all": "unit_lend",
     "lend_for_ever": "unit_lend",
     "apart_always": "unit_trade",
+    "grow_by_much": "unit_budget",
     # Programs of the fuzzer have no edge data, and no block without a home that a graph keeps.
     "frontier_edges": "capture_edges",
     "node_edges": "capture_edges",
