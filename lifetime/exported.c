@@ -24,7 +24,7 @@ typedef struct exported {
     size_t bytes;               /* asked for, when it was exported */
     uint32_t references;        /* being open, threads that work with it, importers; the lock */
     int is_open;                /* the lock */
-    _Atomic uint32_t importers; /* that have it open */
+    _Atomic uint32_t importers; /* that have it, or are being sent it */
 } exported;
 
 typedef struct importer {
@@ -430,13 +430,15 @@ static tnr_status importer_make(exported *of, int socket, pid_t who)
     fresh->of = of;
     fresh->who = who;
     fresh->socket.file = fresh->process.file = -1;
+    /* Counted first: it may have all, and say so to others, before this thread goes on. */
+    atomic_fetch_add(&of->importers, 1);
     tnr_status status =
         of->relay != NULL ? export_send(of, fresh, socket) : importer_begin(of, fresh, socket);
     if (status != TNR_OK) {
+        atomic_fetch_sub(&of->importers, 1);
         importer_free(fresh); /* it cannot have used it: it was not told that it has all */
         return status;
     }
-    atomic_fetch_add(&of->importers, 1);
     atomic_fetch_add(&all.count, 1);
     tnri_lock_take(&all.lock);
     fresh->next = all.importers;

@@ -14,6 +14,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cuda.h>
@@ -22,6 +23,7 @@ enum { NOTICE_BYTES = 160 };
 
 static _Atomic unsigned count, trap; /* trap: at which one; 0: never */
 static _Atomic int trap_error;       /* 0: the process ends there */
+static _Atomic unsigned send_ms;
 
 static void trap_set(unsigned nth, int error)
 {
@@ -39,6 +41,11 @@ void calls_fail_at(unsigned nth, int error)
 void calls_kill_at(unsigned nth)
 {
     trap_set(nth, 0);
+}
+
+void calls_send_slowly(unsigned ms)
+{
+    atomic_store(&send_ms, ms);
 }
 
 unsigned calls_count(void)
@@ -59,7 +66,15 @@ static int is_trapped(void)
 
 ssize_t sendmsg(int socket, const struct msghdr *message, int flags)
 {
-    return is_trapped() ? -1 : syscall(SYS_sendmsg, socket, message, flags);
+    if (is_trapped())
+        return -1;
+    ssize_t sent = syscall(SYS_sendmsg, socket, message, flags);
+    int error = errno;
+    unsigned ms = atomic_load(&send_ms);
+    struct timespec pause = {ms / 1000, ms % 1000 * 1000000L};
+    (void)nanosleep(&pause, NULL);
+    errno = error;
+    return sent;
 }
 
 ssize_t recvmsg(int socket, struct msghdr *message, int flags)

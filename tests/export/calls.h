@@ -12,6 +12,8 @@
  * `nth` switches it off. */
 void calls_fail_at(unsigned nth, int error);
 void calls_kill_at(unsigned nth);
+/* From now on a message is with its receiver so long before sendmsg returns; 0: as it comes. */
+void calls_send_slowly(unsigned ms);
 /* How many there were since. */
 unsigned calls_count(void);
 
