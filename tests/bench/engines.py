@@ -90,6 +90,8 @@ def shown_measurements(folder):
         lines.append(shown_row(name, last[name]["cases"][name], 1 + runs.index(last[name])))
     rows = {name: run["cases"][name] for name, run in last.items()}
     lines += ["", textwrap.fill(f"{shown_losses(rows)} {shown_missed(rows)}", 100), ""]
+    apart = shown_apart(runs)
+    lines += [textwrap.fill(apart, 100), ""] if apart else []
     said = shown_others(runs)
     lines += [textwrap.fill(said, 100), ""] if said else []
     for number, (path, run) in enumerate(zip(paths, runs), 1):
@@ -123,6 +125,17 @@ def shown_missed(rows):
         if one["low"] > 1:
             missed.append(f"a step of `{name}` takes longer, from {one['low']:.4f} on")
     return f"What misses: {'; '.join(missed)}." if missed else "Nothing misses its limit."
+
+
+def shown_apart(runs):
+    """How far processes of one allocator are from each other, in the runs that have several."""
+    most, name = max(((one.get("processes_apart", 1), name) for run in runs
+                      for name, one in run["cases"].items()), default=(1, ""))
+    if most <= 1.005:
+        return ""
+    return (f"Where a run has several processes of each allocator (`--processes`), these differ by "
+            f"up to {100 * (most - 1):.0f} % (`{name}`). The interval of a run with one process "
+            "does not know of that.")
 
 
 def shown_others(runs):
