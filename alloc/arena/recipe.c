@@ -9,7 +9,7 @@
 #include "base/heuristics.h"
 #include "base/host_memory.h"
 
-enum { RECIPE_SLOTS = 256 };
+enum { RECIPE_SLOTS = 256, RECORDS_NEAR = 64 }; /* farther ones the map finds */
 
 struct tnri_recipes {
     uint32_t first[RECIPE_SLOTS], last[RECIPE_SLOTS]; /* number plus 1; 0: the slot is empty */
@@ -34,13 +34,26 @@ tnri_recipe *tnri_recipe_find(const tnri_world *world, size_t bytes, const tnri_
     return at != 0 ? &recipes->at[at - 1] : NULL;
 }
 
+/* From a record to the one near it that contains the address; null if none of those few does. One
+ * that has merged knows the neighbour that it had: records are readable as long as their world. */
+static tnri_block *record_near(tnri_block *record, uintptr_t address)
+{
+    for (int steps = 0; record != NULL && steps < RECORDS_NEAR; steps++) {
+        int is_used = record->state != TNRI_UNUSED;
+        if (is_used && address - record->base < record->bytes)
+            return record;
+        record = is_used && address >= record->base ? record->above : record->below;
+    }
+    return NULL;
+}
+
 /* A world frees its records and its recipes together, so an old one may be asked what it is now. */
 tnri_block *tnri_recipe_record(const tnri_world *world, tnri_recipe *recipe)
 {
-    tnri_block *record = recipe->record;
-    if (record != NULL && record->state != TNRI_UNUSED &&
-        recipe->base - record->base < record->bytes) {
+    tnri_block *record = record_near(recipe->record, recipe->base);
+    if (record != NULL) {
         tnri_assert_hot(record == tnri_world_find(world, NULL, recipe->base));
+        recipe->record = record;
         return record;
     }
     recipe->record = tnri_world_find(world, NULL, recipe->base);
@@ -58,7 +71,7 @@ static int recipe_is_noted(const tnri_world *world, uintptr_t base, size_t bytes
     return 0;
 }
 
-void tnri_recipe_note(tnri_world *world, uintptr_t base, size_t bytes)
+void tnri_recipe_note(tnri_world *world, tnri_block *record, uintptr_t base, size_t bytes)
 {
     if (world->recipes == NULL)
         world->recipes = tnri_host_alloc(sizeof(*world->recipes));
@@ -72,7 +85,7 @@ void tnri_recipe_note(tnri_world *world, uintptr_t base, size_t bytes)
     if (!TNRI_ARRAY_GROW(recipes->at, recipes->room, recipes->count + 1))
         return;
     unsigned slot = recipe_slot(bytes);
-    recipes->at[recipes->count++] = (tnri_recipe){base, bytes, NULL, 0};
+    recipes->at[recipes->count++] = (tnri_recipe){base, bytes, record, 0};
     uint32_t number = (uint32_t)recipes->count;
     if (recipes->first[slot] == 0)
         recipes->first[slot] = number;

@@ -17,12 +17,13 @@
 typedef struct tnri_recipe {
     uintptr_t base;
     size_t bytes;       /* 0: forgotten */
-    tnri_block *record; /* where the base lay when it was last asked for; null: not asked yet */
+    tnri_block *record; /* where the base lay when it was noted, or last asked for */
     uint32_t next;      /* the next newer one in its slot, plus 1; 0: none */
 } tnri_recipe;
 
-/* Notes a window. Without host memory it is not noted. */
-void tnri_recipe_note(tnri_world *world, uintptr_t base, size_t bytes);
+/* Notes a window for so many bytes, which begins in that record. Without host memory it is not
+ * noted. */
+void tnri_recipe_note(tnri_world *world, tnri_block *record, uintptr_t base, size_t bytes);
 
 /* The oldest recipe for so many bytes that is newer than `before` (null: of all); null: none. */
 tnri_recipe *tnri_recipe_find(const tnri_world *world, size_t bytes, const tnri_recipe *before);

@@ -590,7 +590,7 @@ static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
         plan->moves != TNRI_MOVES_NONE && plan->request->alignment == TNR_ALIGNMENT_DEFAULT &&
         arena_keeps_aliases(arena) &&
         atomic_load_explicit(&arena->account->has_moved, memory_order_relaxed))
-        tnri_recipe_note(plan->world, plan->window, plan->request->bytes);
+        tnri_recipe_note(plan->world, plan->pending, plan->window, plan->request->bytes);
     if (plan->is_again && plan->sources_count > plan->lanes_count)
         arena->taken_before++; /* nothing is taken that was not its own before */
     tnri_block *block = plan_commit(plan);
