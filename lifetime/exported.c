@@ -39,6 +39,7 @@ static struct {
     tnri_lock lock; /* protects what follows; nothing is taken behind it */
     exported *exports;
     importer *importers;
+    importer *sending; /* those that are being sent it, each its own thread's */
     tnr_export last;
     _Atomic uint64_t count; /* importers; read without the lock */
 } all = {.lock = {.rank = TNRI_RANK_HOST}};
@@ -420,6 +421,35 @@ static tnr_status importer_begin(exported *of, importer *fresh, int socket)
     return status;
 }
 
+/* Counts and lists an importer that is about to be sent its block: it may have all, and say so to
+ * others, before this thread goes on. */
+static void sending_begin(importer *fresh)
+{
+    tnri_lock_take(&all.lock);
+    atomic_fetch_add(&fresh->of->importers, 1);
+    fresh->next = all.sending;
+    all.sending = fresh;
+    tnri_lock_release(&all.lock);
+}
+
+/* It has been sent it, and is looked at from now on; or not, and then nobody knows it any more. */
+static void sending_end(importer *fresh, int is_sent)
+{
+    tnri_lock_take(&all.lock);
+    importer **link = &all.sending;
+    while (*link != fresh)
+        link = &(*link)->next;
+    *link = fresh->next;
+    if (is_sent) {
+        atomic_fetch_add(&all.count, 1);
+        fresh->next = all.importers;
+        all.importers = fresh;
+    } else {
+        atomic_fetch_sub(&fresh->of->importers, 1);
+    }
+    tnri_lock_release(&all.lock);
+}
+
 /* Sends to a new importer, which has the export's reference from then on. In the context, if the
  * export is a block. */
 static tnr_status importer_make(exported *of, int socket, pid_t who)
@@ -430,21 +460,13 @@ static tnr_status importer_make(exported *of, int socket, pid_t who)
     fresh->of = of;
     fresh->who = who;
     fresh->socket.file = fresh->process.file = -1;
-    /* Counted first: it may have all, and say so to others, before this thread goes on. */
-    atomic_fetch_add(&of->importers, 1);
+    sending_begin(fresh);
     tnr_status status =
         of->relay != NULL ? export_send(of, fresh, socket) : importer_begin(of, fresh, socket);
-    if (status != TNR_OK) {
-        atomic_fetch_sub(&of->importers, 1);
+    sending_end(fresh, status == TNR_OK);
+    if (status != TNR_OK)
         importer_free(fresh); /* it cannot have used it: it was not told that it has all */
-        return status;
-    }
-    atomic_fetch_add(&all.count, 1);
-    tnri_lock_take(&all.lock);
-    fresh->next = all.importers;
-    all.importers = fresh;
-    tnri_lock_release(&all.lock);
-    return TNR_OK;
+    return status;
 }
 
 tnr_status tnri_exported_send(tnr_export number, int socket, pid_t who)
@@ -552,6 +574,16 @@ void tnri_exported_settle(void)
     }
 }
 
+/* Adds those of a list that have an export to the `known` ones. Under the lock. */
+static uint32_t importers_told(const importer *list, tnr_export number, pid_t *who, uint32_t known,
+                               uint32_t room)
+{
+    for (const importer *one = list; one != NULL; one = one->next)
+        if (one->of->offer.number == number && known < room)
+            who[known++] = one->who;
+    return known;
+}
+
 uint32_t tnri_exported_importers(tnr_export number, pid_t *who, uint32_t room)
 {
     uint32_t count = 0, known = 0;
@@ -559,9 +591,8 @@ uint32_t tnri_exported_importers(tnr_export number, pid_t *who, uint32_t room)
     for (const exported *one = all.exports; one != NULL; one = one->next)
         if (one->offer.number == number)
             count = atomic_load(&one->importers);
-    for (const importer *one = all.importers; one != NULL; one = one->next)
-        if (one->of->offer.number == number && known < room)
-            who[known++] = one->who;
+    known = importers_told(all.importers, number, who, known, room);
+    known = importers_told(all.sending, number, who, known, room);
     while (known < room)
         who[known++] = 0;
     tnri_lock_release(&all.lock);

@@ -178,11 +178,27 @@ static void at_once(void)
     fuzz.both++;
 }
 
+/* A member must get so many MiB, less one if they are odd. A thread of a process that others had
+ * memory of sees in its own time that they are gone. */
+static void must_get(const member *self, unsigned mib)
+{
+    static peer_answer said;
+    for (int i = 0; i < 1000; i++) {
+        MUST(peer_ask(&self->process, PEER_MALLOC, 0, mib / 2 * 2 * MIB, &said));
+        if (said.status != TNR_ERR_OUT_OF_MEMORY)
+            break;
+        fuzz.late++;
+        (void)usleep(10000);
+    }
+    if (said.status != TNR_OK)
+        print_error("%u of %u MiB: %s\n", mib, fuzz.device_mib, said.text);
+    MUST(said.status == TNR_OK);
+}
+
 /* Both give up everything, and one must get all that the other's floor leaves; and the other that
  * floor. */
 static void whole(void)
 {
-    static peer_answer said;
     unsigned who = (unsigned)draw(MEMBERS);
     const member *self = &fuzz.members[who];
     unsigned room = fuzz.device_mib - fuzz.members[1 - who].floor;
@@ -193,21 +209,11 @@ static void whole(void)
     if (self->ceiling > 0 && self->ceiling < room)
         room = self->ceiling;
     peer_must(&self->process, PEER_WAIT_MS, 600000, 0);
-    /* A thread of a process that others had memory of sees in its own time that they are gone. */
-    for (int i = 0; i < 1000; i++) {
-        MUST(peer_ask(&self->process, PEER_MALLOC, 0, room / 2 * 2 * MIB, &said));
-        if (said.status != TNR_ERR_OUT_OF_MEMORY)
-            break;
-        fuzz.late++;
-        (void)usleep(10000);
-    }
-    if (said.status != TNR_OK)
-        print_error("%u of %u MiB: %s\n", room, fuzz.device_mib, said.text);
-    MUST(said.status == TNR_OK);
-    if (fuzz.members[1 - who].floor >= 2) {
-        const peer *beside = &fuzz.members[1 - who].process;
-        peer_must(beside, PEER_MALLOC, 0, fuzz.members[1 - who].floor / 2 * 2 * MIB);
-        peer_must(beside, PEER_FREE, 0, 0);
+    must_get(self, room);
+    const member *beside = &fuzz.members[1 - who];
+    if (beside->floor >= 2) {
+        must_get(beside, beside->floor);
+        peer_must(&beside->process, PEER_FREE, 0, 0);
     }
     peer_must(&self->process, PEER_FREE, 0, 0);
     peer_must(&self->process, PEER_WAIT_MS, 20, 0);
