@@ -770,6 +770,23 @@ UNIT_TESTS = {
     "lend_for_ever": "unit_lend",
     "apart_always": "unit_trade",
     "grow_by_much": "unit_budget",
+    # Guards, poison and canaries are settings that the fuzzer leaves alone.
+    "guard_at_start": "unit_traps",
+    "guard_without_gap": "unit_traps",
+    "guard_comes_back": "unit_traps",
+    "guard_uses_unseen": "unit_traps",
+    "guard_of_any_size": "unit_traps",
+    "poison_of_another_chunk": "unit_traps",
+    "poison_unseen": "unit_traps",
+    "poison_not_fenced": "unit_traps",
+    "canary_for_ever": "unit_traps",
+    "trap_in_capture": "unit_traps",
+    "annotated_for_nothing": "unit_annotate",
+    "much_is_one_chunk": "unit_growth",
+    # What needs one call that fails, or one graph or release at the right moment.
+    "access_torn_forgotten": "peers_access",
+    "segment_unproved": "segments_pools",
+    "segment_map_kept": "segments_threads",
     # Programs of the fuzzer have no edge data, and no block without a home that a graph keeps.
     "frontier_edges": "capture_edges",
     "node_edges": "capture_edges",
