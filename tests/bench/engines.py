@@ -90,8 +90,8 @@ def shown_measurements(folder):
         lines.append(shown_row(name, last[name]["cases"][name], 1 + runs.index(last[name])))
     rows = {name: run["cases"][name] for name, run in last.items()}
     lines += ["", textwrap.fill(f"{shown_losses(rows)} {shown_missed(rows)}", 100), ""]
-    apart = shown_apart(runs)
-    lines += [textwrap.fill(apart, 100), ""] if apart else []
+    for said in (shown_before(runs, last), shown_apart(runs)):
+        lines += [textwrap.fill(said, 100), ""] if said else []
     said = shown_others(runs)
     lines += [textwrap.fill(said, 100), ""] if said else []
     for number, (path, run) in enumerate(zip(paths, runs), 1):
@@ -125,6 +125,14 @@ def shown_missed(rows):
         if one["low"] > 1:
             missed.append(f"a step of `{name}` takes longer, from {one['low']:.4f} on")
     return f"What misses: {'; '.join(missed)}." if missed else "Nothing misses its limit."
+
+
+def shown_before(runs, last):
+    """The runs before a workload's last one in which its steps took longer."""
+    said = [f"`{name}` in run {number} (from {one['low']:.4f} on)"
+            for number, run in enumerate(runs, 1) for name, one in run["cases"].items()
+            if one["low"] > 1 and last[name] is not run]
+    return f"Earlier runs in which steps took longer: {', '.join(said)}." if said else ""
 
 
 def shown_apart(runs):
