@@ -205,8 +205,8 @@ static void import_toggle(tnr_import_info *at)
     tnr_import_options options = TNR_IMPORT_OPTIONS_INIT;
     if (at->ptr != NULL) {
         import_check(at);
-        (void)allowed(tnr_import_close(at->ptr), 0, "tnr_import_close");
-        at->ptr = NULL;
+        if (allowed(tnr_import_close(at->ptr), 0, "tnr_import_close") == TNR_OK)
+            at->ptr = NULL; /* else it is still open */
         return;
     }
     *at = (tnr_import_info){.struct_bytes = sizeof(*at)};
@@ -278,6 +278,7 @@ static void operate(int is_alone)
 {
     block *at = &self.blocks[draw(BLOCKS)];
     uint64_t what = draw(1000);
+    uint64_t imports_end = self.is_refused ? 100 : 8; /* of them few calls can be refused */
     self.operation++;
     if (self.is_asleep && draw(100) == 0) /* it copies what there is to copy, each time */
         wake();
@@ -285,7 +286,7 @@ static void operate(int is_alone)
         return;
     if (what < 4)
         memory_rare(is_alone);
-    else if (what < 8 && !is_alone)
+    else if (what < imports_end && !is_alone)
         import_toggle(&self.imports[draw(IMPORTS)]);
     else if (what < 14)
         all_wait();

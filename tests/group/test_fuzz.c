@@ -13,6 +13,8 @@
  *
  * Lines of the library changed to see it fail, within 60,000 operations:
  *   tnri_ask_wait that never says that there may be more
+ * and of the test:
+ *   import_toggle in random.c that forgets an import whose close was refused
  */
 #include "random.h"
 
