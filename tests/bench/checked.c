@@ -7,7 +7,8 @@
  *
  * A launch is of a kernel with 16 parameters, or with one structure of path.bytes_min bytes. Three
  * addresses, or path.bytes_max if that is not 0, are of blocks, others each time. An allocation is
- * one of Tenure's own, as engines make them. It replaces one of path.live blocks, and has
+ * one of Tenure's own, as engines make them. Another stream has memory, too, except in the programs
+ * of a sole stream. It replaces one of path.live blocks, and has
  * path.bytes_min to path.bytes_max bytes. In a stale list every other address is of a block that
  * was freed: if an optimizer has fewer addresses than at the launch before, it leaves the old ones
  * in the rest. In a fresh list those blocks were allocated and freed since the launch before, as
@@ -40,7 +41,7 @@ static void kernel_run(void *const *parameters)
     (void)parameters;
 }
 
-void checked_prepare(path_run *run)
+void sole_prepare(path_run *run)
 {
     static char names[OPERATORS][16];
     static size_t bytes[PARAMETERS];
@@ -63,6 +64,19 @@ void checked_prepare(path_run *run)
         exit(1);
     for (size_t i = 0; i < run->what->live; i++)
         driver_check(cuMemAllocAsync(&blocks[i], 4096, run->streams[1]), "cuMemAllocAsync");
+}
+
+/* A second stream has memory. */
+static void second_stream(path_run *run)
+{
+    CUdeviceptr block;
+    driver_check(cuMemAllocAsync(&block, 4096, run->streams[2]), "cuMemAllocAsync");
+}
+
+void checked_prepare(path_run *run)
+{
+    sole_prepare(run);
+    second_stream(run);
 }
 
 void stale_prepare(path_run *run)
@@ -211,11 +225,17 @@ void run_fresh(path_run *run)
     path_counted(run, fresh_launches);
 }
 
-void replaced_prepare(path_run *run)
+void sole_replaced_prepare(path_run *run)
 {
     for (size_t i = 0; i < run->what->live; i++)
         status_check(
             tnr_malloc(&run->blocks[i], bytes_of(run, i), 0, (tnr_stream)(void *)run->streams[1]));
+}
+
+void replaced_prepare(path_run *run)
+{
+    sole_replaced_prepare(run);
+    second_stream(run);
 }
 
 static void replacements(path_run *run)

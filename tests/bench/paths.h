@@ -70,11 +70,13 @@ void run_kernels(path_run *run);
 /* ---- what the checker looks at: checked.c --------------------------------------------------- */
 
 void checked_prepare(path_run *run);
+void sole_prepare(path_run *run);
 void stale_prepare(path_run *run);
 void script_prepare(path_run *run);
 void run_checked(path_run *run);
 void run_fresh(path_run *run);
 void replaced_prepare(path_run *run);
+void sole_replaced_prepare(path_run *run);
 void run_replaced(path_run *run);
 
 #endif

@@ -249,6 +249,18 @@ static void reserved(void)
     TENURE(tnr_free(grown));
 }
 
+/* A stream that had all memory so far uses a growable block of another one's. */
+static void reserved_by_another(void)
+{
+    void *first, *grown;
+    TENURE(tnr_malloc(&first, BYTES, 0, the.b));
+    TENURE(tnr_reserve(&grown, LARGE_BYTES, 0, the.a));
+    TENURE(tnr_commit(grown, BYTES));
+    MUST(cuMemsetD8Async((CUdeviceptr)grown, 1, BYTES, the.a));
+    block_use(grown);
+    TENURE(tnr_free(grown));
+}
+
 /* A graph that was captured through Tenure keeps what it refers to: both are right. */
 static void graph(void)
 {
@@ -568,6 +580,7 @@ static const struct {
     {"reloaded", reloaded},
     {"vouched", vouched},
     {"reserved", reserved},
+    {"reserved_by_another", reserved_by_another},
     {"import_received", import_received},
     {"import_opened", import_opened},
     {"import_attached", import_attached},

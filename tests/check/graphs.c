@@ -35,6 +35,33 @@ void animal_graph_in_use(void)
     MUST(cuGraphExecDestroy(exec));
 }
 
+/* The same of a graph that was made by hand and holds nothing, while one stream has all memory. */
+void animal_graph_by_hand_in_use(void)
+{
+    CUdeviceptr block = make(the.a);
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec exec;
+    unsigned count = 1;
+    void *params[] = {&block, &count};
+    CUDA_KERNEL_NODE_PARAMS kernel = {.func = the.touch,
+                                      .gridDimX = 1,
+                                      .gridDimY = 1,
+                                      .gridDimZ = 1,
+                                      .blockDimX = 1,
+                                      .blockDimY = 1,
+                                      .blockDimZ = 1,
+                                      .kernelParams = params};
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddKernelNode(&node, graph, NULL, 0, &kernel));
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+    MUST(cuStreamSynchronize(the.a));
+    MUST(cuGraphLaunch(exec, the.b));
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
 void animal_graph_input_freed(void)
 {
     CUdeviceptr block;
@@ -142,7 +169,7 @@ void animal_graph_waits_for_itself(void)
 
 /* Memory that a graph allocates, used by two streams of its capture: inside a graph, too, the free
  * must come after the use. The checker does not follow it; auto_record does. */
-void animal_graph_memory(void)
+static void graph_memory(void)
 {
     CUgraph graph;
     CUgraphExec exec;
@@ -163,4 +190,16 @@ void animal_graph_memory(void)
     MUST(cuStreamSynchronize(the.a));
     MUST(cuGraphExecDestroy(exec));
     MUST(cuGraphDestroy(graph));
+}
+
+void animal_graph_memory(void)
+{
+    graph_memory();
+}
+
+/* The same of a stream that has all memory. */
+void animal_capture_of_the_sole_stream(void)
+{
+    (void)make(the.a);
+    graph_memory();
 }

@@ -69,6 +69,51 @@ void animal_free_at_once_in_use(void)
     MUST(cuMemFree(block));
 }
 
+/* One stream has all memory at first, and works with a block of another one's then. */
+void animal_second_stream_has_memory(void)
+{
+    CUdeviceptr first = make(the.a);
+    touch(first, the.a);
+    CUdeviceptr block = make(the.b);
+    wait_for(the.b, the.a);
+    touch(first, the.a);
+    touch(block, the.a);
+    if (!the.is_wrong)
+        wait_for(the.a, the.b);
+    MUST(cuMemFreeAsync(block, the.b));
+}
+
+/* One stream has all memory but for a block of no stream's, which it works with. */
+static void no_order(int is_sole)
+{
+    CUdeviceptr block, other;
+    MUST(cuMemAlloc(&block, BYTES));
+    other = make(the.a);
+    touch(block, the.a);
+    if (!is_sole) {
+        CUdeviceptr second = make(the.c);
+        touch(second, the.c);
+    }
+    if (!the.is_wrong)
+        wait_for(the.a, the.b);
+    MUST(cuMemFreeAsync(block, the.b));
+    for (int i = 0; i < 3; i++) { /* one lies where it was */
+        MUST(cuMemAlloc(&block, BYTES));
+        MUST(cuMemsetD8Async(block, 255, BYTES, the.b));
+    }
+    touch(other, the.a);
+}
+
+void animal_free_of_no_order(void)
+{
+    no_order(1);
+}
+
+void animal_free_of_no_order_later(void)
+{
+    no_order(0);
+}
+
 void animal_free_on_the_wrong_stream(void)
 {
     CUdeviceptr block = make(the.a);
@@ -317,6 +362,28 @@ void animal_thread(void)
 void animal_thread_default_stream(void)
 {
     thread_run(CU_STREAM_PER_THREAD);
+}
+
+static void *thread_make(void *unused)
+{
+    (void)unused;
+    MUST(cuCtxSetCurrent(the.context));
+    shared_block = make(CU_STREAM_PER_THREAD);
+    MUST(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    return NULL;
+}
+
+/* The default stream of a thread is another than that of a thread which ended, though what is the
+ * thread's own lies at the same addresses. */
+void animal_default_stream_of_the_next_thread(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, thread_make, NULL) != 0 || pthread_join(thread, NULL) != 0 ||
+        pthread_create(&thread, NULL, thread_use, CU_STREAM_PER_THREAD) != 0 ||
+        pthread_join(thread, NULL) != 0)
+        exit(1);
+    MUST(cuMemFreeAsync(shared_block, the.a));
+    MUST(cuStreamSynchronize(the.a)); /* nothing known keeps it */
 }
 
 static pthread_mutex_t heard_mutex = PTHREAD_MUTEX_INITIALIZER;

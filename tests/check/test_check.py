@@ -65,6 +65,9 @@ CERTAIN = {
     "free_in_use_by_set": ("free_in_use", "cuMemsetD32Async", "cuMemFreeAsync"),
     "free_in_use_by_packed": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "free_at_once_in_use": ("free_in_use", "cuLaunchKernel", "cuMemFree"),
+    "second_stream_has_memory": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
+    "free_of_no_order": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
+    "free_of_no_order_later": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "free_on_the_wrong_stream": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "free_on_the_default_stream": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "default_stream_first": ("use_before_allocation", "cuMemAllocAsync", "cuLaunchKernel"),
@@ -79,6 +82,7 @@ CERTAIN = {
     "stream_of_the_block_ended": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "thread": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "thread_default_stream": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
+    "default_stream_of_the_next_thread": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "pool": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "peer_copy": ("free_in_use", "cuMemcpyPeerAsync", "cuMemFreeAsync"),
     "host_function": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
@@ -96,6 +100,7 @@ CERTAIN = {
     "tensor_map": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "tensor_map_replaced": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "graph_in_use": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
+    "graph_by_hand_in_use": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
     "graph_input_freed": ("use_after_free", "cuMemFree", "cuGraphLaunch"),
     "graph_input_replaced": ("use_after_free", "cuMemFreeAsync", "cuGraphLaunch"),
     "graph_updated": ("use_after_free", "cuMemFree", "cuGraphLaunch"),
@@ -522,10 +527,11 @@ class AutoRecord(CheckTest):
     """The errors that a missing record_use is: with auto_record they compute what their twins do,
     and the device's race detector finds nothing, which it does without."""
     ANIMALS = [name for name, (kind, *_) in CERTAIN.items() if kind == "free_in_use"] + \
-        [*POSSIBLE, "graph_memory"]
+        [*POSSIBLE, "graph_memory", "capture_of_the_sole_stream"]
     # Nothing is handed on that was used, or what the detector is not told of.
     NO_RACE = {"free_at_once_in_use", "many_parameters", "end_of_range", "value_wait",
-               "graph_in_use", "graph_event", "graph_waits_for_itself", "stream_of_another_kind"}
+               "graph_in_use", "graph_event", "graph_waits_for_itself", "stream_of_another_kind",
+               "default_stream_of_the_next_thread"}
     # The twin has other blocks.
     OTHER_BLOCKS = {"free_at_once_in_use"}
 
@@ -572,6 +578,19 @@ class AutoRecord(CheckTest):
                       "is not waited for", done.stderr)
         done = self.run_animal("free_in_use", "wrong", "all", **old)
         self.assertEqual((done.races, done.stderr), (0, ""))
+
+    def test_a_stream_that_has_all_memory(self):
+        """Its own work needs no record, then or later; and its launches count as read."""
+        done = self.run_animal("second_stream_has_memory", "right", "seen")
+        self.assertIn(": 1 uses recorded, 0 refused; 3 launches, 0 of them not read", done.stderr)
+        # Of a capture all is recorded.
+        done = self.run_animal("capture_of_the_sole_stream", "right", "seen")
+        self.assertIn(": 4 uses recorded, 0 refused; 3 launches, 0 of them not read", done.stderr)
+
+    def test_a_thread_that_comes_after_another(self):
+        """The default stream of one is not that of the other."""
+        done = self.run_animal("default_stream_of_the_next_thread", "wrong", "seen")
+        self.assertIn(": 1 uses recorded, 0 refused; 1 launches, 0 of them not read", done.stderr)
 
     def test_it_does_not_order_what_comes_after_the_free(self):
         for setting in ["seen", "all"]:
@@ -690,7 +709,8 @@ class Engines(CheckTest):
     def test_auto_record(self):
         """Without the checker, and `all` without `tenure run`: it is Tenure's own."""
         races = {"TENURE_SIM_RACES": "1"}
-        for name, (kind, _) in [*self.PROGRAMS.items(), ("reserved", ("free_in_use", ""))]:
+        for name, (kind, _) in [*self.PROGRAMS.items(), ("reserved", ("free_in_use", "")),
+                                ("reserved_by_another", ("free_in_use", ""))]:
             if kind != "free_in_use":
                 continue
             for setting, count in [("off", 1), ("seen", 0), ("all", 0)]:

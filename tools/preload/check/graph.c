@@ -19,6 +19,7 @@
 #include "check/launch.h"
 #include "check/python.h"
 #include "check/rules.h"
+#include "check/sole.h"
 #include "check/words.h"
 #include "handles.h"
 #include "service.h"
@@ -234,6 +235,7 @@ void check_instantiated(CUgraphExec exec, CUgraph graph)
 {
     uint64_t before = 0;
     executable *fresh = calloc(1, sizeof(*fresh));
+    check_sole_ends();
     if (fresh != NULL)
         read_graph(fresh, graph, 0);
     if (!check_enter()) {

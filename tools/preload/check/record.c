@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "check/findings.h"
+#include "check/sole.h"
 #include "check/text.h"
 #include "service.h"
 
@@ -41,7 +42,7 @@ __attribute__((destructor)) static void record_at_end(void)
     check_text_add(&said,
                    "tenure: auto_record: process %ld: %" PRIu64 " uses recorded, %" PRIu64
                    " refused; %" PRIu64 " launches, %" PRIu64 " of them not read%s\n",
-                   (long)getpid(), recorded, refused, seen, unread,
+                   (long)getpid(), recorded, refused, seen + check_sole_launches(), unread,
                    unread > 0 ? ": what those use is not waited for" : "");
     check_leave();
     (void)check_text_write(&said, STDERR_FILENO);

@@ -25,6 +25,7 @@
 #include "check/python.h"
 #include "check/race.h"
 #include "check/record.h"
+#include "check/sole.h"
 #include "service.h"
 
 pid_t check_thread(void)
@@ -105,6 +106,8 @@ static void allocated(const char *call, CUdeviceptr address, size_t bytes, check
 {
     check_work work;
     check_python_missing();
+    if (check_sole_takes(&name))
+        return;
     check_stack room;
     check_stack *stack = check_stack_here(&room);
     if (!check_enter())
@@ -139,6 +142,7 @@ void check_allocated_own(const char *call, CUdeviceptr address, size_t bytes, in
 
 void check_allocated_unseen(CUdeviceptr address, size_t bytes)
 {
+    check_sole_ends();
     if (service_of_address(address) == NULL || !check_enter())
         return;
     check_blocks_forget(address, bytes);
@@ -234,6 +238,8 @@ void check_freeing(const char *call, CUdeviceptr address, CUstream handle)
     if (!check_enter())
         return;
     check_block *block = check_block_live(address);
+    if (check_does(CHECK_RECORDS) && block != NULL && block->own == 0)
+        check_sole_record(address);
     if (name.is_capturing) {
         if (block != NULL)
             check_blocks_forget(block->base, block->bytes);
@@ -294,7 +300,7 @@ void check_freeing_own(const char *call, CUdeviceptr address, int is_sync)
 {
     check_stack room;
     check_stack *stack = check_stack_here(&room);
-    if (!check_enter())
+    if (check_sole_is_there() || !check_enter())
         return;
     const check_place *place = place_of(call, stack);
     check_block *block = check_block_live(address);
@@ -476,7 +482,7 @@ static void copied(const char *call, CUstream handle, CUdeviceptr to, CUdevicept
     check_stack room;
     check_stack *stack = check_stack_here(&room);
     check_name name = check_name_of(handle);
-    if ((name.is_capturing && !check_does(CHECK_RECORDS)) || !check_enter())
+    if (check_sole_is(&name) || (name.is_capturing && !check_does(CHECK_RECORDS)) || !check_enter())
         return;
     if (name.is_capturing) {
         check_use_captured(to, handle);
@@ -522,6 +528,7 @@ void check_copied_between(const char *call, CUdeviceptr to, CUdeviceptr from)
 void check_device_ends(int index)
 {
     const service_device *device = service_device_at(index);
+    check_sole_device_ends(index);
     if (!check_enter())
         return;
     check_host_saw_device(index);

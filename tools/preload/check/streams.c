@@ -8,6 +8,7 @@
 
 #include "check/findings.h"
 #include "check/race.h"
+#include "check/sole.h"
 #include "handles.h"
 #include "service.h"
 
@@ -115,11 +116,12 @@ static int clock_join(check_clock *to, const check_clock *from)
 /* ---- streams -------------------------------------------------------------------------------- */
 
 /* Each thread's own place in a table of handles for its default stream is an address, which no
- * handle is: one for each device. A later thread at the same address goes on with that clock, which
- * only orders more. */
+ * handle is: one for each device. 1: the thread has been here, so that what a thread which ended
+ * has left at the address is another stream. */
+static _Thread_local char own[LEGACY_MAX];
+
 const void *check_stream_key(CUstream stream, int device)
 {
-    static _Thread_local char own[LEGACY_MAX];
     static char of_all[LEGACY_MAX];
     if (stream == CU_STREAM_PER_THREAD)
         return &own[device];
@@ -134,10 +136,30 @@ static SELDOM int is_capturing(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+/* A stream is gone: its work goes on, so the index is used again only when that is known to be
+ * over. */
+static void stream_end(const void *key)
+{
+    uint64_t found;
+    if (!check_enter())
+        return;
+    if (handles_take(&by_handle, key, &found))
+        streams[found - 1]->is_dead = 1;
+    check_leave();
+}
+
+static SELDOM void own_begin(int device)
+{
+    own[device] = 1;
+    stream_end(&own[device]);
+}
+
 check_name check_name_on(int device, CUstream stream)
 {
     if (device < 0 || device >= LEGACY_MAX)
         device = 0;
+    if (stream == CU_STREAM_PER_THREAD && !own[device])
+        own_begin(device);
     check_name name = {stream, check_stream_key(stream, device), device, 0};
     if (atomic_load_explicit(&has_captures, memory_order_relaxed) != 0)
         name.is_capturing = is_capturing(stream);
@@ -165,6 +187,7 @@ check_name check_name_of(CUstream stream)
 
 void check_capture_begins(void)
 {
+    check_sole_ends();
     atomic_store(&has_captures, 1);
 }
 
@@ -368,15 +391,11 @@ void check_stream_made(CUstream handle, unsigned flags)
     check_leave();
 }
 
-/* Its work goes on: the index is used again only when that is known to be over. */
 void check_stream_ends(CUstream handle)
 {
-    uint64_t found;
-    if ((uintptr_t)handle <= 2 || !check_enter())
-        return;
-    if (handles_take(&by_handle, handle, &found))
-        streams[found - 1]->is_dead = 1;
-    check_leave();
+    check_sole_stream_ends(handle);
+    if ((uintptr_t)handle > 2)
+        stream_end(handle);
 }
 
 /* ---- moments -------------------------------------------------------------------------------- */
