@@ -222,10 +222,11 @@ def check_measurements(folder):
 def check_launches(run):
     """What a launch takes, and how far the rounds of the bare steps lie apart."""
     ways, bare = run["launches"]["ways"], run["gpt2_train"]["ways"]["bare"]["seconds"]
-    each = ", ".join(f"`{way}` {1e6 * statistics.median(ways[way]['seconds']) / LAUNCHES:.1f}"
-                     for way in ("bare", "check", "seen"))
-    return (f"a launch takes {each} us; the rounds of the bare steps {min(bare):.2f} to "
-            f"{max(bare):.2f} s")
+    alone = 1e6 * statistics.median(ways["bare"]["seconds"]) / LAUNCHES
+    each = " and ".join(f"{ways[way]['ratio']:.2f} of that with `{way}`"
+                        for way in ("check", "seen"))
+    return (f"a launch takes {alone:.1f} us, and {each}; the rounds of the bare steps "
+            f"{min(bare):.2f} to {max(bare):.2f} s")
 
 
 def check_run(number, path, run):
