@@ -36,6 +36,10 @@ enum {
     TNRI_CHUNK_MUCH_OF = 8,      /* [18696c6] and this part much of it, which has */
     TNRI_CHUNK_MUCH_TIMES = 6,   /* [3d7137d] chunks of so many times the share; both */
     TNRI_CHUNK_MOST_SHARE = 64,  /* [fe2697f] from this part (1/n) of chunk_whole_mb on */
+    TNRI_FILLING_TIMES = 4,      /* [e780d76] a stream that fills has chunks of so many times it, */
+    TNRI_FILLING_OF = 64,        /* [e780d76] at most this part (1/n) of what is mapped. It does */
+    TNRI_FILLING_LARGE_OF = 16,  /* [e780d76] for a request of this part of what is mapped, only */
+    TNRI_FILLING_FREED = 64,     /* [e780d76] if it freed but this part (1/n) of what is live */
 };
 
 /* ---- windows that are made again ------------------------------------------------------------- */

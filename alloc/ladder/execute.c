@@ -240,18 +240,39 @@ static uint64_t mapped_bytes(const tnri_plan *plan)
            ((uint64_t)plan->pages_missing << device->space.page_shift);
 }
 
-/* The share of it that a new chunk may have: what one wastes is bounded by that. */
-static uint64_t chunk_bytes_share(const tnri_plan *plan)
+/* The share of it that a new chunk may have, `times` over: what one wastes is bounded by that. */
+static uint64_t chunk_bytes_times(const tnri_plan *plan, uint64_t times)
 {
     const tnri_conf *conf = tnri_conf_get();
-    uint64_t share = mapped_bytes(plan) / conf->chunk_share;
+    uint64_t share = times * (mapped_bytes(plan) / conf->chunk_share);
     uint64_t limit = conf->chunk_max_mb << 20;
     return share < limit ? share : limit;
 }
 
+/* Whether the stream fills: it has freed no more than it has live. So it loads what stays, a model
+ * perhaps, and hardly any of it will lie in a corner of a chunk that is free otherwise. A request
+ * that is large beside what there is must have seen next to nothing freed: with the first frees
+ * come blocks that pass. */
+static int is_filling(const tnri_plan *plan)
+{
+    int is_large = plan->request->bytes > mapped_bytes(plan) / TNRI_FILLING_LARGE_OF;
+    return plan->freed <= (is_large ? plan->live / TNRI_FILLING_FREED : plan->live);
+}
+
+/* The share as a stream's past allows it. */
+static uint64_t chunk_bytes_share(const tnri_plan *plan)
+{
+    uint64_t share = chunk_bytes_times(plan, 1);
+    uint64_t most = mapped_bytes(plan) / TNRI_FILLING_OF;
+    if (share >= most || !is_filling(plan))
+        return share;
+    uint64_t filling = chunk_bytes_times(plan, TNRI_FILLING_TIMES);
+    return filling < most ? filling : most;
+}
+
 /* The most that a new chunk may have. The driver is paid by the chunk; what large ones cost in
  * memory is that one which is free but for a corner of it cannot move. So, the largest of:
- *   - that share;
+ *   - that share, which is larger as long as the stream fills;
  *   - the power of two that divides the request, up to chunk_exact_mb: a request of the same size
  *     fills such chunks again, wherever they go. Not for a step of a block that grows, which tells
  *     nothing of what comes after it;
@@ -276,7 +297,7 @@ static uint64_t chunk_bytes_most(const tnri_plan *plan)
     if (!plan->is_growth && most < exact)
         most = exact;
     if (is_large && request >= mapped / TNRI_CHUNK_MUCH_OF) {
-        uint64_t much = TNRI_CHUNK_MUCH_TIMES * chunk_bytes_share(plan);
+        uint64_t much = chunk_bytes_times(plan, TNRI_CHUNK_MUCH_TIMES);
         if (most < much)
             most = much;
     }
@@ -305,12 +326,13 @@ static size_t chunk_pages(const tnri_plan *plan)
     return pages;
 }
 
-/* Pages of one for the end of the window that reaches into the hole above it, within the share:
- * what comes next is likely to need that, and then costs no call. 0: there is no room for one. */
+/* Pages of one for the end of the window that reaches into the hole above it, within the share of
+ * any stream: what comes next is likely to need that, and then costs no call. 0: there is no room
+ * for one. */
 static size_t chunk_pages_over(const tnri_plan *plan)
 {
     size_t room = tnri_plan_room(plan);
-    size_t pages = pages_floor(plan, chunk_bytes_share(plan));
+    size_t pages = pages_floor(plan, chunk_bytes_times(plan, 1));
     if (plan->gap_at + 1 != plan->gaps_count)
         return 0;
     while (pages > room && pages - room > plan->pages_over)

@@ -95,6 +95,8 @@ static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
     plan->request = request;
     plan->moves = moves;
     plan->is_growth = 0;
+    plan->live = world->bytes_in[TNRI_LIVE];
+    plan->freed = world->ever.bytes - plan->live;
     plan->at = 0;
     plan->is_again = 0;
     plan->window = 0;
@@ -227,6 +229,7 @@ tnr_status tnri_plan_make_growth(tnri_plan *plan, tnri_arena *arena, const tnri_
     tnri_world *world = &arena->worlds[TNRI_LARGE];
     plan_begin(plan, arena, world, request, moves);
     plan->is_growth = 1;
+    plan->freed = UINT64_MAX;
     tnri_block *first = world->span_first[0];
     if (!arena->growable.is_bare) {
         if (first->state != TNRI_LIVE)

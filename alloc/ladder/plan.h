@@ -60,10 +60,12 @@ typedef struct tnri_plan {
     const tnri_request *request;
     tnri_block *pending;
     tnri_moves moves;
-    int is_growth;    /* 1: tnri_plan_make_growth made it */
-    uintptr_t at;     /* where the block is to begin in the window; 0: where it fits first */
-    int is_again;     /* 1: see again.h */
-    uintptr_t window; /* where it begins */
+    int is_growth;        /* 1: tnri_plan_make_growth made it */
+    uint64_t live, freed; /* bytes of the world: live, and freed in all; for a step of a growable
+                           * block, which tells nothing of a stream, freed is UINT64_MAX */
+    uintptr_t at;         /* where the block is to begin in the window; 0: where it fits first */
+    int is_again;         /* 1: see again.h */
+    uintptr_t window;     /* where it begins */
     struct tnri_parked *returns; /* the parked block that gets the memory, at its own addresses:
                                   * tnri_plan_make_return made it; null: none */
     tnri_block *grows; /* then the live block below the window; null: it had no memory yet */

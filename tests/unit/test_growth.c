@@ -76,6 +76,15 @@ static void test_growth_of_a_large_program(void **state)
         assert_ok(tnr_free(blocks[i]));
 }
 
+/* The stream has freed so much that it counts no more as one that fills. */
+static uint64_t stream_freed(size_t bytes, tnr_stream stream)
+{
+    size_t released;
+    assert_ok(tnr_free(unit_malloc(bytes, stream)));
+    assert_ok(tnr_trim(&released, 0, 0));
+    return unit_stats().chunks_created;
+}
+
 /* A block that is much of what is mapped, but not most of it, is made of chunks of six times the
  * share, by default 1/64 of what is mapped: a block that later lies in a corner of one keeps no
  * more than that. */
@@ -83,23 +92,63 @@ static void test_chunks_of_much(void **state)
 {
     (void)state;
     tnr_stream stream = unit_stream(0);
+    uint64_t had = stream_freed(8 * GIB, stream);
     void *most = unit_malloc(258 * MIB, stream);
-    assert_int_equal(unit_stats().chunks_created, 2);
+    assert_int_equal(unit_stats().chunks_created - had, 2);
     void *much = unit_malloc(66 * MIB, stream);
-    assert_int_equal(unit_stats().chunks_created, 2 + 16 + 1);
+    assert_int_equal(unit_stats().chunks_created - had, 2 + 16 + 1);
     void *whole = unit_malloc(4 * GIB, stream);
-    assert_int_equal(unit_stats().chunks_created, 2 + 17 + 1);
+    assert_int_equal(unit_stats().chunks_created - had, 2 + 17 + 1);
     void *larger = unit_malloc(1538 * MIB, stream);
-    assert_int_equal(unit_stats().chunks_created, 2 + 17 + 1 + 24 + 1);
+    assert_int_equal(unit_stats().chunks_created - had, 2 + 17 + 1 + 24 + 1);
     assert_ok(tnr_configure("chunk_share:2048"));
     void *finer = unit_malloc(1202 * MIB, stream);
-    assert_int_equal(unit_stats().chunks_created, 2 + 17 + 1 + 25 + 75 + 1);
+    assert_int_equal(unit_stats().chunks_created - had, 2 + 17 + 1 + 25 + 75 + 1);
     assert_ok(tnr_configure("chunk_share:384"));
     assert_ok(tnr_free(finer));
     assert_ok(tnr_free(most));
     assert_ok(tnr_free(much));
     assert_ok(tnr_free(whole));
     assert_ok(tnr_free(larger));
+}
+
+static uint64_t chunks_for(size_t bytes, tnr_stream stream)
+{
+    uint64_t had = unit_stats().chunks_created;
+    (void)unit_malloc(bytes, stream);
+    return unit_stats().chunks_created - had;
+}
+
+/* A stream that has freed no more than it has live gets chunks of four times the share, but of no
+ * more than 1/64 of what is mapped. Others get those of the share, and it does, too, when it has
+ * freed more. A request of 1/16 of what is mapped counts as one of others as soon as 1/64 of what
+ * is live was freed. */
+static void test_chunks_of_a_stream_that_fills(void **state)
+{
+    (void)state;
+    size_t released;
+    tnr_stream fills = unit_stream(0), other = unit_stream(0);
+    (void)stream_freed(4 * GIB, other);
+    void *most = unit_malloc(GIB, fills);
+    assert_int_equal(chunks_for(30 * MIB, fills), 5); /* of 8 MiB and less */
+    assert_int_equal(chunks_for(30 * MIB, other), 15);
+    assert_int_equal(chunks_for(102 * MIB, fills), 14);
+    assert_ok(tnr_configure("chunk_share:128"));
+    assert_int_equal(chunks_for(62 * MIB, fills), 5); /* of 16 MiB, not 32 */
+    assert_int_equal(chunks_for(30 * MIB, other), 4); /* one of 8 reaches over */
+    assert_ok(tnr_configure("chunk_share:384"));
+    void *some = unit_malloc(30 * MIB, fills);
+    assert_ok(tnr_free(some));
+    assert_ok(tnr_trim(&released, 0, 0));
+    assert_in_range(chunks_for(102 * MIB, fills), 40, 51); /* some memory was left over */
+    assert_in_range(chunks_for(30 * MIB, fills), 3, 5);
+    assert_ok(tnr_free(most));
+    assert_ok(tnr_trim(&released, 0, 0));
+    (void)unit_malloc(GIB, fills);
+    assert_in_range(chunks_for(30 * MIB, fills), 3, 5);
+    for (int i = 0; i < 2; i++)
+        (void)stream_freed(GIB, fills);
+    assert_in_range(chunks_for(30 * MIB, fills), 10, 15);
 }
 
 /* Blocks of a size that is a multiple of 4 MiB are made of chunks of 4 MiB, which fill the next
@@ -166,6 +215,7 @@ int main(void)
         CASE(test_one_block_costs_what_the_driver_costs),
         CASE(test_growth_of_a_large_program),
         CASE(test_chunks_of_much),
+        CASE(test_chunks_of_a_stream_that_fills),
         CASE(test_chunks_that_fill_the_request),
         CASE(test_first_allocations),
         CASE(test_steady_state_makes_no_driver_call),
