@@ -87,6 +87,14 @@ static size_t window_over(const tnri_plan *plan, const tnri_window *window, uint
     return left < most ? left : most;
 }
 
+/* What was freed since the world last had no memory: another program may begin then. */
+static uint64_t world_freed(tnri_world *world)
+{
+    if (world->bytes_in[TNRI_LIVE] == 0 && world->bytes_in[TNRI_FREE] == 0)
+        world->ever_without = world->ever.bytes;
+    return world->ever.bytes - world->ever_without - world->bytes_in[TNRI_LIVE];
+}
+
 static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
                        const tnri_request *request, tnri_moves moves)
 {
@@ -96,7 +104,7 @@ static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
     plan->moves = moves;
     plan->is_growth = 0;
     plan->live = world->bytes_in[TNRI_LIVE];
-    plan->freed = world->ever.bytes - plan->live;
+    plan->freed = world_freed(world);
     plan->at = 0;
     plan->is_again = 0;
     plan->window = 0;

@@ -61,8 +61,8 @@ typedef struct tnri_plan {
     tnri_block *pending;
     tnri_moves moves;
     int is_growth;        /* 1: tnri_plan_make_growth made it */
-    uint64_t live, freed; /* bytes of the world: live, and freed in all; for a step of a growable
-                           * block, which tells nothing of a stream, freed is UINT64_MAX */
+    uint64_t live, freed; /* bytes of the world: live, and freed since it had no memory; for a step
+                           * of a growable block, which tells nothing of a stream, UINT64_MAX */
     uintptr_t at;         /* where the block is to begin in the window; 0: where it fits first */
     int is_again;         /* 1: see again.h */
     uintptr_t window;     /* where it begins */

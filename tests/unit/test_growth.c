@@ -76,12 +76,19 @@ static void test_growth_of_a_large_program(void **state)
         assert_ok(tnr_free(blocks[i]));
 }
 
-/* The stream has freed so much that it counts no more as one that fills. */
-static uint64_t stream_freed(size_t bytes, tnr_stream stream)
+static void block_passes(size_t bytes, tnr_stream stream)
 {
     size_t released;
     assert_ok(tnr_free(unit_malloc(bytes, stream)));
     assert_ok(tnr_trim(&released, 0, 0));
+}
+
+/* The stream has freed so much that it counts no more as one that fills. A block stays: with no
+ * memory at all it would begin anew. Returns how many chunks were created. */
+static uint64_t stream_freed(size_t bytes, tnr_stream stream)
+{
+    (void)unit_malloc(2 * MIB, stream);
+    block_passes(bytes, stream);
     return unit_stats().chunks_created;
 }
 
@@ -128,6 +135,7 @@ static void test_chunks_of_a_stream_that_fills(void **state)
     (void)state;
     size_t released;
     tnr_stream fills = unit_stream(0), other = unit_stream(0);
+    tnr_stream again = unit_stream(0);
     (void)stream_freed(4 * GIB, other);
     void *most = unit_malloc(GIB, fills);
     assert_int_equal(chunks_for(30 * MIB, fills), 5); /* of 8 MiB and less */
@@ -147,8 +155,11 @@ static void test_chunks_of_a_stream_that_fills(void **state)
     (void)unit_malloc(GIB, fills);
     assert_in_range(chunks_for(30 * MIB, fills), 3, 5);
     for (int i = 0; i < 2; i++)
-        (void)stream_freed(GIB, fills);
+        block_passes(GIB, fills);
     assert_in_range(chunks_for(30 * MIB, fills), 10, 15);
+    block_passes(4 * GIB, again); /* it has no memory, and begins anew */
+    (void)unit_malloc(GIB, again);
+    assert_int_equal(chunks_for(62 * MIB, again), 6); /* of 16 MiB and less, not 4 */
 }
 
 /* Blocks of a size that is a multiple of 4 MiB are made of chunks of 4 MiB, which fill the next
