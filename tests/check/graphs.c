@@ -39,24 +39,8 @@ void animal_graph_in_use(void)
 void animal_graph_by_hand_in_use(void)
 {
     CUdeviceptr block = make(the.a);
-    CUgraph graph;
-    CUgraphNode node;
-    CUgraphExec exec;
-    unsigned count = 1;
-    void *params[] = {&block, &count};
-    CUDA_KERNEL_NODE_PARAMS kernel = {.func = the.touch,
-                                      .gridDimX = 1,
-                                      .gridDimY = 1,
-                                      .gridDimZ = 1,
-                                      .blockDimX = 1,
-                                      .blockDimY = 1,
-                                      .blockDimZ = 1,
-                                      .kernelParams = params};
-    MUST(cuGraphCreate(&graph, 0));
-    MUST(cuGraphAddKernelNode(&node, graph, NULL, 0, &kernel));
-    MUST(cuGraphInstantiate(&exec, graph, 0));
     MUST(cuStreamSynchronize(the.a));
-    MUST(cuGraphLaunch(exec, the.b));
+    MUST(cuGraphLaunch(exec_by_hand(block, 0), the.b));
     if (!the.is_wrong)
         wait_for(the.b, the.a);
     MUST(cuMemFreeAsync(block, the.a));

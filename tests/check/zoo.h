@@ -58,6 +58,10 @@ CUdeviceptr make(CUstream stream);
 /* A kernel that uses a block. */
 void touch(CUdeviceptr address, CUstream stream);
 
+/* An executable of one such kernel, of a graph that was made by hand. `is_changed`: its node was
+ * set again since. */
+CUgraphExec exec_by_hand(CUdeviceptr address, int is_changed);
+
 /* The second stream waits for the first. */
 void wait_for(CUstream first, CUstream second);
 

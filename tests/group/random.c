@@ -278,7 +278,7 @@ static void operate(int is_alone)
 {
     block *at = &self.blocks[draw(BLOCKS)];
     uint64_t what = draw(1000);
-    uint64_t imports_end = self.is_refused ? 100 : 8; /* of them few calls can be refused */
+    uint64_t imports_end = self.is_refused ? 100 : 8; /* few make calls that are refused */
     self.operation++;
     if (self.is_asleep && draw(100) == 0) /* it copies what there is to copy, each time */
         wake();

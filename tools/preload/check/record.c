@@ -4,8 +4,8 @@
  * could have done with tnr_record_stream: the use ends no later than the free. So a block is handed
  * out again only after the uses that were seen, whether or not the program has ordered them.
  *
- * docs/check.md lists what is not seen, and so not recorded. Launches that cannot be read are
- * counted and said at the end.
+ * A stream that alone has memory needs no record (sole.c). docs/check.md lists what is not seen,
+ * and so not recorded. Launches that cannot be read are counted and said at the end.
  */
 #include "check/record.h"
 

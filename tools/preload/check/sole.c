@@ -39,7 +39,7 @@ int check_sole_takes_more(const check_name *name)
     if (check_sole_is(name))
         return 1;
     if (atomic_load(&check_sole_key) == NULL && may_become(name) && check_enter()) {
-        if (sole.key == NULL && atomic_load(&check_sole_key) == NULL) {
+        if (atomic_load(&check_sole_key) == NULL) { /* still */
             const void *none = NULL;
             sole = *name;
             (void)atomic_compare_exchange_strong(&check_sole_key, &none, name->key);
