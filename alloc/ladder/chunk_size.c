@@ -6,6 +6,16 @@
 #include "conf/conf.h"
 #include "device/device.h"
 
+static uint64_t bytes_max(uint64_t one, uint64_t other)
+{
+    return one > other ? one : other;
+}
+
+static uint64_t bytes_min(uint64_t one, uint64_t other)
+{
+    return one < other ? one : other;
+}
+
 /* All that will be mapped. */
 static uint64_t mapped_bytes(const tnri_plan *plan)
 {
@@ -20,35 +30,66 @@ static uint64_t chunk_bytes_times(const tnri_plan *plan, uint64_t times)
     const tnri_conf *conf = tnri_conf_get();
     uint64_t share = times * (mapped_bytes(plan) / conf->chunk_share);
     uint64_t limit = conf->chunk_max_mb << 20;
-    return share < limit ? share : limit;
+    return bytes_min(share, limit);
 }
 
-/* Whether the stream fills: it has freed no more than it has live. So it loads what stays, a model
- * perhaps, and hardly any of it will lie in a corner of a chunk that is free otherwise. A request
- * that is large beside what there is must have seen next to nothing freed: with the first frees
- * come blocks that pass. */
-static int is_filling(const tnri_plan *plan)
-{
-    int is_large = plan->request->bytes > mapped_bytes(plan) / TNRI_FILLING_LARGE_OF;
-    return plan->freed <= (is_large ? plan->live / TNRI_FILLING_FREED : plan->live);
-}
-
-/* The share as a stream's past allows it. */
-static uint64_t chunk_bytes_share(const tnri_plan *plan)
+/* The same, up to a part of what is mapped, whatever chunk_share says. */
+static uint64_t chunk_bytes_share(const tnri_plan *plan, uint64_t times)
 {
     uint64_t share = chunk_bytes_times(plan, 1);
-    uint64_t most = mapped_bytes(plan) / TNRI_FILLING_OF;
-    if (share >= most || !is_filling(plan))
-        return share;
-    uint64_t filling = chunk_bytes_times(plan, TNRI_FILLING_TIMES);
-    return filling < most ? filling : most;
+    uint64_t most = mapped_bytes(plan) / TNRI_SHARE_OF;
+    return bytes_max(share, bytes_min(chunk_bytes_times(plan, times), most));
+}
+
+/* How many times the share a stream may have. What it has freed, beside what it has live, tells how
+ * long its blocks live: most of those of one that has freed little stay, and fill large chunks. A
+ * request that is large beside what there is would leave a large corner, so less is granted to
+ * it. */
+static uint64_t share_times(const tnri_plan *plan)
+{
+    int is_large = plan->request->bytes > mapped_bytes(plan) / TNRI_LARGE_OF;
+    uint64_t lives = is_large ? TNRI_LARGE_FREED : TNRI_SMALL_FREED;
+    if (plan->freed / lives > plan->live)
+        return 1;
+    return is_large ? TNRI_LARGE_TIMES : TNRI_SMALL_TIMES;
+}
+
+/* 1 if the stream has freed next to nothing: it loads what stays, a model perhaps. */
+static int is_loading(const tnri_plan *plan)
+{
+    return plan->freed <= plan->live / TNRI_LOADING_FREED;
+}
+
+/* A chunk may be as large as what it is made for while the stream loads. */
+static uint64_t chunk_bytes_loading(const tnri_plan *plan)
+{
+    uint64_t request = plan->request->bytes;
+    uint64_t share = chunk_bytes_times(plan, TNRI_LOADING_TIMES);
+    uint64_t limit = tnri_conf_get()->chunk_exact_mb << 20;
+    return is_loading(plan) ? bytes_min(request, bytes_min(share, limit)) : 0;
+}
+
+/* The largest power of two that divides a request, up to chunk_exact_mb, and beyond it for a stream
+ * that loads. */
+static uint64_t chunk_bytes_exact(const tnri_plan *plan)
+{
+    uint64_t request = plan->request->bytes;
+    uint64_t exact = request & (0 - request);
+    uint64_t limit = tnri_conf_get()->chunk_exact_mb << 20;
+    uint64_t most = limit;
+    if (is_loading(plan)) {
+        uint64_t part = mapped_bytes(plan) / TNRI_LOADING_EXACT_OF;
+        most = bytes_max(limit, bytes_min(part, limit * TNRI_LOADING_EXACT_TIMES));
+    }
+    return bytes_min(exact, most);
 }
 
 /* The most that a new chunk may have: the largest of
- *   - that share, which is larger as long as the stream fills;
- *   - the power of two that divides the request, up to chunk_exact_mb: a request of the same size
- *     fills such chunks again, wherever they go. Not for a step of a block that grows, which tells
- *     nothing of what comes after it;
+ *   - that share;
+ *   - for a stream that loads, the request, up to chunk_exact_mb;
+ *   - the power of two that divides the request, likewise: a request of the same size fills such
+ *     chunks again, wherever they go. Neither for a step of a block that grows, which tells nothing
+ *     of what comes after it;
  *   - all of a request that is most of what there is, or that is very large: growth, of which a
  *     program has little, and which should cost what the driver's own allocation costs. Likewise of
  *     one whose chunks other processes attach, each at a price;
@@ -60,24 +101,19 @@ static uint64_t chunk_bytes_most(const tnri_plan *plan)
     uint64_t request = plan->request->bytes;
     uint64_t whole = conf->chunk_whole_mb << 20;
     uint64_t limit = conf->chunk_max_mb << 20;
-    uint64_t most = chunk_bytes_share(plan);
+    uint64_t most = chunk_bytes_share(plan, share_times(plan));
     uint64_t mapped = mapped_bytes(plan);
-    uint64_t exact_most = conf->chunk_exact_mb << 20;
-    uint64_t exact = request & (0 - request); /* the largest power of two that divides it */
     int is_large = request >= whole / TNRI_CHUNK_MOST_SHARE;
-    if (exact > exact_most)
-        exact = exact_most;
-    if (!plan->is_growth && most < exact)
-        most = exact;
-    if (is_large && request >= mapped / TNRI_CHUNK_MUCH_OF) {
-        uint64_t much = chunk_bytes_times(plan, TNRI_CHUNK_MUCH_TIMES);
-        if (most < much)
-            most = much;
+    if (!plan->is_growth) {
+        most = bytes_max(most, chunk_bytes_loading(plan));
+        most = bytes_max(most, chunk_bytes_exact(plan));
     }
+    if (is_large && request >= mapped / TNRI_CHUNK_MUCH_OF)
+        most = bytes_max(most, chunk_bytes_times(plan, TNRI_CHUNK_MUCH_TIMES));
     if (plan->arena->account->is_shared || request >= whole ||
         (is_large && request >= mapped / TNRI_CHUNK_MOST_OF))
         most = request;
-    return most < limit ? most : limit;
+    return bytes_min(most, limit);
 }
 
 /* The largest power of two of pages in so many bytes, at least one. */
@@ -98,11 +134,12 @@ size_t tnri_chunk_size_pages(const tnri_plan *plan)
     return pages;
 }
 
-/* Within the share of any stream. */
+/* Within the share, or some times that for a stream that has freed no more than it has live. */
 size_t tnri_chunk_size_over(const tnri_plan *plan)
 {
     size_t room = tnri_plan_room(plan);
-    size_t pages = pages_floor(plan, chunk_bytes_times(plan, 1));
+    uint64_t times = plan->freed <= plan->live ? TNRI_OVER_TIMES : 1;
+    size_t pages = pages_floor(plan, chunk_bytes_share(plan, times));
     if (plan->gap_at + 1 != plan->gaps_count)
         return 0;
     while (pages > room && pages - room > plan->pages_over)

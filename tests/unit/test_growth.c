@@ -3,8 +3,8 @@
  * What growing costs in driver time, by the simulated device's table of an H200 (modelled), beside
  * cuMemAlloc of the same bytes by the same table; and that a steady state costs no driver call.
  *
- * Seen to fail with the rules of chunk_bytes_most (ladder/execute.c) taken out, each by itself: 256
- * MiB then cost 91 times as much as cuMemAlloc, 12 MiB became chunks of 2, and 130 MiB too.
+ * Seen to fail with the rules of chunk_bytes_most (ladder/chunk_size.c) taken out, each by itself:
+ * 256 MiB then cost 91 times as much as cuMemAlloc, 12 MiB became chunks of 2, and 130 MiB too.
  */
 #include "unit.h"
 
@@ -126,44 +126,70 @@ static uint64_t chunks_for(size_t bytes, tnr_stream stream)
     return unit_stats().chunks_created - had;
 }
 
-/* A stream that has freed no more than it has live gets chunks of four times the share, but of no
- * more than 1/64 of what is mapped. Others get those of the share, and it does, too, when it has
- * freed more. A request of 1/16 of what is mapped counts as one of others as soon as 1/64 of what
- * is live was freed. */
-static void test_chunks_of_a_stream_that_fills(void **state)
+/* A stream that has freed next to nothing gets chunks as large as its requests, up to 16 MiB and
+ * twenty times the share. One that has freed 1/64 of what it has live does not, until it has lost
+ * all its memory and begins anew. */
+static void test_chunks_of_a_stream_that_loads(void **state)
 {
     (void)state;
     size_t released;
-    tnr_stream fills = unit_stream(0), other = unit_stream(0);
-    tnr_stream again = unit_stream(0);
+    tnr_stream loads = unit_stream(0), other = unit_stream(0), again = unit_stream(0);
     (void)stream_freed(4 * GIB, other);
-    void *most = unit_malloc(GIB, fills);
-    assert_int_equal(chunks_for(30 * MIB, fills), 5); /* of 8 MiB and less */
-    assert_int_equal(chunks_for(30 * MIB, other), 15);
-    assert_int_equal(chunks_for(102 * MIB, fills), 14);
-    assert_ok(tnr_configure("chunk_share:128"));
-    assert_int_equal(chunks_for(62 * MIB, fills), 5); /* of 16 MiB, not 32 */
-    assert_int_equal(chunks_for(30 * MIB, other), 4); /* one of 8 reaches over */
+    (void)unit_malloc(GIB, loads);
+    assert_int_equal(chunks_for(30 * MIB, loads), 4);  /* of 16, 8, 4 and 4 MiB: one more */
+    assert_int_equal(chunks_for(30 * MIB, other), 15); /* of the share, 1/384 */
+    assert_int_equal(chunks_for(102 * MIB, loads), 7); /* six of 16 */
+    assert_ok(tnr_configure("chunk_share:4096"));
+    assert_int_equal(chunks_for(30 * MIB, loads), 8); /* of 4, as 20/4096 allows */
     assert_ok(tnr_configure("chunk_share:384"));
-    void *some = unit_malloc(30 * MIB, fills);
-    assert_ok(tnr_free(some));
+    assert_ok(tnr_free(unit_malloc(30 * MIB, loads)));
     assert_ok(tnr_trim(&released, 0, 0));
-    assert_in_range(chunks_for(102 * MIB, fills), 40, 51); /* some memory was left over */
-    assert_in_range(chunks_for(30 * MIB, fills), 3, 5);
-    assert_ok(tnr_free(most));
-    assert_ok(tnr_trim(&released, 0, 0));
-    (void)unit_malloc(GIB, fills);
-    assert_in_range(chunks_for(30 * MIB, fills), 3, 5);
-    for (int i = 0; i < 2; i++)
-        block_passes(GIB, fills);
-    assert_in_range(chunks_for(30 * MIB, fills), 10, 15);
-    block_passes(4 * GIB, again); /* it has no memory, and begins anew */
+    assert_int_equal(chunks_for(30 * MIB, loads), 5); /* of 8, four times the share */
+    block_passes(GIB, again);
     (void)unit_malloc(GIB, again);
-    assert_int_equal(chunks_for(62 * MIB, again), 6); /* of 16 MiB and less, not 4 */
+    assert_in_range(chunks_for(30 * MIB, again), 3, 4); /* the others may lend some */
+}
+
+/* A stream gets chunks of four times the share, and for a request of 1/32 of what is mapped of
+ * twice the share, but of no more than 1/64 of what is mapped. Of the share alone, if it has freed
+ * more than sixteen times what it has live, and four times, where the request is large. */
+static void test_chunks_by_what_was_freed(void **state)
+{
+    (void)state;
+    size_t released;
+    tnr_stream stream = unit_stream(0);
+    (void)unit_malloc(GIB, stream);
+    assert_ok(tnr_free(unit_malloc(30 * MIB, stream)));
+    assert_ok(tnr_trim(&released, 0, 0));
+    assert_int_equal(chunks_for(30 * MIB, stream), 5);   /* of 8 MiB and less */
+    assert_int_equal(chunks_for(102 * MIB, stream), 25); /* of 4 */
+    assert_ok(tnr_configure("chunk_share:128"));
+    assert_int_equal(chunks_for(34 * MIB, stream), 3); /* of 16, not 32 */
+    assert_ok(tnr_configure("chunk_share:384"));
+    block_passes(6 * GIB, stream);
+    assert_int_equal(chunks_for(30 * MIB, stream), 2);   /* of 8: 14 MiB were left */
+    assert_int_equal(chunks_for(102 * MIB, stream), 51); /* of 2 */
+    block_passes(30 * GIB, stream);
+    assert_int_equal(chunks_for(30 * MIB, stream), 15);
+}
+
+/* A chunk may reach over the end of a window: within twice the share, if the stream has freed no
+ * more than it has live, and within the share if it has. The next block needs no chunk then. */
+static void test_chunks_that_reach_over(void **state)
+{
+    (void)state;
+    tnr_stream stream = unit_stream(0);
+    (void)unit_malloc(GIB, stream);
+    assert_int_equal(chunks_for(2 * MIB, stream), 1); /* of 4 MiB */
+    assert_int_equal(chunks_for(2 * MIB, stream), 0);
+    block_passes(2 * GIB, stream);
+    assert_int_equal(chunks_for(2 * MIB, stream), 1); /* of 2 MiB */
+    assert_int_equal(chunks_for(2 * MIB, stream), 1);
 }
 
 /* Blocks of a size that is a multiple of 4 MiB are made of chunks of 4 MiB, which fill the next
- * such block; others of the share's. */
+ * such block; others of the share's. While the stream loads, chunks may be four times as large as
+ * chunk_exact_mb says, up to a quarter of what is mapped. */
 static void test_chunks_that_fill_the_request(void **state)
 {
     (void)state;
@@ -174,10 +200,28 @@ static void test_chunks_that_fill_the_request(void **state)
     assert_int_equal(unit_stats().chunks_created, 3 + 5);
     assert_ok(tnr_configure("chunk_exact_mb:2"));
     void *small = unit_malloc(12 * MIB, stream);
-    assert_int_equal(unit_stats().chunks_created, 3 + 5 + 6);
+    assert_int_equal(unit_stats().chunks_created, 3 + 5 + 3);
     assert_ok(tnr_free(exact));
+    void *passed = unit_malloc(20 * MIB, stream);
+    assert_int_equal(unit_stats().chunks_created, 3 + 5 + 3 + 4);
     assert_ok(tnr_free(other));
     assert_ok(tnr_free(small));
+    assert_ok(tnr_free(passed));
+}
+
+/* 1 GiB in 16 blocks costs what cuMemAlloc of them costs, and half as much more. */
+static void test_growth_by_equal_blocks(void **state)
+{
+    (void)state;
+    tnr_stream stream = unit_stream(0);
+    uint64_t before = simcuda_modelled_ns("*");
+    for (int i = 0; i < 16; i++)
+        (void)unit_malloc(64 * MIB, stream);
+    uint64_t ours = simcuda_modelled_ns("*") - before;
+    print_message("%6u MiB: %8llu ns, cuMemAlloc %8llu ns\n", 1024U, (unsigned long long)ours,
+                  16ULL * alloc_ns(64 * MIB));
+    assert_true(ours * 10 <= 16 * alloc_ns(64 * MIB) * 13);
+    assert_true(unit_stats().chunks_created <= 18);
 }
 
 /* What the first allocations ask of the driver: the context, addresses, one chunk; then a chunk. */
@@ -226,7 +270,10 @@ int main(void)
         CASE(test_one_block_costs_what_the_driver_costs),
         CASE(test_growth_of_a_large_program),
         CASE(test_chunks_of_much),
-        CASE(test_chunks_of_a_stream_that_fills),
+        CASE(test_chunks_of_a_stream_that_loads),
+        CASE(test_chunks_by_what_was_freed),
+        CASE(test_chunks_that_reach_over),
+        CASE(test_growth_by_equal_blocks),
         CASE(test_chunks_that_fill_the_request),
         CASE(test_first_allocations),
         CASE(test_steady_state_makes_no_driver_call),

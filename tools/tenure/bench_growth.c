@@ -14,6 +14,7 @@
  */
 #include "bench.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,17 +161,42 @@ static int move_fail(bench_cell *cell)
     return -1;
 }
 
+/* Writes "chunk_share:N", as it is set now. */
+static tnr_status share_now(char *text, size_t room)
+{
+    tnr_setting_info info = {.struct_bytes = sizeof(info)};
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; (status = tnr_setting_get(&info, i)) == TNR_OK; i++)
+        if (strcmp(info.key, "chunk_share") == 0)
+            break;
+    if (status == TNR_OK)
+        snprintf(text, room, "chunk_share:%s", info.value);
+    return status;
+}
+
+/* Fills the pool with blocks that have a chunk each: no chunk is for more than one of them. */
+static tnr_status move_fill(const bench_setup *setup, move_pool *self, size_t chunks)
+{
+    char share[64];
+    int device = setup->active->device;
+    tnr_status status = share_now(share, sizeof(share));
+    if (status == TNR_OK)
+        status = tnr_configure("chunk_share:65536");
+    if (status != TNR_OK)
+        return status;
+    for (; status == TNR_OK && self->count < 2 * chunks; self->count++)
+        status = tnr_pool_malloc(&self->blocks[self->count], self->pool, chunk_bytes, device,
+                                 setup->streams[0]);
+    tnr_status restored = tnr_configure(share);
+    return status != TNR_OK ? status : restored;
+}
+
 static int move_prepare(const bench_setup *setup, move_pool *self, size_t chunks, bench_cell *cell)
 {
-    int device = setup->active->device;
-    CUstream stream = setup->streams[0];
     self->count = 0;
-    if (tnr_pool_create(&self->pool, device, NULL) != TNR_OK)
+    if (tnr_pool_create(&self->pool, setup->active->device, NULL) != TNR_OK ||
+        move_fill(setup, self, chunks) != TNR_OK)
         return move_fail(cell);
-    for (; self->count < 2 * chunks; self->count++)
-        if (tnr_pool_malloc(&self->blocks[self->count], self->pool, chunk_bytes, device, stream) !=
-            TNR_OK)
-            return move_fail(cell);
     for (size_t i = 0; i < self->count; i += 2) {
         if (tnr_free(self->blocks[i]) != TNR_OK)
             return move_fail(cell);
