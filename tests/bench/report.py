@@ -447,27 +447,24 @@ came to lie, in one of two chunks; the 40 blocks of 28 MiB that come then ask fo
 what was there, which makes 1.25 at the least, and Tenure holds more than that. In `phases8` seven
 streams keep each sixteenth of their blocks of 0.7 to 5.5 MiB; with the rest of the chunks of 2 MiB
 that these lie in, 1.4 of the peak is needed, and what it holds above that came when the moving
-budget was used up: its passes take 88 ms, of which moves may have one hundredth. `offload_streams`
-moves ten chunks in a pass, for 0.04 % of its time: at its peak every byte is live, and the least
-that it could grow by, a chunk of 16 MiB, is more than its limit. `serve_streams` drifts: five
-streams with the addresses of each other, in which no pass begins as the one before did. Mapping
-takes 0.24 % of its time. With its idle memory given back after each pass (`tnr_trim`) it held
-1.119, for 0.98 % of its time (a row of "Changes").
-What Tenure does of this by itself, with other settings for it, is
-under "Memory against moves". `moe_infer` is one draw of many: ten perturbed traces hold 1.049 in
-the mean after 16 passes (`tests/bench/perturbed.py`), for old mappings take addresses that windows
-of fewer pages could have. Chunks of at most 1/64 of what is mapped for blocks of one size
-(`chunk_exact_mb`) bring the mean of eight from 1.047 to 1.033, and cost `offload_streams` four
-times its mapping. Where the pool gives back what is idle whenever it has grown, `serve_streams`
-holds 1.150 for 0.40 % of its time: rows of "Changes" have both. The streams of `pipeline_train`
-need their most at once, so each keeps what it has, with what it cannot use of it; with chunks as
-small as `tenure.torch` sets them (`chunk_share:2048`) it holds 1.016. In `gpt2_reduce` two streams
-take memory from each other, other blocks in each pass. If each keeps its own (`cross_stream:off`),
-it holds 1.216 and maps nothing from the third pass on: a replay has no pools for its graphs, which
-peak when the rest does not. What `llama_eager` and `resnet50_eager` hold above the limit are chunks
-of 1/384 of what is mapped: with `chunk_share:1024` they hold 1.018 and 1.007, and the first pass
-creates 61 and 70 % more of them, for 1.5 and 2.1 times the modelled time. `rollout_train` is 0.0002
-above it; there smaller chunks do not help (1.022).
+budget was used up: its passes take 88 ms, of which moves may have one hundredth. At its peak every
+byte of `offload_streams` is live, so the least that it can grow by, a chunk of 16 MiB, is more than
+its limit: with chunks of 4 MiB (`chunk_exact_mb:4`) it holds 1.000 and moves chunks for ever.
+`serve_streams` drifts: five streams with the addresses of each other, in which no pass begins as
+the one before did. What that costs in each of its passes is 0.27 % of its time. With its idle
+memory given back after each pass (`tnr_trim`) it held 1.119, for 0.98 % of its time (a row of
+"Changes"). What Tenure does of this by itself, with other settings for it, is under "Memory against
+moves". `moe_infer` is one draw of many: ten perturbed traces hold 1.054 in the mean after 16 passes
+(`tests/bench/perturbed.py`), for old mappings take addresses that windows of fewer pages could
+have. Where the pool gives back what is idle whenever it has grown, `serve_streams` holds 1.150 for
+0.40 % of its time: a row of "Changes". The streams of `pipeline_train` need their most at once, so
+each keeps what it has, with what it cannot use of it; with chunks as small as `tenure.torch` sets
+them (`chunk_share:2048`) it holds 1.027. In `gpt2_reduce` two streams take memory from each other,
+other blocks in each pass. If each keeps its own (`cross_stream:off`), it holds 1.239 and maps
+nothing in the last ten: a replay has no pools for its graphs, which peak when the rest does not.
+`llama_generate` (1.030 in the mean of ten after 16 passes) and `rollout_train` do not hold less
+with smaller chunks: with `chunk_share:1024` 1.023 each. What a generation keeps lies in the corners
+of what its prefill freed.
 
 {steady_picture}## Scale
 
