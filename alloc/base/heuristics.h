@@ -30,23 +30,23 @@ enum {
 /* ---- windows and new chunks ------------------------------------------------------------------ */
 
 enum {
-    TNRI_WINDOW_STRETCHES = 512,  /* [bound] stretches looked at for one request */
-    TNRI_WINDOW_RECORDS = 64,     /* [bound] records of one; what lies above is not considered */
-    TNRI_CHUNK_MOST_OF = 2,       /* [18696c6] this part (1/n) of what is mapped is most of it, */
-    TNRI_CHUNK_MUCH_OF = 8,       /* [18696c6] and this part much of it, which has */
-    TNRI_CHUNK_MUCH_TIMES = 6,    /* [3d7137d] chunks of so many times the share; both */
-    TNRI_CHUNK_MOST_SHARE = 64,   /* [fe2697f] from this part (1/n) of chunk_whole_mb on */
-    TNRI_SHARE_OF = 64,           /* [05f8620] this part (1/n) of what is mapped is the most of: */
-    TNRI_SMALL_TIMES = 4,         /* [05f8620] so many times the share, if the stream has freed */
-    TNRI_SMALL_FREED = 16,        /* [05f8620] at most so many times what it has live; */
-    TNRI_LARGE_OF = 32,           /* [05f8620] but for a request above this part (1/n) */
-    TNRI_LARGE_TIMES = 2,         /* [05f8620] so many times the share, if it has freed */
-    TNRI_LARGE_FREED = 4,         /* [05f8620] at most so many times what it has live; */
-    TNRI_OVER_TIMES = 2,          /* [05f8620] over a window's end, if it freed no more than that */
-    TNRI_LOADING_FREED = 64,      /* [05f8620] a stream loads that freed this part (1/n) of what */
-    TNRI_LOADING_TIMES = 20,      /* [05f8620] is live: chunks of so many times the share, */
-    TNRI_LOADING_EXACT_TIMES = 4, /* [05f8620] or so many times chunk_exact_mb, where they divide */
-    TNRI_LOADING_EXACT_OF = 4,    /* [05f8620] it, up to this part (1/n) of what is mapped */
+    TNRI_WINDOW_STRETCHES = 512, /* [bound] stretches looked at for one request */
+    TNRI_WINDOW_RECORDS = 64,    /* [bound] records of one; what lies above is not considered */
+    TNRI_CHUNK_MOST_OF = 2,      /* [18696c6] this part (1/n) of what is mapped is most of it, */
+    TNRI_CHUNK_MUCH_OF = 8,      /* [18696c6] and this part much of it, which has */
+    TNRI_CHUNK_MUCH_TIMES = 6,   /* [3d7137d] chunks of so many times the share; both */
+    TNRI_CHUNK_MOST_SHARE = 64,  /* [fe2697f] from this part (1/n) of chunk_whole_mb on */
+    TNRI_SHARE_OF = 64,          /* [05f8620] this part (1/n) of what is mapped is the most of: */
+    TNRI_SMALL_TIMES = 4,        /* [05f8620] so many times the share, if the stream has freed */
+    TNRI_SMALL_FREED = 16,       /* [05f8620] at most so many times what it has live; */
+    TNRI_LARGE_OF = 32,          /* [05f8620] but for a request above this part (1/n) */
+    TNRI_LARGE_TIMES = 2,        /* [05f8620] so many times the share, if it has freed */
+    TNRI_LARGE_FREED = 4,        /* [05f8620] at most so many times what it has live; */
+    TNRI_OVER_TIMES = 2,         /* [05f8620] over a window's end, if it freed no more than that */
+    TNRI_LOADING_FREED = 64,     /* [05f8620] a stream loads that freed this part (1/n) of what */
+    TNRI_LOADING_TIMES = 20,     /* [05f8620] is live: chunks of so many times the share, */
+    TNRI_LOADING_EXACT_TIMES = 100, /* [05f8620] or, where they divide it, of so many times that, */
+    TNRI_LOADING_EXACT_LIMITS = 4,  /* [05f8620] up to so many times chunk_exact_mb */
 };
 
 /* ---- windows that are made again ------------------------------------------------------------- */

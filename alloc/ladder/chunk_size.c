@@ -78,8 +78,8 @@ static uint64_t chunk_bytes_exact(const tnri_plan *plan)
     uint64_t limit = tnri_conf_get()->chunk_exact_mb << 20;
     uint64_t most = limit;
     if (is_loading(plan)) {
-        uint64_t part = mapped_bytes(plan) / TNRI_LOADING_EXACT_OF;
-        most = bytes_max(limit, bytes_min(part, limit * TNRI_LOADING_EXACT_TIMES));
+        uint64_t share = chunk_bytes_times(plan, TNRI_LOADING_EXACT_TIMES);
+        most = bytes_max(limit, bytes_min(share, limit * TNRI_LOADING_EXACT_LIMITS));
     }
     return bytes_min(exact, most);
 }

@@ -153,7 +153,7 @@ MUTANTS = [
      "    (void)event;",
      "keep_until marks without waiting for the event"),
     # ---- alloc: other streams' memory
-    ("much_is_one_chunk", "alloc/ladder/execute.c",
+    ("much_is_one_chunk", "alloc/ladder/chunk_size.c",
      "        (is_large && request >= mapped / TNRI_CHUNK_MOST_OF))\n",
      "        (is_large && request >= mapped / TNRI_CHUNK_MUCH_OF))\n",
      "what lies in a corner of a chunk as large as a quarter of all keeps all of it"),

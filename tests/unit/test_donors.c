@@ -20,7 +20,7 @@ static void *blocks[BLOCKS];
 static int donors_setup(void **state)
 {
     (void)state;
-    unit_start("chunk_exact_mb:2,move_burst_ms:100000", NULL);
+    unit_start("chunk_exact_mb:2,chunk_share:65536,move_burst_ms:100000", NULL);
     return 0;
 }
 
