@@ -36,17 +36,17 @@ enum {
     TNRI_CHUNK_MUCH_OF = 8,      /* [18696c6] and this part much of it, which has */
     TNRI_CHUNK_MUCH_TIMES = 6,   /* [3d7137d] chunks of so many times the share; both */
     TNRI_CHUNK_MOST_SHARE = 64,  /* [fe2697f] from this part (1/n) of chunk_whole_mb on */
-    TNRI_SHARE_OF = 64,          /* [05f8620] this part (1/n) of what is mapped is the most of: */
-    TNRI_SMALL_TIMES = 4,        /* [05f8620] so many times the share, if the stream has freed */
-    TNRI_SMALL_FREED = 16,       /* [05f8620] at most so many times what it has live; */
-    TNRI_LARGE_OF = 32,          /* [05f8620] but for a request above this part (1/n) */
-    TNRI_LARGE_TIMES = 2,        /* [05f8620] so many times the share, if it has freed */
-    TNRI_LARGE_FREED = 4,        /* [05f8620] at most so many times what it has live; */
-    TNRI_OVER_TIMES = 2,         /* [05f8620] over a window's end, if it freed no more than that */
-    TNRI_LOADING_FREED = 64,     /* [05f8620] a stream loads that freed this part (1/n) of what */
-    TNRI_LOADING_TIMES = 20,     /* [05f8620] is live: chunks of so many times the share, */
-    TNRI_LOADING_EXACT_TIMES = 100, /* [05f8620] or, where they divide it, of so many times that, */
-    TNRI_LOADING_EXACT_LIMITS = 4,  /* [05f8620] up to so many times chunk_exact_mb */
+    TNRI_CHUNK_SHARES_OF = 64,   /* [05f8620] this part (1/n) of what is mapped is the most of: */
+    TNRI_CHUNK_TIMES = 4,        /* [05f8620] so many times the share, if the stream has freed */
+    TNRI_CHUNK_FREED = 16,       /* [05f8620] at most so many times what it has live; */
+    TNRI_CHUNK_LARGE_OF = 32,    /* [05f8620] but for a request above this part (1/n) */
+    TNRI_CHUNK_LARGE_TIMES = 2,  /* [05f8620] so many times the share, if it has freed */
+    TNRI_CHUNK_LARGE_FREED = 4,  /* [05f8620] at most so many times what it has live; */
+    TNRI_CHUNK_OVER_TIMES = 2,   /* [05f8620] over a window's end, if it freed no more than that */
+    TNRI_CHUNK_LOADING_FREED = 64, /* [05f8620] a stream loads if it freed this part (1/n) of */
+    TNRI_CHUNK_LOADING_TIMES = 20, /* [05f8620] what is live: so many times the share, or, */
+    TNRI_CHUNK_LOADING_EXACT_TIMES = 100, /* [05f8620] of chunks that divide it, so many times, */
+    TNRI_CHUNK_LOADING_EXACT_LIMITS = 4,  /* [05f8620] up to so many times chunk_exact_mb */
 };
 
 /* ---- windows that are made again ------------------------------------------------------------- */

@@ -37,7 +37,7 @@ static uint64_t chunk_bytes_times(const tnri_plan *plan, uint64_t times)
 static uint64_t chunk_bytes_share(const tnri_plan *plan, uint64_t times)
 {
     uint64_t share = chunk_bytes_times(plan, 1);
-    uint64_t most = mapped_bytes(plan) / TNRI_SHARE_OF;
+    uint64_t most = mapped_bytes(plan) / TNRI_CHUNK_SHARES_OF;
     return bytes_max(share, bytes_min(chunk_bytes_times(plan, times), most));
 }
 
@@ -47,24 +47,24 @@ static uint64_t chunk_bytes_share(const tnri_plan *plan, uint64_t times)
  * it. */
 static uint64_t share_times(const tnri_plan *plan)
 {
-    int is_large = plan->request->bytes > mapped_bytes(plan) / TNRI_LARGE_OF;
-    uint64_t lives = is_large ? TNRI_LARGE_FREED : TNRI_SMALL_FREED;
+    int is_large = plan->request->bytes > mapped_bytes(plan) / TNRI_CHUNK_LARGE_OF;
+    uint64_t lives = is_large ? TNRI_CHUNK_LARGE_FREED : TNRI_CHUNK_FREED;
     if (plan->freed / lives > plan->live)
         return 1;
-    return is_large ? TNRI_LARGE_TIMES : TNRI_SMALL_TIMES;
+    return is_large ? TNRI_CHUNK_LARGE_TIMES : TNRI_CHUNK_TIMES;
 }
 
 /* 1 if the stream has freed next to nothing: it loads what stays, a model perhaps. */
 static int is_loading(const tnri_plan *plan)
 {
-    return plan->freed <= plan->live / TNRI_LOADING_FREED;
+    return plan->freed <= plan->live / TNRI_CHUNK_LOADING_FREED;
 }
 
 /* A chunk may be as large as what it is made for while the stream loads. */
 static uint64_t chunk_bytes_loading(const tnri_plan *plan)
 {
     uint64_t request = plan->request->bytes;
-    uint64_t share = chunk_bytes_times(plan, TNRI_LOADING_TIMES);
+    uint64_t share = chunk_bytes_times(plan, TNRI_CHUNK_LOADING_TIMES);
     uint64_t limit = tnri_conf_get()->chunk_exact_mb << 20;
     return is_loading(plan) ? bytes_min(request, bytes_min(share, limit)) : 0;
 }
@@ -78,8 +78,8 @@ static uint64_t chunk_bytes_exact(const tnri_plan *plan)
     uint64_t limit = tnri_conf_get()->chunk_exact_mb << 20;
     uint64_t most = limit;
     if (is_loading(plan)) {
-        uint64_t share = chunk_bytes_times(plan, TNRI_LOADING_EXACT_TIMES);
-        most = bytes_max(limit, bytes_min(share, limit * TNRI_LOADING_EXACT_LIMITS));
+        uint64_t share = chunk_bytes_times(plan, TNRI_CHUNK_LOADING_EXACT_TIMES);
+        most = bytes_max(limit, bytes_min(share, limit * TNRI_CHUNK_LOADING_EXACT_LIMITS));
     }
     return bytes_min(exact, most);
 }
@@ -138,7 +138,7 @@ size_t tnri_chunk_size_pages(const tnri_plan *plan)
 size_t tnri_chunk_size_over(const tnri_plan *plan)
 {
     size_t room = tnri_plan_room(plan);
-    uint64_t times = plan->freed <= plan->live ? TNRI_OVER_TIMES : 1;
+    uint64_t times = plan->freed <= plan->live ? TNRI_CHUNK_OVER_TIMES : 1;
     size_t pages = pages_floor(plan, chunk_bytes_share(plan, times));
     if (plan->gap_at + 1 != plan->gaps_count)
         return 0;

@@ -83,7 +83,7 @@ static void block_passes(size_t bytes, tnr_stream stream)
     assert_ok(tnr_trim(&released, 0, 0));
 }
 
-/* The stream has freed so much that it counts no more as one that fills. A block stays: with no
+/* The stream has freed so much that it gets chunks of the share alone. A block stays: with no
  * memory at all it would begin anew. Returns how many chunks were created. */
 static uint64_t stream_freed(size_t bytes, tnr_stream stream)
 {
