@@ -380,7 +380,7 @@ static size_t retired_bytes(tnri_arena *arena)
     tnri_arena_enter(arena);
     for (int i = 0; i < TNRI_WORLDS; i++)
         retired += arena->worlds[i].bytes_in[TNRI_RETIRED];
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return retired;
 }
 

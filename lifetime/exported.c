@@ -90,7 +90,7 @@ static void export_drop(exported *one)
     one->uses->exports--;
     if (one->uses->offer == &one->offer)
         one->uses->offer = NULL;
-    tnri_lock_release(&one->arena->lock);
+    tnri_arena_leave(one->arena);
     atomic_fetch_sub(&one->arena->account->exports, 1);
     tnri_hold_end(one->uses); /* what fails is tried again later; the arena may be gone */
     tnri_host_free(one, sizeof(*one));
@@ -253,7 +253,7 @@ tnr_status tnri_exported_get(tnr_export number, tnr_export_info *info)
     if (one->relay == NULL) {
         tnri_arena_enter(one->arena);
         info->is_freed = one->uses->is_freed;
-        tnri_lock_release(&one->arena->lock);
+        tnri_arena_leave(one->arena);
     }
     export_leave(one);
     return TNR_OK;
@@ -279,7 +279,7 @@ static tnri_chunk *chunk_at(const exported *one, uintptr_t address)
     const tnri_space *space = &one->arena->device->space;
     tnri_arena_enter(one->arena);
     tnri_chunk *chunk = space->pages[tnri_page_of(space, address)];
-    tnri_lock_release(&one->arena->lock);
+    tnri_arena_leave(one->arena);
     return chunk;
 }
 
@@ -303,7 +303,7 @@ static tnr_status block_describe(const exported *one, tnri_shared_block *told)
     tnri_arena_enter(one->arena);
     uintptr_t end = one->base + one->uses->block->bytes;
     told->bytes = tnri_block_requested(one->uses->block);
-    tnri_lock_release(&one->arena->lock);
+    tnri_arena_leave(one->arena);
     told->magic = TNRI_SHARED_MAGIC;
     told->address = one->base;
     told->handle_type = one->arena->account->handle_type;

@@ -24,7 +24,7 @@ static inline int block_lock_start(tnri_arena *arena, tnri_block *block, void *p
     tnri_arena_enter(arena);
     if (block->state == TNRI_LIVE && block->base == (uintptr_t)ptr)
         return 1;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return 0;
 }
 
@@ -49,7 +49,7 @@ static tnr_status uses_mark(tnri_arena *arena, tnri_block *block, void *ptr)
             return TNR_OK;
         tnri_stream *stream = use->stream;
         tnri_stream_hold(stream);
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
         tnri_event *event;
         uint64_t number;
         tnr_status status = tnri_stream_mark(stream, &event, &number);
@@ -62,7 +62,7 @@ static tnr_status uses_mark(tnri_arena *arena, tnri_block *block, void *ptr)
                 for (use = block->uses->first; use->stream != stream; use = use->next)
                     ;
                 use->until_free = TNRI_UNTIL_FREE_MARKED;
-                tnri_lock_release(&arena->lock);
+                tnri_arena_leave(arena);
             }
             tnri_stream_recycle(stream, event);
         }
@@ -70,7 +70,7 @@ static tnr_status uses_mark(tnri_arena *arena, tnri_block *block, void *ptr)
         if (status != TNR_OK) {
             if (block_lock_start(arena, block, ptr)) {
                 uses_reopen(block);
-                tnri_lock_release(&arena->lock);
+                tnri_arena_leave(arena);
             }
             return status;
         }
@@ -89,7 +89,7 @@ static void parked_free(tnri_arena *arena, const tnri_block *block, void *ptr, t
         tnri_arena_enter(arena);
         is_parked = block->state == TNRI_PARKED && block->base == (uintptr_t)ptr;
         is_held = is_parked && block->uses != NULL && block->uses->holds > 0;
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     if (is_held)
         *status = tnri_parked_error(ptr, "a CUDA graph refers to it");
@@ -129,7 +129,7 @@ tnr_status tnri_free_sync(tnri_block *block, void *ptr)
     /* A block without a list has no use that was marked, so a failure here has nothing to undo. */
     status = tnri_uses_prepare(arena, block);
     if (status != TNR_OK)
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     else
         tnri_retire(arena, block, 1);
     return status;

@@ -50,7 +50,7 @@ int tnri_hold_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync)
         tnri_arena_count_freed(arena, block);
         tnri_world_retire(block->world, block);
     }
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return is_held;
 }
 
@@ -73,7 +73,7 @@ void tnri_hold_end(tnri_uses *uses)
     tnri_assert(uses->holds > 0);
     uses->holds--;
     int goes_on = uses->holds == 0 && uses->is_freed;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     if (goes_on)
         hold_go_on(uses);
 }
@@ -149,7 +149,7 @@ static size_t held_uses(tnri_arena *arena, held_use *found, size_t room)
                     block->uses->holds > 0)
                     count = held_uses_of(block->uses, found, count, room);
     }
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return count;
 }
 

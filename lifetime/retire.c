@@ -134,7 +134,7 @@ void tnri_retire(tnri_arena *arena, tnri_block *block, int fenced)
     tnri_stream *own = uses_count(arena, uses, fenced);
     tnri_arena_count_freed(arena, block);
     tnri_world_retire(block->world, block);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     uses_settle(arena, uses, own, fenced);
 }
 
@@ -168,7 +168,7 @@ tnr_status tnri_retire_freed(tnri_uses *uses)
     int is_fenced = uses->is_sync || uses->is_orphaned;
     tnri_stream *own = uses_count(arena, uses, is_fenced);
     arena->held_count--;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     uses_settle(arena, uses, own, is_fenced);
     return TNR_OK;
 }

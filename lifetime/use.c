@@ -65,7 +65,7 @@ static tnr_status block_lock(tnri_arena *arena, const void *ptr, tnri_block **bl
     *block = tnri_arena_containing(arena, (uintptr_t)ptr);
     if (*block != NULL && (*block)->state != TNRI_PARKED)
         return TNR_OK;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     if (*block != NULL)
         return tnri_parked_error(ptr, "no stream uses it");
     return tnri_error(TNR_ERR_NOT_LIVE,
@@ -80,7 +80,7 @@ static TNRI_SELDOM tnr_status own_use(tnri_arena *arena, const void *ptr)
     tnri_block *block;
     tnr_status status = block_lock(arena, ptr, &block);
     if (status == TNR_OK)
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     return status;
 }
 
@@ -93,7 +93,7 @@ static tnr_status use_enter(tnri_arena *arena, const void *ptr, tnri_stream *str
     tnr_status status = block_lock(arena, ptr, &block);
     if (status == TNR_OK) {
         status = tnri_use_add(arena, block, stream, number, &event);
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     tnri_stream_recycle(stream, event);
     return status;
@@ -112,7 +112,7 @@ static inline int use_enter_again(tnri_arena *arena, const void *ptr, tnri_strea
         use = tnri_uses_find(block->uses, stream);
     if (use != NULL)
         *event = tnri_use_advance(use, number, *event);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return use != NULL;
 }
 
@@ -234,7 +234,7 @@ tnr_status tnr_free_on(void *ptr, tnr_stream stream)
     if (status != TNR_OK)
         return status;
     int is_start = block->base == (uintptr_t)ptr;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     if (is_start)
         status = tnr_record_use(ptr, stream);
     return status == TNR_OK ? tnr_free(ptr) : status;

@@ -213,7 +213,7 @@ static tnr_status use_at(tnri_arena *arena, const void *ptr, size_t index, tnri_
         else
             found->event = NULL;
     }
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return status;
 }
 

@@ -51,7 +51,7 @@ void tnri_arena_dissolve(tnri_arena *arena)
     tnri_arena_enter(arena);
     for (int i = 0; i < TNRI_WORLDS; i++)
         (void)tnri_world_dissolve(&arena->worlds[i]);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     tnri_device_look_end(arena->device);
 }
 
@@ -84,7 +84,7 @@ tnri_stream *tnri_arena_stream(tnri_arena *arena)
     tnri_stream *stream = atomic_load_explicit(&arena->stream, memory_order_relaxed);
     if (stream != NULL)
         tnri_stream_hold(stream);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return stream;
 }
 

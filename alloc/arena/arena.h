@@ -160,6 +160,12 @@ static inline int tnri_arena_enter(tnri_arena *arena)
     return waited;
 }
 
+/* Releases what tnri_arena_enter took. */
+static inline void tnri_arena_leave(tnri_arena *arena)
+{
+    tnri_lock_release(&arena->lock);
+}
+
 /* Makes the arena of a stream, or, with null, of a graph pool; null if there is no host memory. */
 tnri_arena *tnri_arena_create(tnri_account *account, struct tnr_pool_st *pool, tnri_stream *stream);
 

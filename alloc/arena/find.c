@@ -20,6 +20,6 @@ tnri_arena *tnri_arena_find_begin(tnri_device *device, uintptr_t address, tnri_b
 void tnri_arena_find_end(tnri_device *device, tnri_arena *arena)
 {
     if (arena != NULL)
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     tnri_device_look_end(device);
 }

@@ -37,5 +37,5 @@ void tnri_arena_unretire(tnri_arena *arena, tnri_block *block, tnr_reuse reason)
     tnri_world *world = block->world;
     tnri_world_free(world, block);
     tnri_world_look_low(world);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
 }

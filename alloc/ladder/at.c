@@ -49,7 +49,7 @@ static tnr_status pool_take_at(tnr_pool pool, uintptr_t address, const tnri_requ
         if (status == TNR_ERR_FOREIGN_POINTER && arena->growable.base == 0 && !arena->is_guard &&
             atomic_load(&arena->stream) == stream)
             status = arena_take_at(arena, address, request);
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
         tnri_note_end(began);
     }
     if (captures != NULL)

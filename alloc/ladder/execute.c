@@ -128,7 +128,7 @@ static tnr_status donor_take(tnri_plan *plan, tnri_arena *donor, int policy)
     size_t taken = tnri_plan_take(plan, donor);
     for (int i = 0; i < TNRI_WORLDS && taken == 0; i++)
         tnri_world_spend(&donor->worlds[i]);
-    tnri_lock_release(&donor->lock);
+    tnri_arena_leave(donor);
     if (taken == 0)
         return TNR_OK;
     int refused = 0;
@@ -137,7 +137,7 @@ static tnr_status donor_take(tnri_plan *plan, tnri_arena *donor, int policy)
         tnri_arena_enter(donor);
         tnri_plan_untake(plan, donor, from);
         atomic_fetch_add(&donor->pool->account.access.returned, 1);
-        tnri_lock_release(&donor->lock);
+        tnri_arena_leave(donor);
         places_restore(plan, &before);
     }
     return status;
@@ -192,7 +192,7 @@ static tnr_status parked_donor_take(tnri_plan *plan, tnri_arena *donor, int poli
     tnri_plan before = *plan;
     tnri_arena_enter(donor);
     size_t taken = tnri_plan_take_parked(plan, donor);
-    tnri_lock_release(&donor->lock);
+    tnri_arena_leave(donor);
     if (taken == 0 || atomic_load(&donor->stream) == atomic_load(&plan->arena->stream))
         return TNR_OK;
     tnri_event *event;
@@ -301,7 +301,7 @@ static void sources_unmap(tnri_plan *plan, size_t mapped)
         tnri_arena_enter(plan->arena);
         for (size_t p = 0; p < source->chunk->pages; p++)
             device->space.pages[source->page + p] = &tnri_mapping_refused;
-        tnri_lock_release(&plan->arena->lock);
+        tnri_arena_leave(plan->arena);
     }
 }
 
@@ -329,7 +329,7 @@ static void sources_return(tnri_plan *plan)
         }
         tnri_arena_enter(donor);
         tnri_plan_untake(plan, donor, from);
-        tnri_lock_release(&donor->lock);
+        tnri_arena_leave(donor);
     }
 }
 
@@ -338,7 +338,7 @@ void tnri_execute_not(tnri_plan *plan)
     sources_return(plan);
     tnri_arena_enter(plan->arena);
     tnri_plan_undo(plan);
-    tnri_lock_release(&plan->arena->lock);
+    tnri_arena_leave(plan->arena);
 }
 
 /* Whether the old mappings of an arena's chunks stay as aliases, or are to be unmapped. The answer
@@ -482,7 +482,7 @@ static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
             group_drop_event(plan, from, end);
         tnri_arena_enter(donor);
         group_queue(plan, from, end, stays);
-        tnri_lock_release(&donor->lock);
+        tnri_arena_leave(donor);
     }
     if (plan->is_again) {
         if (from > plan->lanes_count)
@@ -513,7 +513,7 @@ static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
             tnri_arena_count_served(arena, block, plan->request, served);
         *ptr = (void *)block->base;
     }
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     sources_settle_parked(plan);
     if (block == NULL && plan->is_growth)
         return tnri_error(TNR_ERR_NOT_LIVE, "the block at %p was freed while it grew.",
@@ -540,7 +540,7 @@ static void again_take_from(tnri_plan *plan, tnri_arena *donor)
     for (int i = 0; i < TNRI_WORLDS; i++)
         tnri_world_flush(&donor->worlds[i]);
     (void)tnri_plan_take(plan, donor);
-    tnri_lock_release(&donor->lock);
+    tnri_arena_leave(donor);
 }
 
 /* The same from all: the stream's lanes first. */

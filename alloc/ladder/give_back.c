@@ -25,7 +25,7 @@ static tnri_world *home_prepare(tnri_arena *arena, uintptr_t base)
             home = &arena->worlds[i];
     if (home != NULL && !tnri_world_promise(home, TNRI_RECEIVE_RECORDS))
         home = NULL;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return home;
 }
 
@@ -36,11 +36,11 @@ static void hole_go(tnri_world *from, tnri_block *pending, tnri_world *home)
     size_t bytes = pending->bytes;
     tnri_arena_enter(from->arena);
     tnri_world_give_back(from, pending);
-    tnri_lock_release(&from->arena->lock);
+    tnri_arena_leave(from->arena);
     tnri_arena_enter(home->arena);
     tnri_world_unpromise(home, TNRI_RECEIVE_RECORDS);
     tnri_world_take_back(home, base, bytes);
-    tnri_lock_release(&home->arena->lock);
+    tnri_arena_leave(home->arena);
 }
 
 /* Brings home what lies in spans of one arena. */
@@ -67,7 +67,7 @@ static void journey_end(const journey *of)
     for (size_t i = 0; i < of->count; i++)
         if (of->pending[i] != NULL)
             tnri_world_hole_unclaim(of->from, of->pending[i]);
-    tnri_lock_release(&of->from->arena->lock);
+    tnri_arena_leave(of->from->arena);
 }
 
 /* Returns how many holes went home. */
@@ -77,7 +77,7 @@ static size_t world_give_back(tnri_world *world)
     tnri_arena *arena = world->arena;
     tnri_arena_enter(arena);
     of.count = tnri_world_holes_claim(world, TNRI_GIVE_BACK_AT_ONCE, of.pending);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     tnri_arena *other = NULL;
     while (of.done < of.count && (other = tnri_arena_walk(arena->pool, other)) != NULL)
         journey_visit(&of, other);

@@ -40,7 +40,7 @@ tnr_status tnri_grow_prepare(tnri_arena *arena, size_t bytes)
         arena->growable.base = span->base;
         world->bins.max = 0; /* nothing is ever carved from it */
     }
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     if (is_ready)
         return TNR_OK;
     tnri_space_return(space, span);
@@ -115,13 +115,13 @@ tnr_status tnri_grow_commit(int *was_bare, tnri_arena *arena, void *ptr, size_t 
     tnri_arena_enter(arena);
     *was_bare = arena->growable.is_bare;
     tnr_status status = grow_request(arena, bytes, &request);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     if (status != TNR_OK || request.bytes == 0)
         return status;
     status = tnri_ladder_grow(arena, &request);
     tnri_arena_enter(arena);
     arena->growable.is_growing = 0;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return status;
 }
 

@@ -77,7 +77,7 @@ static tnr_status ladder_add_span(tnri_arena *arena, const tnri_request *request
         tnri_request_span(request) + tnri_page_bytes(world->space) * (arena->is_guard ? 2 : 1);
     tnri_arena_enter(arena);
     size_t wanted = world->spans_bytes * 2;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     /* There may be thousands of graph pools, most of them small. */
     size_t first = (size_t)(world->is_small || arena->pool->account.is_graph ? 64 : 1024) << 20;
     if (wanted < first)
@@ -97,7 +97,7 @@ static tnr_status ladder_add_span(tnri_arena *arena, const tnri_request *request
         status = tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a range of addresses.");
     else
         tnri_world_add_span(world, span);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     if (status != TNR_OK)
         tnri_space_return(world->space, span);
     return status;
@@ -119,7 +119,7 @@ static int ladder_gets_addresses_back(tnri_arena *arena, const tnri_request *req
 {
     tnri_arena_enter(arena);
     int has_lent = tnri_arena_world(arena, request->bytes)->lent != NULL;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return has_lent && tnri_give_back(arena->pool) > 0;
 }
 
@@ -136,7 +136,7 @@ static int ladder_gets_aliases_back(tnri_arena *wanting)
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(wanting->pool, arena)) != NULL;) {
         tnri_arena_enter(arena);
         aliases += arena->aliases_count;
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     if (aliases == 0)
         return 0;
@@ -172,7 +172,7 @@ static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_req
         } else {
             status = tnri_plan_make(plan, arena, request, moves);
         }
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     if (status == TNR_ERR_ADDRESS_SPACE)
         return tnri_error(status, "new addresses were taken by other threads %d times in a row.",
@@ -186,7 +186,7 @@ static size_t arena_retired_bytes(tnri_arena *arena)
     tnri_arena_enter(arena);
     for (int i = 0; i < TNRI_WORLDS; i++)
         retired += arena->worlds[i].bytes_in[TNRI_RETIRED];
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return retired;
 }
 
@@ -235,7 +235,7 @@ static int arena_takes_often(tnri_arena *arena)
     int is_often = taken - arena->taken_before >= TNRI_TAKES_MANY;
     if (is_often)
         arena->taken_before = taken;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return is_often;
 }
 
@@ -342,7 +342,7 @@ static int retired_serve(tnri_arena *arena, const tnri_request *request, void **
         tnri_arena_count_served(arena, block, request, TNR_SERVED_RETIRED);
         *ptr = (void *)block->base;
     }
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return block != NULL;
 }
 
@@ -412,7 +412,7 @@ static tnr_status ladder_again(tnri_plan *plan, tnri_arena *arena, const tnri_re
     tnri_low_water_watch(arena);
     tnr_status status = tnri_low_water_keeps(arena) ? tnri_again_make(plan, arena, request, moves)
                                                     : TNR_ERR_NOT_LIVE;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return status == TNR_OK ? tnri_execute(plan, reclaimed, ptr) : TNR_OK;
 }
 
@@ -427,7 +427,7 @@ static tnr_status ladder_place(tnri_arena *arena, const tnri_request *request, l
     if (status == TNR_OK && *ptr == NULL && arena->growable.base != 0) {
         tnri_arena_enter(arena);
         status = tnri_plan_make_growth(&plan, arena, request, means.moves);
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     } else if (status == TNR_OK && *ptr == NULL) {
         status = ladder_plan(&plan, arena, request, means.moves, reclaimed, ptr);
     }
@@ -447,7 +447,7 @@ static int ladder_serve_flushed(tnri_arena *arena, const tnri_request *request, 
         tnri_arena_count_served(arena, block, request, TNR_SERVED_FLUSH);
         *ptr = (void *)block->base;
     }
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return block != NULL;
 }
 
@@ -617,7 +617,7 @@ static size_t pages_lacking(tnri_arena *arena, const tnri_stream *stream,
         atomic_load(&arena->stream) == stream && !atomic_load(&stream->is_dead) &&
         tnri_window_find(tnri_arena_world(arena, request->bytes), request->bytes,
                          request->alignment, tnri_run_bytes_max(request->bytes), &window);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     if (has_place)
         return window.pages_missing;
     const tnri_space *space = tnri_arena_space(arena);

@@ -171,7 +171,7 @@ static tnri_block *lender_offer(tnri_arena *lender, const tnri_request *request,
     }
     for (int i = 0; i < TNRI_WORLDS && pending == NULL; i++)
         tnri_world_spend(&lender->worlds[i]);
-    tnri_lock_release(&lender->lock);
+    tnri_arena_leave(lender);
     return pending;
 }
 
@@ -195,17 +195,17 @@ static tnr_status lend_from(tnri_arena *arena, tnri_arena *lender, const tnri_re
     if (status != TNR_OK || refused) {
         tnri_arena_enter(lender);
         loan_undo(pending);
-        tnri_lock_release(&lender->lock);
+        tnri_arena_leave(lender);
         return status;
     }
     tnri_arena_enter(lender);
     loan given = loan_give(pending);
-    tnri_lock_release(&lender->lock);
+    tnri_arena_leave(lender);
     tnri_arena_enter(arena);
     tnri_block *block = loan_take(arena, given, request);
     if (block != NULL)
         *ptr = (void *)block->base;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     *is_over = 1;
     if (block == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
@@ -253,7 +253,7 @@ static size_t lender_has(tnri_arena *lender, const tnri_request *request)
         if (run != NULL && run->bytes < least)
             least = run->bytes;
     }
-    tnri_lock_release(&lender->lock);
+    tnri_arena_leave(lender);
     return least;
 }
 
@@ -309,7 +309,7 @@ static tnr_status lend(tnri_arena *arena, const tnri_request *request, int lanes
         return TNR_OK;
     tnri_arena_enter(arena);
     int is_over = !loan_prepare(world);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     if (is_over)
         return TNR_OK;
     tnr_status status = TNR_OK;
@@ -320,7 +320,7 @@ static tnr_status lend(tnri_arena *arena, const tnri_request *request, int lanes
     if (!is_over) {
         tnri_arena_enter(arena);
         loan_unprepare(world);
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     return status;
 }

@@ -84,7 +84,7 @@ static holder holder_of(tnri_arena *arena)
         if (largest > h.largest)
             h.largest = largest;
     }
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return h;
 }
 

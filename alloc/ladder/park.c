@@ -66,7 +66,7 @@ tnr_status tnri_park(size_t *bytes, tnri_arena *arena, void *ptr, tnri_event *ev
     tnri_block *block = tnri_block_map_at(&tnri_arena_space(arena)->map, (uintptr_t)ptr);
     if (block == NULL || block->base != (uintptr_t)ptr || block->state != TNRI_LIVE ||
         block->world->arena != arena) {
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
         return tnri_error(TNR_ERR_NOT_LIVE, "the block at %p was freed while it was parked.", ptr);
     }
     tnri_parked *parked = parked_make(arena, block, event);
@@ -85,7 +85,7 @@ tnr_status tnri_park(size_t *bytes, tnri_arena *arena, void *ptr, tnri_event *ev
         tnri_world_park(block->world, block);
         *bytes = (parked->end - parked->first) << tnri_arena_space(arena)->page_shift;
     }
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return status;
 }
 
@@ -128,7 +128,7 @@ tnr_status tnri_unpark_begin(tnri_parked **found, tnri_arena *arena, void *ptr)
         else
             is_mine = parked->is_returning = 1;
         int is_busy = status == TNR_OK && parked_is_busy(parked);
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
         *found = parked;
         if (!is_busy)
             return status;
@@ -149,7 +149,7 @@ void *tnri_unpark_end(tnri_parked *parked, int is_done)
         tnri_world_unpark(parked->block->world, parked->block);
         parked->kept = NULL;
     }
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     if (is_done)
         parked_destroy(parked);
     return kept;
@@ -206,7 +206,7 @@ int tnri_parked_free(tnri_arena *arena, void *ptr)
         int is_ready = parked != NULL && !parked->is_returning && !parked_is_busy(parked);
         if (is_ready)
             parked_empty(parked);
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
         if (is_ready)
             parked_destroy(parked);
         if (is_ready || parked == NULL)
@@ -220,7 +220,7 @@ void tnri_parked_free_all(tnri_arena *arena)
     for (;;) {
         tnri_arena_enter(arena);
         void *ptr = arena->parked == NULL ? NULL : (void *)arena->parked->block->base;
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
         if (ptr == NULL)
             return;
         (void)tnri_parked_free(arena, ptr);

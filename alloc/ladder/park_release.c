@@ -21,7 +21,7 @@ static uint64_t arena_parkings(tnri_arena *arena)
 {
     tnri_arena_enter(arena);
     uint64_t parkings = arena->parked == NULL ? 0 : arena->parkings;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return parkings;
 }
 
@@ -67,7 +67,7 @@ static void arena_leave(leaving *self, tnri_arena *arena, uint64_t until, size_t
          parked = parked->next)
         if (!parked->is_returning && parked->since <= until)
             parked_leave(self, parked, pages);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
 }
 
 tnr_status tnri_parked_release(tnri_arena *arena, size_t bytes, size_t *released)

@@ -575,7 +575,7 @@ void tnri_plan_untake_parked(tnri_plan *plan)
     tnri_arena *arena = source->slot->parked->arena;
     tnri_arena_enter(arena);
     tnri_slot_restore(source->slot, source->chunk);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
 }
 
 /* Makes a donor's record free memory again, which the chunks have come back to. */

@@ -294,7 +294,7 @@ static size_t device_drain(tnri_device *device, int wait, size_t *held)
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
             tnri_arena_enter(arena);
             *held += tnri_stale_held_bytes(arena);
-            tnri_lock_release(&arena->lock);
+            tnri_arena_leave(arena);
         }
     }
     return released;
@@ -361,7 +361,7 @@ static size_t pool_idle_bytes(tnr_pool pool)
         tnri_arena_enter(arena);
         for (int i = 0; i < TNRI_WORLDS; i++)
             idle += arena->worlds[i].bytes_in[TNRI_FREE] + arena->worlds[i].bytes_in[TNRI_BINNED];
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     return idle;
 }

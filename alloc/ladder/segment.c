@@ -23,7 +23,7 @@ static tnr_status segment_promise(tnri_arena *arena, tnri_world *world)
     int has_place = has_record && tnri_world_promise_borrow(world);
     if (has_record && !has_place)
         tnri_world_unpromise(world, 1);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return has_place ? TNR_OK
                      : tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a "
                                                        "segment.");
@@ -65,7 +65,7 @@ tnr_status tnri_segment_serve(tnri_arena *arena, const tnri_request *request, in
     tnri_arena_enter(arena);
     segment_unpromise(world);
     if (status != TNR_OK) {
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
         return status;
     }
     uintptr_t base = tnri_page_address(world->space, segment->page);
@@ -78,7 +78,7 @@ tnr_status tnri_segment_serve(tnri_arena *arena, const tnri_request *request, in
                                 reclaimed ? TNR_SERVED_RECLAIMED : TNR_SERVED_GROWN);
         *ptr = (void *)block->base;
     }
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return block != NULL
                ? TNR_OK
                : tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");

@@ -132,7 +132,7 @@ static tnr_status slot_unmap_told(const tnri_slot *slot)
         tnri_arena_enter(arena);
         tnri_pool_note_mapping(arena, 0, tnri_page_address(tnri_arena_space(arena), slot->page),
                                slot->pages << tnri_arena_space(arena)->page_shift);
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     return status;
 }
@@ -155,7 +155,7 @@ tnr_status tnri_slot_release(tnri_slot *slot, tnri_chunk *chunk)
     if (status != TNR_OK) {
         tnri_arena_enter(arena);
         tnri_slot_restore(slot, chunk);
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
         return status;
     }
     tnri_lock_take(&tnri_parking_lock);
@@ -221,7 +221,7 @@ static tnri_slot *arena_slot(tnri_arena *arena)
         found->is_busy = 1;
     }
     tnri_lock_release(&tnri_parking_lock);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return found;
 }
 

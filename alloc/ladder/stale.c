@@ -48,7 +48,7 @@ static tnri_block *stale_take_first(tnri_arena *arena, size_t keep)
             arena->stale_last = NULL;
         arena->stale_count--;
     }
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return stale;
 }
 
@@ -60,7 +60,7 @@ static void stale_put_back(tnri_arena *arena, tnri_block *stale)
     if (arena->stale_last == NULL)
         arena->stale_last = stale;
     arena->stale_count++;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
 }
 
 /* Proof that the record's work is over: 1 yes, 0 not yet. */
@@ -125,7 +125,7 @@ static void stale_finish(tnri_arena *arena, tnri_block *stale, size_t released)
         tnri_note_memory(arena, TNRI_NOTED_UNMAP, stale->base, stale->bytes, stale->bytes, 0);
     tnri_pool_note_mapping(arena, 0, stale->base, stale->bytes);
     tnri_world_hole(stale->world, stale);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
 }
 
 /* Gives a foreign segment, of which the record is all, back to its owner: nothing is mapped by us,
@@ -141,7 +141,7 @@ static size_t stale_give_back(tnri_arena *arena, tnri_block *stale)
     tnri_assert(segment->pages << space->page_shift == bytes);
     tnri_note_memory(arena, TNRI_NOTED_UNMAP, stale->base, bytes, bytes, 0);
     tnri_world_segment_remove(stale->world, stale);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     tnri_device_look_end(arena->device);
     tnri_segment_release(segment);
     return bytes;
@@ -166,7 +166,7 @@ static tnr_status stale_add_released(tnri_arena *arena, tnri_block *records)
             tnri_event_hold(event);
         tnri_stale_add(arena, stale, event);
     }
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     tnri_event_drop(arena->device, event);
     return status;
 }
@@ -175,7 +175,7 @@ tnr_status tnri_stale_expire(tnri_arena *arena, size_t keep)
 {
     tnri_arena_enter(arena);
     tnri_block *records = arena->aliases_count > keep ? tnri_alias_release(arena, keep) : NULL;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return stale_add_released(arena, records);
 }
 
@@ -200,7 +200,7 @@ void tnri_stale_forget_aliases(tnr_pool pool, const tnri_chunk *chunk)
            (other = tnri_arena_walk(pool, other)) != NULL) {
         tnri_arena_enter(other);
         tnri_block *records = tnri_alias_release_of(other, chunk);
-        tnri_lock_release(&other->lock);
+        tnri_arena_leave(other);
         released_unmap(other, records);
     }
 }
@@ -301,7 +301,7 @@ static void arena_cut_idle(cuttings *cut, tnri_arena *arena)
     for (int i = 0; i < TNRI_WORLDS; i++)
         if (!world_cut_idle(cut, &arena->worlds[i]))
             break;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
 }
 
 tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
@@ -328,7 +328,7 @@ tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
             tnri_stale_add(arena, stale, event);
         }
     }
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     if (status == TNR_OK) {
         tnri_event_drop(arena->device, event);
         *queued = cut.pages << space->page_shift;

@@ -28,7 +28,7 @@ static uint64_t arena_need(tnri_arena *arena, uint64_t bytes)
         arena->needs_bytes = bytes;
     }
     bytes = is_first ? 0 : arena->needs_bytes;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return bytes;
 }
 
@@ -42,7 +42,7 @@ static uint64_t pool_in_use(tnr_pool pool)
             return 0;
         tnri_arena_enter(arena);
         bytes += arena_in_use(arena);
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     return bytes;
 }

@@ -131,7 +131,7 @@ static void homings_return(homings *self, tnri_arena *donor)
         tnri_world_uncut(one->stale->world, one->stale);
     }
     atomic_fetch_add(&donor->pool->account.access.returned, 1);
-    tnri_lock_release(&donor->lock);
+    tnri_arena_leave(donor);
 }
 
 /* Leaves the arena what it had of the chunks: mappings that are to go, and slots. */
@@ -148,7 +148,7 @@ static void homings_leave(const homings *self, tnri_arena *donor, tnri_event *ev
         }
         before = stale;
     }
-    tnri_lock_release(&donor->lock);
+    tnri_arena_leave(donor);
 }
 
 /* Enters the chunks at their addresses. */
@@ -167,7 +167,7 @@ static void homings_settle(const homings *self)
             space->pages[slot->page + p] = self->at[i].chunk;
         tnri_slot_drop(slot);
     }
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     for (size_t i = 0; i < self->count; i++)
         if (self->at[i].left != NULL)
             tnri_slot_settle(self->at[i].left);
@@ -198,7 +198,7 @@ static tnr_status homings_take(homings *self, tnri_arena *donor)
     for (tnri_parked *other = donor->parked; other != NULL; other = other->next)
         if (other != self->parked && !other->is_returning)
             parked_send(self, other);
-    tnri_lock_release(&donor->lock);
+    tnri_arena_leave(donor);
     if (self->count == 0)
         return TNR_OK;
     tnri_event *event;
@@ -281,7 +281,7 @@ static tnr_status unpark_plan(tnri_parked *parked, tnri_moves moves)
     void *ptr;
     tnri_arena_enter(parked->arena);
     tnr_status status = tnri_plan_make_return(&plan, parked, &request, moves);
-    tnri_lock_release(&parked->arena->lock);
+    tnri_arena_leave(parked->arena);
     if (status == TNR_OK)
         status = tnri_execute(&plan, 0, &ptr);
     tnri_plan_free(&plan);
@@ -295,7 +295,7 @@ static size_t away_pages(const tnri_parked *parked)
 {
     tnri_arena_enter(parked->arena);
     size_t pages = parked->away_pages;
-    tnri_lock_release(&parked->arena->lock);
+    tnri_arena_leave(parked->arena);
     return pages;
 }
 

@@ -265,7 +265,7 @@ TNRI_SELDOM void tnri_free_annotate(const tnri_block *block, const void *ptr)
     tnri_arena *arena = block->world->arena;
     tnri_arena_enter(arena);
     int is_there = block->state == TNRI_LIVE && block->base == (uintptr_t)ptr;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     if (is_there && !arena->account->is_graph)
         tnri_nvtx_block_gone((uintptr_t)ptr);
 }

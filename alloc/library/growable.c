@@ -22,7 +22,7 @@ static void growables_drain(tnr_pool pool)
             continue;
         tnri_arena_enter(arena);
         int is_waiting = arena->stale_count > 0;
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
         tnri_visit visit;
         if (!is_waiting || tnri_device_enter(pool->device, &visit) != TNR_OK)
             continue;
@@ -47,7 +47,7 @@ static void *growable_reuse(tnr_pool pool, size_t bytes_max, tnri_stream *stream
             tnri_arena_pass_on(arena, stream);
             ptr = tnri_grow_reserve(arena, bytes_max);
         }
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     tnri_lock_release(&pool->lock);
     return ptr;

@@ -251,7 +251,7 @@ static tnr_status device_check_idle(tnri_device *device)
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
             tnri_arena_enter(arena);
             live += tnri_arena_live_count(arena);
-            tnri_lock_release(&arena->lock);
+            tnri_arena_leave(arena);
         }
     if (live > 0)
         return tnri_error(TNR_ERR_BUSY,

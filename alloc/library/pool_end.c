@@ -31,7 +31,7 @@ static holdings pool_holdings(tnr_pool pool)
         tnri_arena_enter(arena);
         found.live += (size_t)tnri_arena_live_count(arena);
         found.held += arena->held_count;
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     return found;
 }
@@ -65,7 +65,7 @@ static void arenas_free_all(tnr_pool pool)
         for (int i = 0; i < TNRI_WORLDS; i++)
             world_free_all(arena, &arena->worlds[i]);
         (void)tnri_grow_free_bare(arena, arena->growable.base);
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
 }
 
@@ -84,7 +84,7 @@ static int pool_has_aliases(tnr_pool pool)
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
         tnri_arena_enter(arena);
         aliases += arena->aliases_count;
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     return aliases > 0;
 }

@@ -70,7 +70,7 @@ static void stats_add_pool(tnr_stats *stats, tnr_pool pool)
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
         tnri_arena_enter(arena);
         stats_add_arena(stats, arena);
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     stats->bytes_asleep += atomic_load(&pool->account.asleep_bytes);
     stats->sleeps += atomic_load(&pool->asleep.sleeps);
@@ -118,7 +118,7 @@ static uint64_t library_live_blocks(void)
             for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
                 tnri_arena_enter(arena);
                 live += tnri_arena_live_count(arena);
-                tnri_lock_release(&arena->lock);
+                tnri_arena_leave(arena);
             }
     }
     return live;
@@ -195,7 +195,7 @@ void tnri_stats_of_arena(tnr_stats *stats, tnri_arena *arena)
     stats_begin(stats);
     tnri_arena_enter(arena);
     stats_add_arena(stats, arena);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     stats_derive(stats);
 }
 
@@ -255,7 +255,7 @@ tnr_status tnr_stats_reset_peaks(int device_index)
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
             tnri_arena_enter(arena);
             tnri_arena_reset_peaks(arena);
-            tnri_lock_release(&arena->lock);
+            tnri_arena_leave(arena);
         }
     }
     atomic_store(&device->reserved_peak_bytes, atomic_load(&device->reserved_bytes));
@@ -319,7 +319,7 @@ static const char *arena_validate(tnri_arena *arena, size_t *mapped)
         broken = counts_validate(arena);
     if (broken == NULL && stale != arena->stale_count)
         broken = "the queue of stale mappings disagrees with its count";
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return broken;
 }
 
@@ -332,7 +332,7 @@ static int pool_has_lent(tnr_pool pool, uintptr_t base, uintptr_t end)
         for (int i = 0; i < TNRI_WORLDS; i++)
             for (const tnri_block *lent = arena->worlds[i].lent; lent != NULL; lent = lent->next)
                 has |= lent->base <= base && end <= tnri_block_end(lent);
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     return has;
 }
@@ -364,7 +364,7 @@ static int borrowed_range(tnri_arena *arena, const tnri_world *world, size_t i, 
             block = block->above;
         *end = tnri_block_end(block);
     }
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return is_there;
 }
 
@@ -386,7 +386,7 @@ static const char *pool_validate_loans(tnr_pool pool)
             tnri_arena_enter(arena);
             lent += world->bytes_in[TNRI_LENT];
             borrowed += world->borrowed_bytes;
-            tnri_lock_release(&arena->lock);
+            tnri_arena_leave(arena);
         }
     return lent == borrowed ? NULL : "what streams have lent is not what others have borrowed";
 }

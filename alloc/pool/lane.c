@@ -283,7 +283,7 @@ int tnri_lane_borrow(tnri_arena *arena, const tnri_request *request, tnr_served 
             tnri_arena_count_served(lanes[i], block, request, how);
             *ptr = (void *)block->base;
         }
-        tnri_lock_release(&lanes[i]->lock);
+        tnri_arena_leave(lanes[i]);
         if (block != NULL)
             atomic_store_explicit(&arena->lane.lender, lanes[i], memory_order_relaxed);
         is_served = block != NULL;
@@ -307,7 +307,7 @@ int tnri_lane_is_starved(tnri_arena *arena, const tnri_request *request, int *ma
     const tnri_world *world = tnri_arena_world(arena, request->bytes);
     uint64_t mapped =
         world->bytes_in[TNRI_LIVE] + world->bytes_in[TNRI_FREE] + world->bytes_in[TNRI_RETIRED];
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     uint64_t page = tnri_page_bytes(world->space);
     uint64_t part =
         atomic_load_explicit(&arena->pool->account.reserved_bytes, memory_order_relaxed);

@@ -59,7 +59,7 @@ static int arena_list(mappings *list, tnri_arena *arena)
                 if (block->state != TNRI_HOLE && block->state != TNRI_LENT &&
                     block->state != TNRI_STALE)
                     is_listed = block_list(list, &arena->device->space, block);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return is_listed;
 }
 
@@ -68,7 +68,7 @@ static int mapping_is_still(tnri_arena *arena, const mapping *listed)
 {
     tnri_arena_enter(arena);
     int is_there = arena->device->space.pages[listed->page] == listed->chunk;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return is_there;
 }
 
@@ -153,7 +153,7 @@ static void pool_forget_aliases(tnr_pool pool)
         tnri_arena_enter(arena);
         for (int i = 0; i < TNRI_WORLDS; i++)
             tnri_alias_forget(&arena->worlds[i]);
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
 }
 

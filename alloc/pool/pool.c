@@ -327,7 +327,7 @@ static void arena_give(tnr_pool pool, tnri_arena *arena, tnri_stream *stream, tn
 {
     tnri_arena_enter(arena);
     tnri_arena_pass_on(arena, stream);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     table_insert(pool, arena);
     tnri_lane_settle(arena);
     if (first != NULL)
@@ -417,7 +417,7 @@ static void pool_seal(tnr_pool pool, const tnri_stream *stream)
         tnri_lane_part(arena);
         tnri_arena_enter(arena);
         tnri_arena_origin_over(arena); /* from here on it says that the stream has ended */
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     tnri_lock_release(&pool->lock);
 }

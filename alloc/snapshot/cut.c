@@ -196,7 +196,7 @@ static void arena_measure(tnri_arena_copy *copy, size_t attempt)
         slabs += arena->worlds[i].slabs_count;
         retired += arena->worlds[i].count_in[TNRI_RETIRED];
     }
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     size_t factor = (size_t)1 << (attempt < FACTOR_LOG2_MAX ? attempt : FACTOR_LOG2_MAX);
     copy->blocks_room = (slabs + (slabs / 8 + SLABS_EXTRA) * factor) * TNRI_SLAB_RECORDS;
     copy->waits_room = (retired * WAITS_PER_BLOCK + WAITS_EXTRA) * factor;
@@ -271,7 +271,7 @@ static int arenas_enter(tnri_cut *cut, size_t attempt)
         tnri_arena *arena = cut->arenas[i].arena;
         tnri_arena_enter(arena);
         arena->cut = &cut->arenas[i];
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     return 1;
 }
@@ -352,7 +352,7 @@ static int cut_now(tnri_cut *cut)
         tnri_arena_copy *copy = &cut->arenas[i];
         tnri_arena_enter(copy->arena);
         arena_copy(copy->arena); /* the gate may not be seen even here */
-        tnri_lock_release(&copy->arena->lock);
+        tnri_arena_leave(copy->arena);
         fits &= !copy->is_short;
         if (copy->number > cut->arena_last)
             cut->arena_last = copy->number;

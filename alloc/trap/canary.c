@@ -17,12 +17,12 @@ void tnri_canary_set(tnri_block *block, tnri_stream *stream)
     uintptr_t address;
     tnri_arena_enter(arena);
     size_t bytes = canary_place(block, &address);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     if (bytes == 0 || !tnri_work_fill(stream, address, TNRI_CANARY, bytes))
         return;
     tnri_arena_enter(arena);
     block->holds = 1;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
 }
 
 size_t tnri_canary_take(tnri_block *block, uintptr_t *address)

@@ -31,7 +31,7 @@ static tnri_arena *guard_find(tnr_pool pool, tnri_stream *stream)
         tnri_arena_enter(arena);
         if (idle == NULL && guard_is_idle(arena) && atomic_load(&arena->stream->seal) != NULL)
             idle = arena;
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     if (idle == NULL)
         return NULL;
@@ -55,7 +55,7 @@ static size_t guards_look(tnr_pool pool)
         const tnri_world *world = &arena->worlds[TNRI_LARGE];
         mapped += world->spans_bytes - world->bytes_in[TNRI_HOLE];
         int is_left = arena->stale_count > 0 && atomic_load(&arena->stream->seal) != NULL;
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
         if (is_left)
             tnri_guard_sweep(arena, 0);
     }

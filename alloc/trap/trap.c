@@ -87,7 +87,7 @@ static void poison_look(tnri_arena *arena, tnri_stream *stream, const tnri_stain
     for (size_t i = 0; i < count; i++) {
         tnri_arena_enter(arena);
         int is_there = stains[i].placed == tnri_poison_placed(arena, stains[i].base);
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
         if (is_there && stains[i].is_filled)
             tnri_look(stream, stains[i].base, stains[i].end - stains[i].base, TNRI_POISON, 1,
                       &stains[i].story);
@@ -101,7 +101,7 @@ static void block_stamp(tnri_arena *arena, tnri_block *block)
     tnri_arena_enter(arena);
     if (story_of(arena, block).allocated == 0 && here.stack != 0)
         tnri_note_stamp(&here, tnri_ticks(), block);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
 }
 
 void tnri_trap_served(tnri_block *block, unsigned traps)
@@ -186,7 +186,7 @@ static int last_work_make(last_work *work, tnri_block *block, void *ptr, int is_
         if (work->stream != NULL)
             tnri_stream_hold(work->stream);
     }
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return is_there && work->stream != NULL;
 }
 
@@ -239,7 +239,7 @@ void tnri_trap_fenced(tnri_block *block, tnri_stream *stream)
     uintptr_t end = tnri_block_end(block);
     tnri_story story = story_of(arena, block);
     size_t canary_bytes = tnri_canary_take(block, &canary);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     if (!trap_enter(arena, &visit)) {
         tnri_poison_forget(base, end);
         return;

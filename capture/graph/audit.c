@@ -99,7 +99,7 @@ static int spans_add(judge *self, tnri_arena *arena)
             ok = regions_add(&self->spans, span->base, span->bytes, arena);
     for (int w = 0; w < TNRI_WORLDS && tnri_account_is_foreign(arena->account); w++)
         ok = ok && segments_add(self, arena, &arena->worlds[w]);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return ok;
 }
 
@@ -133,7 +133,7 @@ static int kept_add(judge *self, const tnri_set *holds)
         tnri_arena_enter(arena);
         uintptr_t base = uses->block->base;
         size_t bytes = uses->block->bytes;
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
         ok = regions_add(&self->kept, base, bytes, arena);
     }
     return ok;
@@ -211,7 +211,7 @@ static int enter_if_has(tnri_arena *arena, tnri_block *near, uintptr_t address)
         record = tnri_world_find(&arena->worlds[w], near, address);
     if (record != NULL && record->state != TNRI_LENT)
         return 1;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return 0;
 }
 
@@ -258,7 +258,7 @@ static spot spot_look(const judge *self, uintptr_t address, tnr_audit_finding *f
         const tnri_captured *captured = block->uses == NULL ? NULL : block->uses->captured;
         at.graph = captured == NULL ? 0 : captured->graph;
     }
-    tnri_lock_release(&at.arena->lock);
+    tnri_arena_leave(at.arena);
     tnri_device_look_end(device);
     return at;
 }

@@ -107,7 +107,7 @@ tnr_status tnri_place_malloc(tnri_capture *capture, tnr_stream stream, const tnr
     tnri_captured *captured = tnri_spare_take(place);
     tnri_arena_enter(place->arena);
     block_take(capture, stream, view, block, captured);
-    tnri_lock_release(&place->arena->lock);
+    tnri_arena_leave(place->arena);
     capture->graph->blocks++;
     capture->graph->reused += (uint64_t)is_reused;
     *ptr = (void *)block->base;
@@ -189,7 +189,7 @@ static void captured_keep(tnri_captured *captured, tnri_arena *arena, void *ptr,
     captured->uses.holds++;
     captured->next = place->kept;
     place->kept = captured;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     (void)tnri_hold_free(arena, captured->uses.block, ptr, is_sync);
 }
 
@@ -199,7 +199,7 @@ int tnri_place_release(tnri_arena *arena, tnri_block *block, void *ptr, int is_s
     tnri_captured *captured = tnri_place_captured(block, ptr);
     int is_kept = captured != NULL && (captured->is_kept || is_sync || captured->uses.holds > 0 ||
                                        captured->uses.first != NULL);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     if (captured == NULL)
         return 0;
     is_kept = is_kept || tnri_graph_lock_depth() > 1 ||
@@ -213,7 +213,7 @@ int tnri_place_release(tnri_arena *arena, tnri_block *block, void *ptr, int is_s
     tnri_arena_count_freed_because(arena, block, TNR_REUSE_ORDERED_BY_GRAPH);
     tnri_world_retire(block->world, block);
     tnri_piece_begin(captured);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return 1;
 }
 
@@ -252,7 +252,7 @@ tnr_status tnri_place_use(tnri_capture *capture, tnri_arena *arena, const void *
     else if (!is_own)
         status = arena->account->is_vouched ? tnri_capture_keep(capture, arena, block)
                                             : tnri_graph_hold(capture->graph, arena, block);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     /* A use of its own stream ends here as any other: the program may be about to take that
      * stream's dependencies away. */
     if (status != TNR_OK || !is_own || (until_free && stream == captured->home))

@@ -10,7 +10,7 @@ static void hold_tell(const tnri_graph_listener *listener, tnri_wait_kind kind, 
     tnri_arena *arena = uses->arena;
     tnri_arena_enter(arena);
     uintptr_t base = uses->block->base;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     listener->keeps(listener->user, kind, graph, base);
 }
 

@@ -48,7 +48,7 @@ static void survivor_settle(tnri_capture *capture, tnri_captured *captured)
     int is_vouched = arena->account->is_vouched;
     captured->uses.is_orphaned =
         !is_vouched && (home == NULL || tnri_use_add(arena, block, home, 0, &none) != TNR_OK);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     if (!is_vouched)
         survivor_guard(captured, capture->graph);
 }
@@ -75,7 +75,7 @@ void tnri_place_vouch(tnri_place *place)
     place->pool->account.is_vouched = 1;
     for (int i = 0; i < TNRI_WORLDS; i++)
         survivors_vouch(&place->arena->worlds[i]);
-    tnri_lock_release(&place->arena->lock);
+    tnri_arena_leave(place->arena);
     for (tnri_graph *graph = NULL; (graph = tnri_graph_walk(graph)) != NULL;)
         tnri_graph_let_go_of(graph, place->arena);
 }

@@ -343,7 +343,7 @@ static tnr_status hold_address(void *of, const tnri_node_address *found)
         tnri_block *block = block_to_hold(arena, near, found->address);
         if (block != NULL && !arena->account->is_vouched)
             status = tnri_graph_hold(graph, arena, block);
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     tnri_device_look_end(device);
     return status;

@@ -128,7 +128,7 @@ static int block_may_capture(tnri_arena *arena, const tnri_block *block)
     if (block->state == TNRI_LIVE && block->uses != NULL)
         for (const tnri_use *use = block->uses->first; use != NULL; use = use->next)
             is_open |= use->until_free == TNRI_UNTIL_FREE_OPEN;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return is_open;
 }
 
@@ -142,7 +142,7 @@ static int is_vouched_for(tnri_arena *arena, const tnri_block *block)
     const tnri_captured *captured = uses == NULL ? NULL : uses->captured;
     int is_used = uses != NULL && (uses->first != NULL || uses->holds > 0 ||
                                    (captured != NULL && captured->capture != NULL));
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return !is_used;
 }
 
@@ -159,7 +159,7 @@ static int free_later(tnri_arena *arena, tnri_block *block, void *ptr, int is_sy
     int is_live = block->state == TNRI_LIVE && block->base == (uintptr_t)ptr;
     if (is_live)
         *status = tnri_capture_keep(capture, arena, block);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return is_live && (*status != TNR_OK || tnri_hold_free(arena, block, ptr, is_sync));
 }
 
@@ -196,7 +196,7 @@ static void use_outside(tnri_arena *arena, const void *ptr)
     tnri_captured *captured = block != NULL && block->uses != NULL ? block->uses->captured : NULL;
     if (captured != NULL && captured->capture != NULL)
         captured->is_kept = 1;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     tnri_graph_unlock();
 }
 

@@ -86,7 +86,7 @@ static uintptr_t parked_among(const tnri_set *kept)
         tnri_arena_enter(uses->arena);
         if (uses->block->state == TNRI_PARKED)
             base = uses->block->base;
-        tnri_lock_release(&uses->arena->lock);
+        tnri_arena_leave(uses->arena);
     }
     return base;
 }
@@ -201,7 +201,7 @@ static int has_held_blocks(tnri_arena *arena)
 {
     tnri_arena_enter(arena);
     int has = arena->held_count > 0;
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return has;
 }
 

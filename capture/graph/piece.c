@@ -445,7 +445,7 @@ tnr_status tnri_pieces_serve(tnri_capture *capture, int view, const tnri_request
     stretch_find(&spread, capture, view, request, &first);
     if (first != NULL)
         status = stretch_serve(&spread, place, first, request, block, is_reused);
-    tnri_lock_release(&place->arena->lock);
+    tnri_arena_leave(place->arena);
     spread_free(&spread);
     return status;
 }
@@ -467,7 +467,7 @@ tnr_status tnri_pieces_spread(tnri_spread *spread, tnri_capture *capture, int vi
         if (spread_begin(spread) == NULL)
             status = spread_error();
     }
-    tnri_lock_release(&place->arena->lock);
+    tnri_arena_leave(place->arena);
     if (status != TNR_OK)
         spread_free(spread);
     return status;
@@ -479,7 +479,7 @@ int tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block 
     if (spread->count > 0) {
         tnri_arena_enter(place->arena);
         is_reused = spread_end(spread, place, taken);
-        tnri_lock_release(&place->arena->lock);
+        tnri_arena_leave(place->arena);
     }
     spread_free(spread);
     return is_reused;
@@ -498,7 +498,7 @@ void tnri_pieces_clean(tnri_place *place)
         (void)tnri_world_free(block->world, block);
         spare_give(place, piece);
     }
-    tnri_lock_release(&place->arena->lock);
+    tnri_arena_leave(place->arena);
 }
 
 void tnri_pieces_orphan(tnri_capture *capture)

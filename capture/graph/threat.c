@@ -78,6 +78,6 @@ uintptr_t tnri_threats_find(tnri_arena *arena, tnr_graph graph, size_t *bytes, t
         *owner = at->captured->graph;
     }
     tnri_lock_release(&threats.lock);
-    tnri_lock_release(&arena->lock);
+    tnri_arena_leave(arena);
     return base;
 }

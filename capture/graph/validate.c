@@ -91,7 +91,7 @@ static const char *place_validate(tnri_place *place)
     const char *broken = pieces_validate(place, &pieces);
     if (broken == NULL)
         broken = records_count(place, &sums);
-    tnri_lock_release(&place->arena->lock);
+    tnri_arena_leave(place->arena);
     size_t live = live_count(place);
     if (broken == NULL && (sums.pieces != pieces || sums.live != live))
         broken = BROKEN("pool \"%s\" has records of %zu pieces and %zu live blocks of captures; "

@@ -257,7 +257,7 @@ static tnr_status copy_record(const parking *self, const tnri_parked *parked, tn
     tnri_event_hold(event);
     tnri_arena_enter(self->arena);
     tnr_status status = tnri_use_add(self->arena, parked->block, self->stream, number, &event);
-    tnri_lock_release(&self->arena->lock);
+    tnri_arena_leave(self->arena);
     tnri_stream_recycle(self->stream, event);
     return status;
 }

@@ -386,7 +386,7 @@ static int pool_lives(tnr_pool pool)
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
         tnri_arena_enter(arena);
         lives |= tnri_arena_live_count(arena) > 0;
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     return lives;
 }
@@ -696,7 +696,7 @@ tnr_status tnr_block_content_set(const void *ptr, tnr_content content)
         block = tnri_arena_containing(arena, (uintptr_t)ptr);
         if (block != NULL)
             block->content = (uint64_t)content & 3;
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     tnri_device_look_end(device);
     if (block != NULL)

@@ -164,7 +164,7 @@ static tnr_status pool_list(tnri_sleeper *sleeper, tnr_pool pool, keeping what)
     for (tnri_arena *arena = NULL; is_listed && (arena = tnri_arena_walk(pool, arena)) != NULL;) {
         tnri_arena_enter(arena);
         is_listed = arena_list(sleeper, arena, what);
-        tnri_lock_release(&arena->lock);
+        tnri_arena_leave(arena);
     }
     if (is_listed)
         return TNR_OK;

@@ -164,7 +164,7 @@ static void flushed_meanwhile_served_to_the_other(void **state)
     assert_ok(tnr_free(one)); /* into a bin */
     tnri_arena_enter(lender);
     assert_true(tnri_world_flush(&lender->worlds[TNRI_LARGE]));
-    tnri_lock_release(&lender->lock);
+    tnri_arena_leave(lender);
     tnri_request request = {4 * MIB, 4 * MIB, TNR_ALIGNMENT_DEFAULT};
     void *block = NULL;
     assert_true(tnri_lane_borrow(borrower, &request, TNR_SERVED_FLUSH, &block));

@@ -11,9 +11,9 @@ MUTANTS = [
      "record_use does nothing on other streams than the block's"),
     ("use_again_lost", "lifetime/use.c",
      "        *event = tnri_use_advance(use, number, *event);\n"
-     "    tnri_lock_release(&arena->lock);",
+     "    tnri_arena_leave(arena);",
      "        (void)number;\n"
-     "    tnri_lock_release(&arena->lock);",
+     "    tnri_arena_leave(arena);",
      "a second record_use of the same stream does not move the mark on"),
     ("use_stream_ignored", "lifetime/use.c",
      "    return use_enter(arena, ptr, stream, 0, NULL);\n"
