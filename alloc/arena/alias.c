@@ -266,7 +266,7 @@ static void world_order(tnri_world *world)
 {
     for (size_t i = 0; i < world->spans_count; i++)
         for (tnri_block *record = world->span_first[i]; record != NULL; record = record->above)
-            if (record->state == TNRI_FREE) {
+            if (tnri_block_state_near(record) == TNRI_FREE) {
                 tnri_index_remove(world->index, record);
                 tnri_index_insert(world->index, record);
             }

@@ -80,20 +80,22 @@ typedef struct tnri_lane {
     uint64_t waited_ticks; /* the lock */
 } tnri_lane;
 
-enum { TNRI_RETURNS_MAX = 63 }; /* so that the list is 512 bytes */
+enum { TNRI_RETURNS_MAX = 127 }; /* with their number, 16 cache lines */
 
-/* Blocks that were freed and not taken back yet: see returns.h. The lock. */
+/* Blocks that were freed and not taken back yet: see returns.h. */
 typedef struct tnri_returns {
-    size_t count;
+    _Alignas(64) tnri_lock lock; /* protects what follows */
+    _Atomic size_t count;        /* a hint without the lock */
     tnri_block *blocks[TNRI_RETURNS_MAX];
 } tnri_returns;
 
 typedef struct tnri_arena {
     tnri_lock lock; /* a cache line. The next one, up to `headroom`, is hardly written to */
 
-    size_t small_limit_bytes; /* constant */
-    tnri_returns *returns;    /* null: none so far; the lock */
-    uintptr_t allocator;      /* thread that allocated last without owning it; the lock */
+    size_t small_limit_bytes;      /* constant */
+    tnri_returns *_Atomic returns; /* null: none so far; set once, under the lock */
+    _Atomic uintptr_t
+        allocator; /* thread that allocated last without owning it; the lock to write */
     /* With a reference. Null: the one arena of a graph pool, which belongs to no stream. When this
      * stream has ended, another may adopt the arena. To write: the lock and the pool's. */
     tnri_stream *_Atomic stream;
@@ -144,17 +146,23 @@ typedef struct tnri_arena {
  * lock. Set before the gate tells of a picture for the first time. */
 extern void (*_Atomic tnri_arena_copier)(tnri_arena *arena);
 
+/* The list of returned blocks; null: no block was ever returned. */
+static inline tnri_returns *tnri_arena_returns(tnri_arena *arena)
+{
+    return atomic_load_explicit(&arena->returns, memory_order_acquire);
+}
+
 /* Takes the arena's lock. All code that may change something takes the lock like this. Takes back
- * the blocks that were returned to the arena (returns.h). If a picture is being taken and this
- * arena is not in it yet, copies the arena before the caller changes it. Returns what
- * tnri_lock_take does. */
+ * the blocks that were returned to the arena (returns.h), and lets no thread return another one
+ * until tnri_arena_leave. If a picture is being taken and this arena is not in it yet, copies the
+ * arena before the caller changes it. Returns what tnri_lock_take does. */
 void tnri_arena_copy_now(tnri_arena *arena);
-void tnri_arena_take_back(tnri_arena *arena);
+void tnri_arena_returns_shut(tnri_arena *arena);
 static inline int tnri_arena_enter(tnri_arena *arena)
 {
     int waited = tnri_lock_take(&arena->lock);
-    if (tnri_unlikely(arena->returns != NULL))
-        tnri_arena_take_back(arena); /* they were freed before */
+    if (tnri_unlikely(tnri_arena_returns(arena) != NULL))
+        tnri_arena_returns_shut(arena); /* they were freed before */
     if (tnri_unlikely((tnri_gate() & TNRI_GATE_CUT) != 0))
         tnri_arena_copy_now(arena);
     return waited;
@@ -163,8 +171,14 @@ static inline int tnri_arena_enter(tnri_arena *arena)
 /* Releases what tnri_arena_enter took. */
 static inline void tnri_arena_leave(tnri_arena *arena)
 {
+    tnri_returns *returns = tnri_arena_returns(arena);
+    if (tnri_unlikely(returns != NULL))
+        tnri_lock_release(&returns->lock);
     tnri_lock_release(&arena->lock);
 }
+
+/* Takes all returned blocks back. Under the arena's lock. Whoever has entered finds none. */
+void tnri_arena_take_back(tnri_arena *arena);
 
 /* Makes the arena of a stream, or, with null, of a graph pool; null if there is no host memory. */
 tnri_arena *tnri_arena_create(tnri_account *account, struct tnr_pool_st *pool, tnri_stream *stream);

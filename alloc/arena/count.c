@@ -69,8 +69,7 @@ TNRI_SELDOM void tnri_headroom_raise(tnri_arena *arena, tnri_world *world, uint6
     is_after = number_take(is_after, &arena->headroom.blocks, blocks);
     is_after = number_take(is_after, &arena->headroom.bytes, bytes);
     (void)number_take(is_after, &arena->headroom.requested, requested);
-    if (arena->returns != NULL)
-        tnri_arena_take_back(arena);
+    tnri_arena_take_back(arena);
     count_raise(&world->headroom, &world->peak);
     count_raise(&arena->headroom, &arena->peak);
 }

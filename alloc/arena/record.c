@@ -86,11 +86,11 @@ void tnri_record_absorb_above(tnri_world *world, tnri_block *block)
 
 tnri_block *tnri_record_merge(tnri_world *world, tnri_block *block, tnri_state state)
 {
-    if (block->above != NULL && block->above->state == state) {
+    if (block->above != NULL && tnri_block_state_near(block->above) == state) {
         tnri_record_leave(world, block->above);
         tnri_record_absorb_above(world, block);
     }
-    if (block->below != NULL && block->below->state == state) {
+    if (block->below != NULL && tnri_block_state_near(block->below) == state) {
         tnri_block *lower = block->below;
         tnri_record_leave(world, lower);
         tnri_record_absorb_above(world, lower);

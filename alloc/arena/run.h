@@ -59,7 +59,7 @@ static inline __attribute__((always_inline)) void tnri_run_carve(tnri_world *wor
 
 static inline int tnri_run_is_free(const tnri_block *block)
 {
-    return block != NULL && block->state == TNRI_FREE;
+    return block != NULL && tnri_block_state_near(block) == TNRI_FREE;
 }
 
 /* `state` -> FREE, merged with free neighbours. `state` is the state of the block, which is in no

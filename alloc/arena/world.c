@@ -144,7 +144,7 @@ int tnri_world_spares_more(tnri_world *world, size_t count)
 TNRI_SELDOM void tnri_world_unspend_now(tnri_world *world)
 {
     tnri_bins *bins = &world->bins;
-    world->is_spent = 0;
+    __atomic_store_n(&world->is_spent, 0, __ATOMIC_RELAXED); /* who returns a block may read it */
     bins->max = world->spent_max;
     if (bins->misses == 0) /* else a size came again meanwhile, and the bin gets another try */
         bins->misses = world->spent_misses;

@@ -65,6 +65,7 @@ typedef enum tnri_lock_rank {
     TNRI_RANK_PENDING,     /* a stream's pending uses */
     TNRI_RANK_RETIRED,     /* an arena's list of retired blocks; the batches of tnr_free_sync */
     TNRI_RANK_ARENA,       /* an arena: blocks, bins, index, spans */
+    TNRI_RANK_RETURNS,     /* an arena's list of returned blocks */
     TNRI_RANK_PARKING,     /* old mappings of parked blocks, and the chunks that have them */
     TNRI_RANK_SPACE,       /* a device's address ranges */
     TNRI_RANK_EVENTS,      /* a device's spare events */

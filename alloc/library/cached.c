@@ -52,11 +52,20 @@
 
 /* ---- allocating from an arena --------------------------------------------------------------- */
 
+/* Releases what the cached path took. If nobody looks, that is the arena's lock alone. */
+static inline void arena_release(tnri_arena *arena, int seen)
+{
+    if (seen)
+        tnri_arena_leave(arena);
+    else
+        tnri_lock_release(&arena->lock);
+}
+
 /* Goes on where the cached path ends; releases the lock. */
 static TNRI_SELDOM tnr_status arena_malloc_end(tnri_arena *arena, const tnri_request *request,
-                                               int no_host, void **ptr)
+                                               int no_host, void **ptr, int seen)
 {
-    tnri_lock_release(&arena->lock);
+    arena_release(arena, seen);
     if (no_host)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
     return tnri_ladder_malloc(arena, request, ptr);
@@ -90,11 +99,11 @@ static inline __attribute__((always_inline)) tnr_status arena_malloc(tnri_arena 
         if (seen && tnri_is_noting())
             tnri_note_served(thread, ticks, arena, block, request->bytes_requested, served);
         void *base = (void *)block->base;
-        tnri_lock_release(&arena->lock);
+        arena_release(arena, seen);
         *ptr = base;
         return TNR_OK;
     }
-    return arena_malloc_end(arena, request, no_host, ptr);
+    return arena_malloc_end(arena, request, no_host, ptr, seen);
 }
 
 static __attribute__((noinline)) tnr_status arena_malloc_seen(tnri_arena *arena,
@@ -124,7 +133,7 @@ static TNRI_SELDOM tnr_status arena_malloc_end_quick(tnri_arena *arena, size_t b
                                                      void **ptr)
 {
     tnri_request request = request_of(bytes);
-    return arena_malloc_end(arena, &request, no_host, ptr);
+    return arena_malloc_end(arena, &request, no_host, ptr, 0);
 }
 
 /* For a thread that does not own the lock. */
@@ -181,7 +190,7 @@ static TNRI_SELDOM tnr_status arena_malloc_returned(tnri_arena *arena, tnri_worl
     tnri_returns_take(arena);
     tnri_block *block = tnri_arena_serve_cached(arena, &request, &served, &no_host);
     if (block == NULL)
-        return arena_malloc_end(arena, &request, no_host, ptr);
+        return arena_malloc_end(arena, &request, no_host, ptr, 0);
     tnri_count_served(arena, world, block, request.bytes, bytes, served);
     *ptr = (void *)block->base;
     tnri_lock_release(&arena->lock);
@@ -386,11 +395,10 @@ static inline void count_freed_here(tnri_arena *arena, tnri_world *world, const 
     arena->freed_because[TNR_REUSE_SAME_STREAM]++;
 }
 
-/* `seen` as for arena_malloc. `hurried`, a constant too, is 1 if the gate was shut: the free may be
- * left to the thread that allocates from the arena. */
+/* `seen` as for arena_malloc. */
 static inline __attribute__((always_inline)) tnr_status arena_free(tnri_arena *arena,
                                                                    tnri_block *block, void *ptr,
-                                                                   int seen, int hurried)
+                                                                   int seen)
 {
     tnri_note_thread *thread = seen ? tnri_note_here() : NULL;
     uint64_t ticks = seen ? tnri_ticks() : 0;
@@ -402,7 +410,7 @@ static inline __attribute__((always_inline)) tnr_status arena_free(tnri_arena *a
         int was_bare = tnri_grow_free_bare(arena, (uintptr_t)ptr);
         int is_parked = block->base == (uintptr_t)ptr && block->state == TNRI_PARKED;
         int is_used = is_parked && block->uses != NULL;
-        tnri_lock_release(&arena->lock);
+        arena_release(arena, seen);
         if (is_used)
             return tnri_upper_get()->free_used(arena, block, ptr);
         if (was_bare || (is_parked && tnri_parked_free(arena, ptr)))
@@ -410,18 +418,14 @@ static inline __attribute__((always_inline)) tnr_status arena_free(tnri_arena *a
         return tnri_free_refused(arena->device, ptr);
     }
     if (tnri_unlikely(block->uses != NULL)) {
-        tnri_lock_release(&arena->lock);
+        arena_release(arena, seen);
         return tnri_upper_get()->free_used(arena, block, ptr);
-    }
-    if (hurried && tnri_returns_put(arena, block)) {
-        tnri_lock_release(&arena->lock);
-        return TNR_OK;
     }
     if (seen && tnri_is_noting())
         tnri_note_freed(thread, ticks, arena, block);
     count_freed_here(arena, block->world, block);
     tnri_world_free_counted(block->world, block);
-    tnri_lock_release(&arena->lock);
+    arena_release(arena, seen);
     return TNR_OK;
 }
 
@@ -429,7 +433,7 @@ static __attribute__((noinline)) tnr_status arena_free_seen(tnri_arena *arena, t
                                                             void *ptr)
 {
     uint32_t began = tnri_note_begin();
-    tnr_status status = arena_free(arena, block, ptr, 1, 0);
+    tnr_status status = arena_free(arena, block, ptr, 1);
     tnri_note_end(began);
     return status;
 }
@@ -439,13 +443,15 @@ tnr_status tnri_arena_free(tnri_block *block, void *ptr)
     tnri_arena *arena = block->world->arena;
     if (tnri_unlikely((tnri_gate() & TNRI_GATE_OPEN) != 0))
         return arena_free_seen(arena, block, ptr);
-    return arena_free(arena, block, ptr, 0, 0);
+    return arena_free(arena, block, ptr, 0);
 }
 
-/* For a thread that does not own the lock. */
+/* For a thread that does not own the lock, while the gate is shut: the free may be left to the
+ * thread that allocates from the arena. */
 static __attribute__((noinline)) tnr_status arena_free_shared(tnri_block *block, void *ptr)
 {
-    return arena_free(block->world->arena, block, ptr, 0, 1);
+    tnri_arena *arena = block->world->arena;
+    return tnri_returns_put(arena, block, ptr) ? TNR_OK : arena_free(arena, block, ptr, 0);
 }
 
 /* A counted block that a bin does not take as it is. The calling thread, which owns the lock, has
@@ -465,7 +471,7 @@ static __attribute__((noinline)) tnr_status arena_free_unbinned(tnri_arena *aren
 static TNRI_SELDOM tnr_status arena_free_other(tnri_arena *arena, tnri_block *block, void *ptr)
 {
     tnri_lock_release(&arena->lock);
-    return arena_free(arena, block, ptr, 0, 0);
+    return arena_free(arena, block, ptr, 0);
 }
 
 /* tnri_arena_free_quick in a world that the block is in. */
@@ -485,9 +491,14 @@ static inline __attribute__((always_inline)) tnr_status free_quick(tnri_arena *a
     return TNR_OK;
 }
 
+/* Of an arena that the thread did not allocate from last. One that only frees does not even look at
+ * the arena's lock: the thread that allocates writes there with each call. */
 static __attribute__((noinline)) tnr_status arena_free_elsewhere(tnri_block *block, void *ptr)
 {
-    return free_quick(block->world->arena, block->world, block, ptr);
+    tnri_arena *arena = block->world->arena;
+    if (tnri_returns_put(arena, block, ptr))
+        return TNR_OK;
+    return free_quick(arena, block->world, block, ptr);
 }
 
 /* 1 if a block is in a world, so that the compiler does not learn that block->world is `world`. */

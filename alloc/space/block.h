@@ -30,7 +30,9 @@
  * Records are host memory of their world. Tenure returns them only when the world has no memory
  * (tnri_world_dissolve) or ends, and wipes the world's entries in the block map first. So if the
  * map still holds a pointer to a record, the record may be looked at. All fields are protected by
- * the arena's lock, except `world`, which is constant.
+ * the arena's lock, except `world`, which is constant. One change needs less: LIVE to BINNED by a
+ * thread that returns a block (arena/returns.h). So code on the cached path, which holds that lock
+ * alone, reads the state of a neighbour by tnri_block_state_near.
  */
 #ifndef TNRI_SPACE_BLOCK_H
 #define TNRI_SPACE_BLOCK_H
@@ -73,7 +75,8 @@ typedef struct tnri_block {
             uint64_t slack : 52;  /* LIVE, RETIRED: bytes not asked for; STALE, and ALIAS whose
                                    * chunks are forgotten: mappings; FREE: class */
             uint64_t holds : 1;   /* STALE: 1 if its chunks are still its own, and released with it;
-                                   * LIVE and RETIRED: 1 if its slack is a canary */
+                                   * LIVE and RETIRED: 1 if its slack is a canary; BINNED: 1 if it
+                                   * was returned, and is in no bin */
             uint64_t stamped : 1; /* LIVE and RETIRED: 1 if `stamp` is set; else nothing */
             uint64_t content : 2; /* LIVE: what its owner wants of a sleep; else 0 */
             uint64_t state : 8;   /* tnri_state */
@@ -107,6 +110,18 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tnri_block_what knows
 static inline uint64_t tnri_block_what(tnri_state state, size_t slack)
 {
     return (uint64_t)state << 56 | (slack & TNRI_SLACK_MASK);
+}
+
+/* The word of a BINNED record that was returned. */
+static inline uint64_t tnri_block_what_returned(size_t slack)
+{
+    return tnri_block_what(TNRI_BINNED, slack) | (TNRI_SLACK_MASK + 1); /* with `holds` */
+}
+
+/* The state of a block that another thread may be returning. */
+static inline unsigned tnri_block_state_near(const tnri_block *block)
+{
+    return __atomic_load_n((const uint8_t *)&block->what + 7, __ATOMIC_RELAXED);
 }
 
 static inline uintptr_t tnri_block_end(const tnri_block *block)

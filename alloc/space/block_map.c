@@ -56,7 +56,7 @@ static inline int is_taken(const tnri_block *resident, uintptr_t address, uintpt
 {
     resident = resident != NULL ? resident : &nobody;
     enum { THERE = 1 << TNRI_LIVE | 1 << TNRI_BINNED | 1 << TNRI_PARKED };
-    int is_there = THERE >> (unsigned)resident->state & 1;
+    int is_there = THERE >> tnri_block_state_near(resident) & 1;
     return is_there & (resident->base - base < bytes) & (resident->base != address);
 }
 

@@ -39,7 +39,7 @@ static tnri_arena *guard_find(tnr_pool pool, tnri_stream *stream)
     int is_taken = guard_is_idle(idle);
     if (is_taken)
         tnri_arena_pass_on(idle, stream);
-    tnri_lock_release(&idle->lock);
+    tnri_arena_leave(idle);
     return is_taken ? idle : NULL;
 }
 

@@ -385,7 +385,7 @@ static void visitor_turn(visitor *v, tnri_arena *held)
     if (held != NULL) {
         struct timespec nap = {0, 200000};
         nanosleep(&nap, NULL); /* long enough for it to wait some rounds */
-        tnri_lock_release(&held->lock);
+        tnri_arena_leave(held);
     }
     while (atomic_load(&v->done) < turn)
         sched_yield();

@@ -26,10 +26,14 @@ enum { BLOCK_BYTES = 4096, RING_SLOTS = 256, SPINS_MAX = 1000, ROUNDS_MAX = 5 };
 
 /* ---- handover ------------------------------------------------------------------------------- */
 
-/* Blocks on their way. One thread writes `written`, the other `taken`. */
+/* Blocks on their way. One thread writes `written`, the other `taken`. Each keeps what it saw of
+ * the other's counter, and looks again only when it must: the ring should cost little beside what
+ * is measured. */
 typedef struct ring {
     _Alignas(64) _Atomic uint64_t written;
+    uint64_t taken_seen; /* of the thread that writes `written` */
     _Alignas(64) _Atomic uint64_t taken;
+    uint64_t written_seen;              /* of the thread that writes `taken` */
     _Alignas(64) atomic_int has_failed; /* one side has given up */
     void *slots[RING_SLOTS];
 } ring;
@@ -58,15 +62,18 @@ static int handover_settle(bench_worker *self)
         ring *own = worker_ring(self);
         atomic_store(&own->written, 0);
         atomic_store(&own->taken, 0);
+        own->taken_seen = own->written_seen = 0;
         atomic_store(&own->has_failed, 0);
     }
     return 0;
 }
 
-/* Waits until the other side has got that far. Returns -1 if it has given up. */
-static int ring_wait(ring *own, _Atomic uint64_t *counter, uint64_t wanted)
+/* Waits until the other side has got that far; `seen` is where it was. Returns -1 if it has given
+ * up. */
+static int ring_wait(ring *own, _Atomic uint64_t *counter, uint64_t *seen, uint64_t wanted)
 {
-    for (int spins = 0; atomic_load_explicit(counter, memory_order_acquire) < wanted; spins++) {
+    for (int spins = 0; *seen < wanted; spins++) {
+        *seen = atomic_load_explicit(counter, memory_order_acquire);
         if (atomic_load_explicit(&own->has_failed, memory_order_relaxed))
             return -1;
         if (spins > SPINS_MAX)
@@ -82,7 +89,7 @@ static void sample_add(bench_worker *self, uint64_t before)
 
 static int handover_allocate(bench_worker *self, ring *own, uint64_t i)
 {
-    if (i >= RING_SLOTS && ring_wait(own, &own->taken, i - RING_SLOTS + 1) != 0)
+    if (i >= RING_SLOTS && ring_wait(own, &own->taken, &own->taken_seen, i - RING_SLOTS + 1) != 0)
         return -1;
     uint64_t before = self->is_sampled ? clock_now_ns() : 0;
     void *ptr = self->allocator->allocate(BLOCK_BYTES, self->stream);
@@ -97,7 +104,7 @@ static int handover_allocate(bench_worker *self, ring *own, uint64_t i)
 
 static int handover_free(bench_worker *self, ring *own, uint64_t i)
 {
-    if (ring_wait(own, &own->written, i + 1) != 0)
+    if (ring_wait(own, &own->written, &own->written_seen, i + 1) != 0)
         return -1;
     uint64_t before = self->is_sampled ? clock_now_ns() : 0;
     if (self->allocator->release(own->slots[i % RING_SLOTS], self->stream) != 0)
