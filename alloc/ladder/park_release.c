@@ -70,21 +70,33 @@ static void arena_leave(leaving *self, tnri_arena *arena, uint64_t until, size_t
     tnri_arena_leave(arena);
 }
 
+static void chunk_stay(tnri_arena *arena, tnri_slot *slot, tnri_chunk *chunk)
+{
+    tnri_arena_enter(arena);
+    tnri_slot_restore(slot, chunk);
+    tnri_arena_leave(arena);
+}
+
 tnr_status tnri_parked_release(tnri_arena *arena, size_t bytes, size_t *released)
 {
     leaving self;
     size_t gone = 0;
+    int is_wanted = 0; /* another thread may be about to use one of them */
     uint64_t until = arena_parkings(arena);
     if (until == 0)
         return TNR_OK;
     tnr_status status = arena_prove(arena);
-    while (status == TNR_OK && gone < bytes) {
+    while (status == TNR_OK && gone < bytes && !is_wanted) {
         arena_leave(&self, arena, until, bytes - gone);
         if (self.count == 0)
             break;
         for (size_t i = 0; i < self.count; i++) {
             size_t chunk_bytes = self.at[i].chunk->pages << tnri_arena_space(arena)->page_shift;
-            tnri_stale_forget_aliases(arena->pool, self.at[i].chunk);
+            if (!tnri_stale_forget_aliases(arena->pool, self.at[i].chunk)) {
+                chunk_stay(arena, self.at[i].slot, self.at[i].chunk);
+                is_wanted = 1;
+                continue;
+            }
             tnr_status refused = tnri_slot_release(self.at[i].slot, self.at[i].chunk);
             gone += refused == TNR_OK ? chunk_bytes : 0;
             status = status == TNR_OK ? refused : status;

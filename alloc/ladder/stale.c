@@ -193,7 +193,7 @@ static void released_unmap(tnri_arena *arena, tnri_block *records)
     }
 }
 
-void tnri_stale_forget_aliases(tnr_pool pool, const tnri_chunk *chunk)
+int tnri_stale_forget_aliases(tnr_pool pool, const tnri_chunk *chunk)
 {
     tnri_arena *other = NULL;
     while (atomic_load_explicit(&chunk->aliases, memory_order_acquire) != 0 &&
@@ -203,17 +203,30 @@ void tnri_stale_forget_aliases(tnr_pool pool, const tnri_chunk *chunk)
         tnri_arena_leave(other);
         released_unmap(other, records);
     }
+    return atomic_load_explicit(&chunk->aliases, memory_order_acquire) == 0;
 }
 
 /* The same for all chunks that a record holds. */
-static void stale_forget_aliases(const tnri_arena *arena, const tnri_block *stale)
+static int stale_forget_aliases(const tnri_arena *arena, const tnri_block *stale)
 {
     const tnri_space *space = tnri_arena_space(arena);
+    int are_gone = 1;
     size_t end = tnri_page_of(space, tnri_block_end(stale));
     for (size_t page = tnri_page_of(space, stale->base); page < end && stale->holds; page++) {
         const tnri_chunk *chunk = space->pages[page];
         if (chunk != NULL && chunk->page == page)
-            tnri_stale_forget_aliases(arena->pool, chunk);
+            are_gone &= tnri_stale_forget_aliases(arena->pool, chunk);
+    }
+    return are_gone;
+}
+
+/* Records that must stay for now, linked through next. */
+static void stale_list_put_back(tnri_arena *arena, tnri_block *list)
+{
+    while (list != NULL) {
+        tnri_block *stale = list;
+        list = stale->next;
+        stale_put_back(arena, stale);
     }
 }
 
@@ -227,28 +240,35 @@ tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *re
     }
     if (tnri_account_is_foreign(arena->account) && tnri_segment_is_inside())
         return TNR_OK; /* another time */
-    for (;;) {
+    tnri_block *wanted = NULL;
+    tnr_status status = TNR_OK;
+    int is_over = 1;
+    while (is_over && status == TNR_OK) {
         tnri_block *stale = stale_take_first(arena, keep);
         if (stale == NULL)
-            return TNR_OK;
-        int over;
-        tnr_status status = stale_prove(arena, stale, wait, &over);
-        if (over && tnri_account_is_foreign(arena->account)) {
+            break;
+        status = stale_prove(arena, stale, wait, &is_over);
+        if (is_over && tnri_account_is_foreign(arena->account)) {
             *released += stale_give_back(arena, stale);
             continue;
         }
-        if (over) {
-            stale_forget_aliases(arena, stale);
-            status = stale_unmap(arena, stale);
+        if (is_over && !stale_forget_aliases(arena, stale)) {
+            stale->next = wanted;
+            wanted = stale;
+            continue;
         }
-        if (!over || status != TNR_OK) {
+        if (is_over)
+            status = stale_unmap(arena, stale);
+        if (!is_over || status != TNR_OK) {
             stale_put_back(arena, stale);
-            return status;
+            continue;
         }
         size_t given_back = stale_release_chunks(arena, stale);
         *released += given_back;
         stale_finish(arena, stale, given_back);
     }
+    stale_list_put_back(arena, wanted);
+    return status;
 }
 
 /* ---- cutting what is idle -------------------------------------------------------------------- */

@@ -36,8 +36,10 @@ tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued);
 
 /* For a chunk that goes back to the driver: removes its old mappings that stayed, in all arenas of
  * its pool. Work on those addresses was over, or ordered, before the chunk moved on. So if the
- * chunk is idle where it is, it is idle everywhere. In the device's context, no lock held. */
-void tnri_stale_forget_aliases(tnr_pool pool, const tnri_chunk *chunk);
+ * chunk is idle where it is, it is idle everywhere. Returns 0 if one is left: it lies in a window
+ * that another thread is making (PENDING), and is an ALIAS again if that thread gives up. Then the
+ * chunk must stay for now. In the device's context, no lock held. */
+int tnri_stale_forget_aliases(tnr_pool pool, const tnri_chunk *chunk);
 
 /* Bytes of the queued records that still hold their chunks: memory that is on its way back to the
  * driver, and reserved until it is there. Under the lock. */

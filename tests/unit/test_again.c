@@ -15,11 +15,14 @@
  * assertions are compiled in, with either condition left out in tnri_recipe_record.
  * forgotten_aliases_keep_no_memory fails where tnri_reclaim returns what is counted alone, and
  * trimming_removes_old_mappings where trim does, or ends when nothing is mapped, or removes none.
+ * trimmed_while_a_window_is_made fails where tnri_stale_forget_aliases returns 1 always.
  */
 #include "unit.h"
 
 #include "arena/arena.h"
+#include "arena/world_move.h"
 #include "device/chunk.h"
+#include "ladder/stale.h"
 #include "library/library.h"
 
 enum { BLOCKS = 16, PASSES = 12, TURNS = 100 };
@@ -48,6 +51,16 @@ static void pass(tnr_stream stream)
         assert_ok(tnr_free(blocks[i]));
 }
 
+/* An old mapping of the arena whose chunk is elsewhere now; null: there is none. Under its lock. */
+static tnri_block *alias_any(tnri_arena *arena)
+{
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        for (tnri_block *alias = arena->worlds[i].aliases; alias != NULL; alias = alias->next)
+            if (alias->world->space->aliases[tnri_page_of(alias->world->space, alias->base)])
+                return alias;
+    return NULL;
+}
+
 /* Mapping calls of the last pass of several, and that memory stays as it was after the first. */
 static uint64_t last_pass(tnr_stream stream)
 {
@@ -72,6 +85,36 @@ static void repeated_moves(void **state)
     assert_true(unit_stats().chunks_moved > 0);
     assert_int_equal(simcuda_races(), 0);
     size_t released;
+    assert_ok(tnr_trim(&released, 0, 0));
+    assert_int_equal(unit_stats().reserved_bytes.current, 0);
+    assert_int_equal(unit_stats().num_device_alloc, unit_stats().num_device_free);
+}
+
+/* A chunk stays as long as another thread makes a window with one of its old mappings. */
+static void trimmed_while_a_window_is_made(void **state)
+{
+    (void)state;
+    size_t released;
+    unit_start("move_burst_ms:100000,chunk_exact_mb:2", NULL);
+    (void)last_pass(unit_stream(0));
+    tnri_arena *arena = tnri_arena_walk(tnri_device_at(0)->pool_default, NULL);
+    tnri_arena_enter(arena);
+    tnri_block *alias = alias_any(arena);
+    assert_non_null(alias);
+    tnri_world *world = alias->world;
+    size_t page = tnri_page_of(world->space, alias->base);
+    tnri_chunk *chunk = world->space->aliases[page];
+    assert_true(tnri_world_spares(world, TNRI_CARVE_RECORDS));
+    tnri_block *window = tnri_world_claim(
+        world, alias, alias->base, alias->base + chunk->pages * tnri_page_bytes(world->space));
+    tnri_arena_leave(arena);
+    assert_ok(tnr_trim(&released, 0, 0));
+    assert_int_equal(atomic_load(&arena->account->reserved_bytes),
+                     chunk->pages * tnri_page_bytes(world->space));
+    tnri_arena_enter(arena);
+    assert_ptr_equal(world->space->aliases[page], chunk);
+    (void)tnri_world_unclaim(world, window, tnri_stale_add_done, NULL); /* it gives up */
+    tnri_arena_leave(arena);
     assert_ok(tnr_trim(&released, 0, 0));
     assert_int_equal(unit_stats().reserved_bytes.current, 0);
     assert_int_equal(unit_stats().num_device_alloc, unit_stats().num_device_free);
@@ -297,6 +340,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(repeated_moves, unit_stop),
+        cmocka_unit_test_teardown(trimmed_while_a_window_is_made, unit_stop),
         cmocka_unit_test_teardown(no_aliases, unit_stop),
         cmocka_unit_test_teardown(between_streams, unit_stop),
         cmocka_unit_test_teardown(few_aliases, unit_stop),
