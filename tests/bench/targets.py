@@ -162,6 +162,44 @@ def record_use(facts):
     return at_most(own / event if own and event else None, 1.3, "{:.2f} x")
 
 
+def handover(facts):
+    """The slowest number of threads."""
+    found = {key[2]: cells["tenure"]["median_ns"] for key, cells in facts.bench.rows("handover")
+             if "tenure" in cells and cells["tenure"]["median_ns"]}
+    if not found:
+        return None
+    worst = max(found, key=found.get)
+    return (f"{found[worst]:.0f} ns with {worst} threads, {found[min(found)]:.0f} with "
+            f"{min(found)}", found[worst] <= 150)
+
+
+def four_uses(facts):
+    ratios = {}
+    for threads in (1, FULL_THREADS):
+        own = facts.number("storm", "median_ns", threads=threads)
+        events = facts.number("storm", "median_ns", name="driver_event", threads=threads)
+        if not own or not events:
+            return None
+        ratios[threads] = own / events
+    return (", ".join(f"{ratio:.2f} x with {threads}" for threads, ratio in ratios.items()),
+            max(ratios.values()) <= 2)
+
+
+def first_passes(facts):
+    ratios = {}
+    for key, cells in facts.bench.cells.items():
+        if key[0].startswith("replay:") and cells.get("tenure", {}).get("median_ns") and \
+                cells.get("pytorch", {}).get("median_ns"):
+            ratios[key[0].split(":", 1)[1]] = cells["tenure"]["median_ns"] / \
+                cells["pytorch"]["median_ns"]
+    if not ratios:
+        return None
+    worst = max(ratios, key=ratios.get)
+    good = sum(ratio <= 1 for ratio in ratios.values())
+    return (f"{ratios[worst]:.2f} x (`{worst}`); {good} of {len(ratios)} traces within",
+            ratios[worst] <= 1)
+
+
 def waiting(facts):
     none = facts.number("pair_waiting_0", "median_ns")
     many = facts.number("pair_waiting_1024", "median_ns")
@@ -192,6 +230,9 @@ TARGETS = [
     ("cached pair, 16 threads on one stream beside one thread", ">= 1 x", shared("pair_shared")),
     ("100,000 live small blocks beside 1,000", "<= 2 x", live("live")),
     ("100,000 live large blocks beside 1,000", "<= 2 x", live("live_large")),
+    ("a block from thread to thread", "<= 150 ns", handover),
+    ("four uses beside four bare cuEventRecords, 1 and 16 threads", "<= 2 x", four_uses),
+    ("first pass of a trace beside PyTorch", "<= 1 x", first_passes),
     ("reserved / live, every one-stream trace", "<= 1.02",
      memory_ratio(1.02, lambda name, one: one["streams"] == 1)),
     ("reserved / live, `serve_streams`", "<= 1.12",
