@@ -400,12 +400,13 @@ static tnr_status ladder_lend_or_execute(tnri_plan *plan, int reclaimed, void **
 }
 
 /* Places memory where a request of the size had it before, if all that it needs for it is free;
- * else *ptr stays null. */
+ * else *ptr stays null. Not while the access of peers changes: who changes it goes over what is
+ * mapped and forgets old mappings, and sees neither in a window that is being made. */
 static tnr_status ladder_again(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
                                tnri_moves moves, int reclaimed, void **ptr)
 {
     if (arena->growable.base != 0 || arena->is_guard || moves == TNRI_MOVES_NONE ||
-        tnri_conf_get()->aliases_max == 0 ||
+        tnri_conf_get()->aliases_max == 0 || atomic_load(&arena->account->access.is_changing) ||
         !atomic_load_explicit(&arena->account->has_moved, memory_order_relaxed))
         return TNR_OK;
     tnri_arena_enter(arena);

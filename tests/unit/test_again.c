@@ -15,7 +15,8 @@
  * assertions are compiled in, with either condition left out in tnri_recipe_record.
  * forgotten_aliases_keep_no_memory fails where tnri_reclaim returns what is counted alone, and
  * trimming_removes_old_mappings where trim does, or ends when nothing is mapped, or removes none.
- * trimmed_while_a_window_is_made fails where tnri_stale_forget_aliases returns 1 always.
+ * trimmed_while_a_window_is_made fails where tnri_stale_forget_aliases returns 1 always, and
+ * while_access_changes where ladder_again does not ask for is_changing.
  */
 #include "unit.h"
 
@@ -118,6 +119,22 @@ static void trimmed_while_a_window_is_made(void **state)
     assert_ok(tnr_trim(&released, 0, 0));
     assert_int_equal(unit_stats().reserved_bytes.current, 0);
     assert_int_equal(unit_stats().num_device_alloc, unit_stats().num_device_free);
+}
+
+/* Nothing comes back to an old mapping while the access of peers changes. */
+static void while_access_changes(void **state)
+{
+    (void)state;
+    unit_start("move_burst_ms:100000,chunk_exact_mb:2", NULL);
+    tnr_stream stream = unit_stream(0);
+    assert_int_equal(last_pass(stream), 0);
+    tnri_account *account = tnri_arena_walk(tnri_device_at(0)->pool_default, NULL)->account;
+    uint64_t before = mapping_calls();
+    atomic_store(&account->access.is_changing, 1);
+    pass(stream);
+    atomic_store(&account->access.is_changing, 0);
+    assert_true(mapping_calls() > before);
+    assert_int_equal(last_pass(stream), 0); /* and all is as before */
 }
 
 static void no_aliases(void **state)
@@ -341,6 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(repeated_moves, unit_stop),
         cmocka_unit_test_teardown(trimmed_while_a_window_is_made, unit_stop),
+        cmocka_unit_test_teardown(while_access_changes, unit_stop),
         cmocka_unit_test_teardown(no_aliases, unit_stop),
         cmocka_unit_test_teardown(between_streams, unit_stop),
         cmocka_unit_test_teardown(few_aliases, unit_stop),
