@@ -94,8 +94,8 @@ typedef struct tnri_arena {
 
     size_t small_limit_bytes;      /* constant */
     tnri_returns *_Atomic returns; /* null: none so far; set once, under the lock */
-    _Atomic uintptr_t
-        allocator; /* thread that allocated last without owning it; the lock to write */
+    _Atomic uintptr_t allocator;   /* thread that allocated last and did not own the lock; it to
+                                    * write */
     /* With a reference. Null: the one arena of a graph pool, which belongs to no stream. When this
      * stream has ended, another may adopt the arena. To write: the lock and the pool's. */
     tnri_stream *_Atomic stream;

@@ -70,6 +70,7 @@ static void arena_leave(leaving *self, tnri_arena *arena, uint64_t until, size_t
     tnri_arena_leave(arena);
 }
 
+/* Another thread makes a window with an old mapping of the chunk. */
 static void chunk_stay(tnri_arena *arena, tnri_slot *slot, tnri_chunk *chunk)
 {
     tnri_arena_enter(arena);

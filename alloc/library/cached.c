@@ -18,10 +18,13 @@
  *   tnr_free, gate shut                       tnr_free, tnri_arena_free_quick
  *     of an address not of the first device     free_elsewhere
  *       in a foreign segment                      free_slowly, tnri_free_outside
+ *     of an arena that the thread did not       arena_free_elsewhere
+ *     allocate from last
+ *       another thread allocates there            tnri_returns_put
  *     the bin takes it                          free_quick
  *     it does not                               arena_free_unbinned
  *     another thread owns the lock              arena_free_shared
- *       and allocates here                        tnri_returns_put
+ *       and allocates there                       tnri_returns_put
  *     not live, or with uses                    arena_free_other
  *   any other free                            free_slowly, tnri_arena_free
  *     somebody looks                            arena_free_seen
