@@ -293,6 +293,13 @@ static void one_thread(void **state)
     assert_int_equal(unit_stats().allocation[TNR_WORLD_ALL].current, 0);
 }
 
+/* So many turns in a row that the thread owns the arena's lock. */
+static void turns_make(tnr_stream stream)
+{
+    for (int i = 0; i < OWNING; i++)
+        assert_ok(tnr_free(unit_malloc(BYTES, stream)));
+}
+
 /* Who owned the lock allocates here, and owns it again later. */
 static void an_owner(void **state)
 {
@@ -300,13 +307,11 @@ static void an_owner(void **state)
     void *blocks[4];
     unit_start(NULL, NULL);
     tnr_stream stream = unit_stream(0);
-    for (int i = 0; i < OWNING; i++)
-        assert_ok(tnr_free(unit_malloc(BYTES, stream)));
+    turns_make(stream);
     blocks_make(blocks, 4, BYTES, stream);
     assert_ok(freed_elsewhere(blocks, 4));
     assert_int_equal(returned(), 4);
-    for (int i = 0; i < OWNING; i++)
-        assert_ok(tnr_free(unit_malloc(BYTES, stream)));
+    turns_make(stream);
     assert_int_equal(unit_stats().allocation[TNR_WORLD_ALL].current, 0);
 }
 
@@ -317,12 +322,10 @@ static void an_owner_stays(void **state)
     void *blocks[BATCH];
     unit_start(NULL, NULL);
     tnr_stream stream = unit_stream(0);
-    for (int i = 0; i < OWNING; i++)
-        assert_ok(tnr_free(unit_malloc(BYTES, stream)));
+    turns_make(stream);
     blocks_make(blocks, BATCH, BYTES, stream);
     assert_ok(freed_elsewhere(blocks, 1)); /* makes the list */
-    for (int i = 0; i < OWNING; i++)
-        assert_ok(tnr_free(unit_malloc(BYTES, stream)));
+    turns_make(stream);
     uintptr_t owner = atomic_load(&the_arena()->lock.owner);
     assert_ok(freed_elsewhere(blocks + 1, BATCH - 1));
     assert_int_equal(returned(), BATCH - 1); /* the first came back when the peak was raised */
@@ -351,10 +354,7 @@ static void taken_back_by_an_owner(void **state)
     peak_make(stream);
     assert_ok(freed_elsewhere(&first, 1));
     assert_int_equal(returned(), 1);
-    for (int i = 0; i < OWNING; i++) { /* turns, none of which is served otherwise than by a bin */
-        void *other = unit_malloc(BYTES, stream);
-        assert_ok(tnr_free(other));
-    }
+    turns_make(stream); /* none of which is served otherwise than by a bin */
     void *block = unit_malloc(BYTES, stream);
     put_by_hand(block);
     void *none = block; /* a request that nobody can serve finds it first */
@@ -371,8 +371,7 @@ static void given_again_by_an_owner(void **state)
     void *blocks[BATCH];
     unit_start(NULL, NULL);
     tnr_stream stream = unit_stream(0);
-    for (int i = 0; i < OWNING; i++)
-        assert_ok(tnr_free(unit_malloc(BYTES, stream)));
+    turns_make(stream);
     blocks_make(blocks, BATCH, BYTES, stream);
     for (int i = 0; i < BATCH; i++)
         put_by_hand(blocks[i]);
