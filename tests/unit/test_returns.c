@@ -16,8 +16,7 @@
  *   one_thread               returns.h, tnri_returns_put: whoever allocates here
  *   spent_worlds             returns.h, tnri_block_return: without regard to is_spent
  *   marks_are_kept           returns.h, tnri_block_return: without regard to marks
- *   an_owner_stays           cached.c, arena_free_elsewhere and arena_free_shared: without
- *                            tnri_returns_put
+ *   an_owner_stays           returns.h, tnri_returns_put: takes the arena's lock as well
  *   given_again_by_an_owner  cached.c, arena_malloc_unbinned: without arena_malloc_returned
  *   taken_back_by_an_owner   cached.c, arena_malloc_returned: *ptr as it was
  *   threads_in_turn          returns.c, tnri_returns_hand_over: without tnri_arena_take_back
@@ -99,16 +98,6 @@ static void left_to_who_allocates(void **state)
     tnr_stats stats = unit_stats();
     assert_int_equal(stats.served[TNR_SERVED_BIN], 1);
     assert_int_equal(stats.allocation[TNR_WORLD_ALL].current, 1);
-}
-
-/* More is live for a moment than later on: so no peak is raised, before which all would come
- * back. */
-static void peak_make(tnr_stream stream)
-{
-    void *blocks[FEW];
-    blocks_make(blocks, FEW, 2 * BYTES, stream);
-    for (int i = 0; i < FEW; i++)
-        assert_ok(tnr_free(blocks[i]));
 }
 
 /* Large blocks have one bin, and live on being merged: here two of them fit better than a larger
@@ -326,7 +315,7 @@ static void an_owner_stays(void **state)
     blocks_make(blocks, BATCH, BYTES, stream);
     assert_ok(freed_elsewhere(blocks, 1)); /* makes the list */
     turns_make(stream);
-    uintptr_t owner = atomic_load(&the_arena()->lock.owner);
+    uintptr_t owner = atomic_load(&the_arena()->lock.owner); /* 0 where the kernel lacks a call */
     assert_ok(freed_elsewhere(blocks + 1, BATCH - 1));
     assert_int_equal(returned(), BATCH - 1); /* the first came back when the peak was raised */
     assert_int_equal(atomic_load(&the_arena()->lock.owner), owner);
@@ -347,35 +336,32 @@ static void put_by_hand(void *block)
 static void taken_back_by_an_owner(void **state)
 {
     (void)state;
-    void *first;
+    void *block;
     unit_start(NULL, NULL);
     tnr_stream stream = unit_stream(0);
-    first = unit_malloc(BYTES, stream);
-    peak_make(stream);
-    assert_ok(freed_elsewhere(&first, 1));
+    block = unit_malloc(BYTES, stream);
+    assert_ok(freed_elsewhere(&block, 1));
     assert_int_equal(returned(), 1);
     turns_make(stream); /* none of which is served otherwise than by a bin */
-    void *block = unit_malloc(BYTES, stream);
+    block = unit_malloc(BYTES, stream);
     put_by_hand(block);
     void *none = block; /* a request that nobody can serve finds it first */
     assert_error(tnr_malloc(&none, 512 * GIB, 0, stream), TNR_ERR_OUT_OF_MEMORY, "");
     assert_null(none);
     assert_int_equal(returned(), 0);
-    assert_int_equal(unit_stats().allocation[TNR_WORLD_ALL].current, 0);
+    assert_ptr_equal(unit_malloc(BYTES, stream), block);
 }
 
-/* And are what the next requests of their size get. */
+/* And is what the next request of its size gets. */
 static void given_again_by_an_owner(void **state)
 {
     (void)state;
-    void *blocks[BATCH];
     unit_start(NULL, NULL);
     tnr_stream stream = unit_stream(0);
     turns_make(stream);
-    blocks_make(blocks, BATCH, BYTES, stream);
-    for (int i = 0; i < BATCH; i++)
-        put_by_hand(blocks[i]);
-    assert_ptr_equal(unit_malloc(BYTES, stream), blocks[0]); /* the bin's last: listed first */
+    void *block = unit_malloc(BYTES, stream);
+    put_by_hand(block);
+    assert_ptr_equal(unit_malloc(BYTES, stream), block);
     assert_int_equal(returned(), 0);
 }
 
