@@ -45,6 +45,15 @@ int tnri_device_may_move(tnri_device *device, int is_much)
     return granted > 0;
 }
 
+int tnri_device_may_regrow(tnri_device *device, uint64_t chunks)
+{
+    allowance may = move_allowance(device);
+    uint64_t spent_ns = atomic_load_explicit(&device->move_spent_ns, memory_order_relaxed);
+    uint64_t left_ns = may.burst_ns - may.burst_ns / TNRI_REGROW_BURST;
+    return spent_ns + left_ns < may.allowed_ns &&
+           spent_ns + chunks * TNRI_REGROW_TIMES * TNRI_MOVE_NS < may.allowed_ns;
+}
+
 int tnri_device_may_lend(tnri_device *device)
 {
     return atomic_load_explicit(&device->loan_spent_ns, memory_order_relaxed) <
@@ -74,6 +83,12 @@ void tnri_device_moved(tnri_device *device, size_t chunks, size_t chunks_all, ui
     uint64_t took_ns = (tnri_decision_ns() - began_ns) / chunks_all * chunks / 2 * 3;
     budget_charge(&device->move_spent_ns, took_ns > least_ns ? took_ns : least_ns,
                   move_allowance(device));
+}
+
+void tnri_device_regrew(tnri_device *device, size_t chunks, uint64_t began_ns)
+{
+    size_t moves = 1 + chunks * TNRI_REGROW_TIMES; /* to ask costs as much as a move, or less */
+    tnri_device_moved(device, moves, moves, began_ns);
 }
 
 void tnri_device_lent(tnri_device *device, uint64_t began_ns)

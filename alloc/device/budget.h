@@ -21,6 +21,12 @@
  * might grow by much. */
 int tnri_device_may_move(tnri_device *device, int is_much);
 
+/* 1 if a pool may give so many idle chunks back in order to grow anew (ladder/regrow.h): if nearly
+ * the whole burst is left, so that moves find some, and is enough for that. */
+int tnri_device_may_regrow(tnri_device *device, uint64_t chunks);
+/* Charges for it; began then by tnri_decision_ns. */
+void tnri_device_regrew(tnri_device *device, size_t chunks, uint64_t began_ns);
+
 /* 1 if loans have not taken all that they alone may take. */
 int tnri_device_may_lend(tnri_device *device);
 

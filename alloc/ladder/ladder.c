@@ -24,6 +24,7 @@
 #include "ladder/oom.h"
 #include "ladder/plan.h"
 #include "ladder/reclaim.h"
+#include "ladder/regrow.h"
 #include "ladder/segment.h"
 #include "ladder/stale.h"
 #include "ladder/trade.h"
@@ -537,6 +538,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
     }
     (void)tnri_streams_reap(device, TNRI_STREAM_REAP_LOOKS);
     tnri_reclaim_above_threshold(arena->pool, request->bytes);
+    tnri_regrow_look(arena);
     ladder_means means = ladder_moves(arena, request);
     ladder_means most = {ladder_moves_max(arena), ladder_moves_max(arena)};
     status = ladder_climb(arena, request, means, 0, ptr);

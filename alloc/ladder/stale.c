@@ -324,6 +324,24 @@ static void arena_cut_idle(cuttings *cut, tnri_arena *arena)
     tnri_arena_leave(arena);
 }
 
+/* Queues what was cut to wait for an event, or puts it back where it was. */
+static void cuttings_end(cuttings *cut, tnri_arena *arena, int is_queued, tnri_event *event)
+{
+    tnri_arena_enter(arena);
+    while (cut->list != NULL) {
+        tnri_block *stale = cut->list;
+        cut->list = stale->next;
+        if (!is_queued) {
+            tnri_world_uncut(stale->world, stale);
+            continue;
+        }
+        if (event != NULL)
+            tnri_event_hold(event);
+        tnri_stale_add(arena, stale, event);
+    }
+    tnri_arena_leave(arena);
+}
+
 tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
 {
     const tnri_space *space = tnri_arena_space(arena);
@@ -336,25 +354,31 @@ tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
 
     tnri_event *event = NULL;
     tnr_status status = tnri_arena_mark_other(arena, &event);
-    tnri_arena_enter(arena);
-    while (cut.list != NULL) {
-        tnri_block *stale = cut.list;
-        cut.list = stale->next;
-        if (status != TNR_OK) {
-            tnri_world_uncut(stale->world, stale);
-        } else {
-            if (event != NULL)
-                tnri_event_hold(event);
-            tnri_stale_add(arena, stale, event);
-        }
-    }
-    tnri_arena_leave(arena);
+    cuttings_end(&cut, arena, status == TNR_OK, event);
     if (status == TNR_OK) {
         tnri_event_drop(arena->device, event);
         *queued = cut.pages << space->page_shift;
     }
     /* What cannot be proved idle during a capture stays where it is; that is no failure. */
     return status == TNR_ERR_CAPTURE ? TNR_OK : status;
+}
+
+size_t tnri_stale_release_over(tnri_arena *arena)
+{
+    cuttings cut = {NULL, 0, SIZE_MAX};
+    size_t released = 0;
+    arena_cut_idle(&cut, arena);
+    if (cut.list == NULL)
+        return 0;
+    tnri_event *event = NULL;
+    int is_marked = tnri_arena_mark_other(arena, &event) == TNR_OK;
+    int is_over = is_marked && (event == NULL || tnri_event_is_over(arena->device, event));
+    cuttings_end(&cut, arena, is_over, event);
+    if (is_marked)
+        tnri_event_drop(arena->device, event);
+    if (is_over)
+        (void)tnri_stale_drain(arena, 0, 0, &released);
+    return released;
 }
 
 size_t tnri_stale_held_bytes(const tnri_arena *arena)

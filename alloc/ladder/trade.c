@@ -32,26 +32,25 @@ static uint64_t arena_need(tnri_arena *arena, uint64_t bytes)
     return bytes;
 }
 
-/* What all arenas of a pool have in use; 0: they are too many to look at. */
-static uint64_t pool_in_use(tnr_pool pool)
+int tnri_pool_in_use(uint64_t *bytes, tnr_pool pool)
 {
-    uint64_t bytes = 0;
     int arenas = 0;
+    *bytes = 0;
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
         if (++arenas > TNRI_TRADE_ARENAS)
             return 0;
         tnri_arena_enter(arena);
-        bytes += arena_in_use(arena);
+        *bytes += arena_in_use(arena);
         tnri_arena_leave(arena);
     }
-    return bytes;
+    return arenas;
 }
 
 /* The most that the arenas of the request's pool had in use together, with it. */
 static uint64_t pool_most(tnri_arena *arena, const tnri_request *request)
 {
-    uint64_t now = pool_in_use(arena->pool);
-    if (now > 0)
+    uint64_t now;
+    if (tnri_pool_in_use(&now, arena->pool) > 0)
         tnri_peak_raise(&arena->account->most_bytes, now + request->bytes);
     return atomic_load_explicit(&arena->account->most_bytes, memory_order_relaxed);
 }

@@ -9,6 +9,9 @@
  * says: a call either succeeds, or returns an error with a sentence and changes nothing. When the
  * body is over, faults are switched off and the library must serve, free, hold its data and
  * its equations, and leave nothing behind at shutdown.
+ *
+ * The simulated device does nothing before somebody waits for it, unless FAULT_SCHEDULE names
+ * another schedule.
  */
 #ifndef TENURE_TESTS_FAULT_H
 #define TENURE_TESTS_FAULT_H
