@@ -452,20 +452,20 @@ budget was used up: its passes take 88 ms, of which moves may have one hundredth
 byte of `offload_streams` is live, so the least that it can grow by, a chunk of 16 MiB, is more than
 its limit: with chunks of 4 MiB (`chunk_exact_mb:4`) it holds 1.000 and moves chunks for ever.
 `serve_streams` drifts: five streams with the addresses of each other, in which no pass begins as
-the one before did. What that costs in each of its passes is 0.27 % of its time. With its idle
-memory given back after each pass (`tnr_trim`) it held 1.119, for 0.98 % of its time (a row of
+the one before did. In `gpt2_reduce` two streams take memory from each other, other blocks in each
+pass. Both grow anew again and again (`regrow`), for the share of their time that the list says:
+otherwise they would hold 1.210 and 1.164 and grow on (a row of "Changes"). A replay of
+`gpt2_reduce` has no pools for its graphs, which peak when the rest does not; if each stream keeps
+its own (`cross_stream:off`), it holds 1.239 and maps nothing in the last ten. With all idle memory
+given back after each pass (`tnr_trim`) `serve_streams` held 1.119, for 0.98 % of its time (a row of
 "Changes"). What Tenure does of this by itself, with other settings for it, is under "Memory against
 moves". `moe_infer` is one draw of many: ten perturbed traces hold 1.054 in the mean after 16 passes
 (`tests/bench/perturbed.py`), for old mappings take addresses that windows of fewer pages could
-have. Where the pool gives back what is idle whenever it has grown, `serve_streams` holds 1.150 for
-0.40 % of its time: a row of "Changes". The streams of `pipeline_train` need their most at once, so
-each keeps what it has, with what it cannot use of it; with chunks as small as `tenure.torch` sets
-them (`chunk_share:2048`) it holds 1.027. In `gpt2_reduce` two streams take memory from each other,
-other blocks in each pass. If each keeps its own (`cross_stream:off`), it holds 1.239 and maps
-nothing in the last ten: a replay has no pools for its graphs, which peak when the rest does not.
-`llama_generate` (1.030 in the mean of ten after 16 passes) and `rollout_train` do not hold less
-with smaller chunks: with `chunk_share:1024` 1.023 each. What a generation keeps lies in the corners
-of what its prefill freed.
+have. The streams of `pipeline_train` need their most at once, so each keeps what it has, with what
+it cannot use of it; with chunks as small as `tenure.torch` sets them (`chunk_share:2048`) it holds
+1.027. `llama_generate` (1.030 in the mean of ten after 16 passes) and `rollout_train` do not hold
+less with smaller chunks: with `chunk_share:1024` 1.023 each. What a generation keeps lies in the
+corners of what its prefill freed.
 
 {steady_picture}## Scale
 
