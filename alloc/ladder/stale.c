@@ -10,6 +10,7 @@
 #include "arena/world_move.h"
 #include "arena/world_spent.h"
 #include "arena/world_lend.h"
+#include "device/access.h"
 #include "device/chunk.h"
 #include "device/segment.h"
 #include "ladder/slot.h"
@@ -277,6 +278,7 @@ tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *re
 typedef struct cuttings {
     tnri_block *list; /* STALE records, through next */
     size_t pages, pages_max;
+    unsigned epoch; /* what is put back counts as placed: who changes access did not see it */
 } cuttings;
 
 /* Cuts whole chunks off the upper end of [first, end), as many as are still wanted. */
@@ -312,9 +314,10 @@ static int world_cut_idle(cuttings *cut, tnri_world *world)
     return 1;
 }
 
-/* The same for an arena, whose bins are flushed first. */
+/* The same for an arena, whose bins are flushed first. To be followed by cuttings_end. */
 static void arena_cut_idle(cuttings *cut, tnri_arena *arena)
 {
+    cut->epoch = tnri_placing_begin(&arena->account->access);
     tnri_arena_enter(arena);
     for (int i = 0; i < TNRI_WORLDS; i++)
         tnri_world_flush(&arena->worlds[i]);
@@ -327,6 +330,8 @@ static void arena_cut_idle(cuttings *cut, tnri_arena *arena)
 /* Queues what was cut to wait for an event, or puts it back where it was. */
 static void cuttings_end(cuttings *cut, tnri_arena *arena, int is_queued, tnri_event *event)
 {
+    tnri_access *access = &arena->account->access;
+    int is_returned = cut->list != NULL && !is_queued;
     tnri_arena_enter(arena);
     while (cut->list != NULL) {
         tnri_block *stale = cut->list;
@@ -340,20 +345,27 @@ static void cuttings_end(cuttings *cut, tnri_arena *arena, int is_queued, tnri_e
         tnri_stale_add(arena, stale, event);
     }
     tnri_arena_leave(arena);
+    if (is_returned)
+        atomic_fetch_add(&access->returned, 1);
+    tnri_placing_end(access, cut->epoch);
+}
+
+/* Marks the end of the work that may use what was cut, if anything was. */
+static tnr_status cuttings_mark(const cuttings *cut, tnri_arena *arena, tnri_event **event)
+{
+    *event = NULL;
+    return cut->list == NULL ? TNR_OK : tnri_arena_mark_other(arena, event);
 }
 
 tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
 {
     const tnri_space *space = tnri_arena_space(arena);
     size_t pages = (bytes >> space->page_shift) + ((bytes & (tnri_page_bytes(space) - 1)) != 0);
-    cuttings cut = {NULL, 0, pages};
+    cuttings cut = {.pages_max = pages};
+    tnri_event *event;
     *queued = 0;
     arena_cut_idle(&cut, arena);
-    if (cut.list == NULL)
-        return TNR_OK;
-
-    tnri_event *event = NULL;
-    tnr_status status = tnri_arena_mark_other(arena, &event);
+    tnr_status status = cuttings_mark(&cut, arena, &event);
     cuttings_end(&cut, arena, status == TNR_OK, event);
     if (status == TNR_OK) {
         tnri_event_drop(arena->device, event);
@@ -365,18 +377,16 @@ tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
 
 size_t tnri_stale_release_over(tnri_arena *arena)
 {
-    cuttings cut = {NULL, 0, SIZE_MAX};
+    cuttings cut = {.pages_max = SIZE_MAX};
+    tnri_event *event;
     size_t released = 0;
     arena_cut_idle(&cut, arena);
-    if (cut.list == NULL)
-        return 0;
-    tnri_event *event = NULL;
-    int is_marked = tnri_arena_mark_other(arena, &event) == TNR_OK;
+    int is_marked = cuttings_mark(&cut, arena, &event) == TNR_OK;
     int is_over = is_marked && (event == NULL || tnri_event_is_over(arena->device, event));
     cuttings_end(&cut, arena, is_over, event);
     if (is_marked)
         tnri_event_drop(arena->device, event);
-    if (is_over)
+    if (is_over && cut.pages > 0)
         (void)tnri_stale_drain(arena, 0, 0, &released);
     return released;
 }

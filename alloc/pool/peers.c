@@ -46,6 +46,13 @@ static int block_list(mappings *list, const tnri_space *space, const tnri_block 
     return 1;
 }
 
+/* 1 if a record holds memory for good. What is STALE is being unmapped, or moves on; should it come
+ * back, that counts as returned. */
+static int block_stays(const tnri_block *block)
+{
+    return block->state != TNRI_HOLE && block->state != TNRI_LENT && block->state != TNRI_STALE;
+}
+
 /* Lists the chunks of an arena. Returns 0 without host memory. */
 static int arena_list(mappings *list, tnri_arena *arena)
 {
@@ -56,18 +63,26 @@ static int arena_list(mappings *list, tnri_arena *arena)
         for (size_t s = 0; s < arena->worlds[i].spans_count; s++)
             for (const tnri_block *block = arena->worlds[i].span_first[s];
                  block != NULL && is_listed; block = block->above)
-                if (block->state != TNRI_HOLE && block->state != TNRI_LENT &&
-                    block->state != TNRI_STALE)
+                if (block_stays(block))
                     is_listed = block_list(list, &arena->device->space, block);
     tnri_arena_leave(arena);
     return is_listed;
 }
 
-/* Whether a chunk lies where it was listed. */
+/* Whether a chunk lies where it was listed, and stays there. Its page tells of it until the record
+ * is a hole, so also while it is being unmapped. */
 static int mapping_is_still(tnri_arena *arena, const mapping *listed)
 {
+    const tnri_space *space = &arena->device->space;
+    uintptr_t address = tnri_page_address(space, listed->page);
+    int is_there = 0;
     tnri_arena_enter(arena);
-    int is_there = arena->device->space.pages[listed->page] == listed->chunk;
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        for (size_t s = 0; s < arena->worlds[i].spans_count; s++)
+            for (const tnri_block *block = arena->worlds[i].span_first[s]; block != NULL;
+                 block = block->above)
+                if (block->base <= address && address < tnri_block_end(block))
+                    is_there = block_stays(block) && space->pages[listed->page] == listed->chunk;
     tnri_arena_leave(arena);
     return is_there;
 }

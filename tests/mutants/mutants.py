@@ -470,8 +470,7 @@ MUTANTS = [
      "        status = TNR_OK;",
      "what a pool has when it is opened or closed stays as it was"),
     ("access_free_missed", "alloc/pool/peers.c",
-     "                if (block->state != TNRI_HOLE && block->state != TNRI_LENT &&\n"
-     "                    block->state != TNRI_STALE)",
+     "                if (block_stays(block))",
      "                if (block->state == TNRI_LIVE)",
      "free memory is passed over when a pool is opened or closed"),
     ("access_not_taken_back", "alloc/pool/peers.c",

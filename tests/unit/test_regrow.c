@@ -11,6 +11,7 @@
  * (one_stream_keeps); nobody asks for the budget (only_within_the_budget). In pool_give_back:
  * without tnri_drain_pool (old_mappings_go_along). In tnri_stale_release_over: the event is not
  * asked (what_a_stream_uses_stays), nor whether there is one (what_cannot_be_marked_stays). In
+ * cuttings_end: what is put back is not counted as returned (what_a_stream_uses_stays). In
  * tnri_device_may_regrow: either condition alone (moves_come_first, not_more_than_a_burst_allows).
  * In tnri_device_regrew: nothing is charged (only_within_the_budget).
  */
@@ -19,6 +20,8 @@
 #include <tenure/capture.h>
 
 #include "base/heuristics.h"
+#include "library/library.h"
+#include "pool/pool.h"
 
 #define CONF "aliases_from:first,chunk_max_mb:2"
 
@@ -291,8 +294,11 @@ static void what_a_stream_uses_stays(void **state)
     gate_close(&held, a, FIRST_MIB * MIB);
     uint64_t released = chunks_released();
     uint64_t reserved = unit_stats().reserved_bytes.current;
+    tnri_access *access = &tnri_device_at(0)->pool_default->account.access;
+    uint32_t returned = atomic_load(&access->returned);
     void *large = unit_malloc(round_bytes(), a);
     assert_in_range(chunks_released() - released, 1, TNRI_REGROW_ROUNDS);
+    assert_true(atomic_load(&access->returned) > returned); /* who opens the pool looks again */
     assert_in_range(unit_stats().reserved_bytes.current, 1, reserved + ROUND_MORE_MIB * MIB);
     assert_ok(tnr_free(large));
     gate_open(&held, a);
