@@ -17,8 +17,12 @@
  * trimming_removes_old_mappings where trim does, or ends when nothing is mapped, or removes none.
  * trimmed_while_a_window_is_made fails where tnri_stale_forget_aliases returns 1 always, and
  * while_access_changes where ladder_again does not ask for is_changing.
+ * parked_while_a_window_is_made fails where tnri_parked_release goes on with such a chunk, and does
+ * not end where chunk_stay does not restore it, or where it is taken again at once.
  */
 #include "unit.h"
+
+#include <tenure/park.h>
 
 #include "arena/arena.h"
 #include "arena/world_move.h"
@@ -117,6 +121,45 @@ static void trimmed_while_a_window_is_made(void **state)
     (void)tnri_world_unclaim(world, window, tnri_stale_add_done, NULL); /* it gives up */
     tnri_arena_leave(arena);
     assert_ok(tnr_trim(&released, 0, 0));
+    assert_int_equal(unit_stats().reserved_bytes.current, 0);
+    assert_int_equal(unit_stats().num_device_alloc, unit_stats().num_device_free);
+}
+
+/* The same with a chunk of a parked block, which is its own as before. */
+static void parked_while_a_window_is_made(void **state)
+{
+    (void)state;
+    enum { BYTES = 64 * 1024 * 1024 }; /* all that the passes need */
+    unit_start("move_burst_ms:100000,chunk_exact_mb:2", NULL);
+    tnr_stream stream = unit_stream(0);
+    (void)last_pass(stream);
+    void *block = unit_malloc(BYTES, stream);
+    assert_ok(tnr_park(NULL, block, stream, TNR_CONTENT_DISCARD));
+    assert_ok(tnr_trim(NULL, BYTES, 0)); /* what is idle goes, so that parked memory is next */
+    assert_int_equal(unit_stats().bytes_parked_away, 0);
+    tnri_arena *arena = tnri_arena_walk(tnri_device_at(0)->pool_default, NULL);
+    tnri_arena_enter(arena);
+    tnri_block *alias = alias_any(arena);
+    assert_non_null(alias);
+    tnri_world *world = alias->world;
+    size_t page = tnri_page_of(world->space, alias->base);
+    tnri_chunk *chunk = world->space->aliases[page];
+    size_t bytes = chunk->pages * tnri_page_bytes(world->space);
+    assert_in_range(tnri_page_address(world->space, chunk->page), (uintptr_t)block,
+                    (uintptr_t)block + BYTES - 1);
+    assert_true(tnri_world_spares(world, TNRI_CARVE_RECORDS));
+    tnri_block *window = tnri_world_claim(world, alias, alias->base, alias->base + bytes);
+    tnri_arena_leave(arena);
+    assert_ok(tnr_trim(NULL, 0, 0));
+    assert_in_range(atomic_load(&arena->account->reserved_bytes), bytes, BYTES - 1);
+    assert_ptr_equal(world->space->pages[chunk->page], chunk);
+    tnri_arena_enter(arena);
+    (void)tnri_world_unclaim(world, window, tnri_stale_add_done, NULL); /* it gives up */
+    tnri_arena_leave(arena);
+    assert_ok(tnr_unpark(block, stream));
+    assert_int_equal(unit_stats().bytes_parked_away, 0);
+    assert_ok(tnr_free(block));
+    assert_ok(tnr_trim(NULL, 0, 0));
     assert_int_equal(unit_stats().reserved_bytes.current, 0);
     assert_int_equal(unit_stats().num_device_alloc, unit_stats().num_device_free);
 }
@@ -358,6 +401,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(repeated_moves, unit_stop),
         cmocka_unit_test_teardown(trimmed_while_a_window_is_made, unit_stop),
+        cmocka_unit_test_teardown(parked_while_a_window_is_made, unit_stop),
         cmocka_unit_test_teardown(while_access_changes, unit_stop),
         cmocka_unit_test_teardown(no_aliases, unit_stop),
         cmocka_unit_test_teardown(between_streams, unit_stop),
