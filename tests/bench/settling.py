@@ -21,6 +21,16 @@ def curve(row):
             if key.startswith(PREFIX) and value]
 
 
+def spent(row):
+    """What the last passes spend in the driver, as words; nothing if no time was recorded."""
+    recorded_ms = float(row["recorded_ms"])
+    if recorded_ms == 0:
+        return ""
+    took_ms = float(row["modelled_ms_last_10"]) / LAST
+    return (f": {took_ms:.1f} ms in the driver for each (modelled), "
+            f"{100 * took_ms / recorded_ms:.2f} % of its time")
+
+
 def misses(row):
     """What the row does not reach, as words; nothing if it reaches all."""
     found, (number, last) = [], curve(row)[-1]
@@ -28,10 +38,7 @@ def misses(row):
         found.append(f"holds {last:.3f} after {number} passes, the limit is {limit(row):.3f}")
     calls = int(row["mapping_calls_last_10"])
     if calls:
-        took_ms = float(row["modelled_ms_last_10"]) / LAST
-        share = took_ms / float(row["recorded_ms"])
-        found.append(f"{calls:,} mapping calls in the last ten passes: {took_ms:.1f} ms in the "
-                     f"driver for each (modelled), {share:.2%} of its time".replace("%", " %"))
+        found.append(f"{calls:,} mapping calls in the last ten passes{spent(row)}")
     return ", and ".join(found)
 
 

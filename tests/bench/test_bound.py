@@ -174,7 +174,12 @@ class Steady(unittest.TestCase):
 
     def test_misses(self):
         self.assertEqual(settling.misses(self.row()), "")
-        self.assertIn("3 mapping calls", settling.misses(self.row(p19="create")))
+        self.assertTrue(settling.misses(self.row(p19="create"))
+                        .endswith("3 mapping calls in the last ten passes"))
+        self.assertTrue(settling.misses({**self.row(p19="create"), "modelled_ms_last_10": "30",
+                                         "recorded_ms": "600"})
+                        .endswith("passes: 3.0 ms in the driver for each (modelled), 0.50 % of its "
+                                  "time"))
         self.assertIn("holds 1.030", settling.misses({**self.row(), "pass_20": "1.0300"}))
         self.assertEqual(settling.misses({**self.row(), "pass_20": "1.0300",
                                           "bound_ratio": "1.0250"}), "")
