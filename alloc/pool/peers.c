@@ -70,7 +70,7 @@ static int arena_list(mappings *list, tnri_arena *arena)
 }
 
 /* Whether a chunk lies where it was listed, and stays there. Its page tells of it until the record
- * is a hole, so also while it is being unmapped. */
+ * is a hole, so also while it is being unmapped. Where it is lent, two records have its address. */
 static int mapping_is_still(tnri_arena *arena, const mapping *listed)
 {
     const tnri_space *space = &arena->device->space;
@@ -82,7 +82,8 @@ static int mapping_is_still(tnri_arena *arena, const mapping *listed)
             for (const tnri_block *block = arena->worlds[i].span_first[s]; block != NULL;
                  block = block->above)
                 if (block->base <= address && address < tnri_block_end(block))
-                    is_there = block_stays(block) && space->pages[listed->page] == listed->chunk;
+                    is_there |= block_stays(block);
+    is_there = is_there && space->pages[listed->page] == listed->chunk;
     tnri_arena_leave(arena);
     return is_there;
 }
