@@ -27,7 +27,7 @@ typedef struct tnri_access {
     _Atomic uint64_t peers;      /* bit i: device i reaches the memory too */
     _Atomic uint32_t epoch;      /* grows each time that somebody is to be waited for */
     _Atomic uint32_t placing[2]; /* threads that place memory, by the epoch they began in */
-    _Atomic uint32_t returned;   /* mappings that were taken for a move that failed */
+    _Atomic uint32_t returned;   /* mappings that were taken away, and put back */
     _Atomic int is_changing;     /* 1: nothing is lent, and nothing comes back to old mappings */
     /* Of the thread that set is_changing. Bit i: a change for device i failed, and the way back
      * too, so what it reaches differs from mapping to mapping. */

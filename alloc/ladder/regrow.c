@@ -77,7 +77,7 @@ void tnri_regrow_look(tnri_arena *arena)
     const tnri_account *account = &pool->account;
     tnri_rounds *rounds = &pool->rounds;
     uint64_t in_use;
-    if (!pool_may_drift(arena) || tnri_pool_in_use(&in_use, pool) < 2 ||
+    if (!pool_may_drift(arena) || tnri_trade_in_use(&in_use, pool) < 2 ||
         atomic_exchange_explicit(&rounds->is_taken, 1, memory_order_acquire))
         return;
     uint64_t reserved = atomic_load_explicit(&account->reserved_bytes, memory_order_relaxed);

@@ -10,7 +10,8 @@
  *
  *   in use  what is live or retired, in all arenas of the pool
  *   low     at least 1/TNRI_REGROW_IDLE of the most that was lately idle is idle
- *   round   from where the pool becomes low to where it becomes low again
+ *   round   from where the pool becomes low to where it becomes low again; a pool in which nothing
+ *           was idle yet is low, so the first load of a program belongs to the first round
  *
  * A pool drifts if it has grown in TNRI_REGROW_ROUNDS rounds and holds more than the goal, which is
  * 1/TNRI_REGROW_OVER above the most that was in use. Moves come first: a pool grows anew only while

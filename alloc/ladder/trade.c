@@ -32,7 +32,7 @@ static uint64_t arena_need(tnri_arena *arena, uint64_t bytes)
     return bytes;
 }
 
-int tnri_pool_in_use(uint64_t *bytes, tnr_pool pool)
+int tnri_trade_in_use(uint64_t *bytes, tnr_pool pool)
 {
     int arenas = 0;
     *bytes = 0;
@@ -50,7 +50,7 @@ int tnri_pool_in_use(uint64_t *bytes, tnr_pool pool)
 static uint64_t pool_most(tnri_arena *arena, const tnri_request *request)
 {
     uint64_t now;
-    if (tnri_pool_in_use(&now, arena->pool) > 0)
+    if (tnri_trade_in_use(&now, arena->pool) > 0)
         tnri_peak_raise(&arena->account->most_bytes, now + request->bytes);
     return atomic_load_explicit(&arena->account->most_bytes, memory_order_relaxed);
 }

@@ -25,7 +25,7 @@
 
 /* What all arenas of a pool have in use. Returns how many they are; 0: too many to look at. No lock
  * is held. */
-int tnri_pool_in_use(uint64_t *bytes, tnr_pool pool);
+int tnri_trade_in_use(uint64_t *bytes, tnr_pool pool);
 
 /* 1 if a request that has missed may take memory of other streams. Says so to the account
  * (`is_apart`), too. No lock is held. */

@@ -95,6 +95,32 @@ static void repeated_moves(void **state)
     assert_int_equal(unit_stats().num_device_alloc, unit_stats().num_device_free);
 }
 
+/* Begins a window with an old mapping of an arena, as another thread might. *chunk is the chunk
+ * that it is of, wherever that is now. */
+static tnri_block *window_begin(tnri_chunk **chunk, tnri_arena *arena)
+{
+    tnri_arena_enter(arena);
+    tnri_block *alias = alias_any(arena);
+    assert_non_null(alias);
+    tnri_world *world = alias->world;
+    *chunk = world->space->aliases[tnri_page_of(world->space, alias->base)];
+    assert_true(tnri_world_spares(world, TNRI_CARVE_RECORDS));
+    tnri_block *window = tnri_world_claim(
+        world, alias, alias->base, alias->base + (*chunk)->pages * tnri_page_bytes(world->space));
+    tnri_arena_leave(arena);
+    return window;
+}
+
+/* The other thread gives up. The window is still of the chunk. */
+static void window_give_up(tnri_arena *arena, tnri_block *window, const tnri_chunk *chunk)
+{
+    tnri_world *world = window->world;
+    tnri_arena_enter(arena);
+    assert_ptr_equal(world->space->aliases[tnri_page_of(world->space, window->base)], chunk);
+    (void)tnri_world_unclaim(world, window, tnri_stale_add_done, NULL);
+    tnri_arena_leave(arena);
+}
+
 /* A chunk stays as long as another thread makes a window with one of its old mappings. */
 static void trimmed_while_a_window_is_made(void **state)
 {
@@ -103,23 +129,12 @@ static void trimmed_while_a_window_is_made(void **state)
     unit_start("move_burst_ms:100000,chunk_exact_mb:2", NULL);
     (void)last_pass(unit_stream(0));
     tnri_arena *arena = tnri_arena_walk(tnri_device_at(0)->pool_default, NULL);
-    tnri_arena_enter(arena);
-    tnri_block *alias = alias_any(arena);
-    assert_non_null(alias);
-    tnri_world *world = alias->world;
-    size_t page = tnri_page_of(world->space, alias->base);
-    tnri_chunk *chunk = world->space->aliases[page];
-    assert_true(tnri_world_spares(world, TNRI_CARVE_RECORDS));
-    tnri_block *window = tnri_world_claim(
-        world, alias, alias->base, alias->base + chunk->pages * tnri_page_bytes(world->space));
-    tnri_arena_leave(arena);
+    tnri_chunk *chunk;
+    tnri_block *window = window_begin(&chunk, arena);
     assert_ok(tnr_trim(&released, 0, 0));
     assert_int_equal(atomic_load(&arena->account->reserved_bytes),
-                     chunk->pages * tnri_page_bytes(world->space));
-    tnri_arena_enter(arena);
-    assert_ptr_equal(world->space->aliases[page], chunk);
-    (void)tnri_world_unclaim(world, window, tnri_stale_add_done, NULL); /* it gives up */
-    tnri_arena_leave(arena);
+                     chunk->pages * tnri_page_bytes(tnri_arena_space(arena)));
+    window_give_up(arena, window, chunk);
     assert_ok(tnr_trim(&released, 0, 0));
     assert_int_equal(unit_stats().reserved_bytes.current, 0);
     assert_int_equal(unit_stats().num_device_alloc, unit_stats().num_device_free);
@@ -138,24 +153,16 @@ static void parked_while_a_window_is_made(void **state)
     assert_ok(tnr_trim(NULL, BYTES, 0)); /* what is idle goes, so that parked memory is next */
     assert_int_equal(unit_stats().bytes_parked_away, 0);
     tnri_arena *arena = tnri_arena_walk(tnri_device_at(0)->pool_default, NULL);
-    tnri_arena_enter(arena);
-    tnri_block *alias = alias_any(arena);
-    assert_non_null(alias);
-    tnri_world *world = alias->world;
-    size_t page = tnri_page_of(world->space, alias->base);
-    tnri_chunk *chunk = world->space->aliases[page];
-    size_t bytes = chunk->pages * tnri_page_bytes(world->space);
-    assert_in_range(tnri_page_address(world->space, chunk->page), (uintptr_t)block,
+    const tnri_space *space = tnri_arena_space(arena);
+    tnri_chunk *chunk;
+    tnri_block *window = window_begin(&chunk, arena);
+    assert_in_range(tnri_page_address(space, chunk->page), (uintptr_t)block,
                     (uintptr_t)block + BYTES - 1);
-    assert_true(tnri_world_spares(world, TNRI_CARVE_RECORDS));
-    tnri_block *window = tnri_world_claim(world, alias, alias->base, alias->base + bytes);
-    tnri_arena_leave(arena);
     assert_ok(tnr_trim(NULL, 0, 0));
-    assert_in_range(atomic_load(&arena->account->reserved_bytes), bytes, BYTES - 1);
-    assert_ptr_equal(world->space->pages[chunk->page], chunk);
-    tnri_arena_enter(arena);
-    (void)tnri_world_unclaim(world, window, tnri_stale_add_done, NULL); /* it gives up */
-    tnri_arena_leave(arena);
+    assert_in_range(atomic_load(&arena->account->reserved_bytes),
+                    chunk->pages * tnri_page_bytes(space), BYTES - 1);
+    assert_ptr_equal(space->pages[chunk->page], chunk);
+    window_give_up(arena, window, chunk);
     assert_ok(tnr_unpark(block, stream));
     assert_int_equal(unit_stats().bytes_parked_away, 0);
     assert_ok(tnr_free(block));

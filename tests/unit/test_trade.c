@@ -5,7 +5,7 @@
  * Broken to see it fail, in tnri_trade_pays: needs are not compared (always apart:
  * streams_that_take_turns_trade, and unit_lend; never: streams_that_need_all_at_once_keep);
  * low water is not asked for (before_low_water_streams_trade); parked blocks do not matter
- * (what_is_parked_can_be_had). In pool_in_use, arenas are not counted
+ * (what_is_parked_can_be_had). In tnri_trade_in_use, arenas are not counted
  * (among_many_streams_all_trade). In plan_would_borrow, `is_apart` is not asked
  * (nor_do_they_lend_without_a_budget).
  */
