@@ -157,6 +157,14 @@ static void work_is_waited_for(void **state)
     assert_true(peer_end(&one) && peer_end(&two));
 }
 
+/* What a silent member has given is there before it has said that it answered. So this waits; the
+ * test's deadline ends it. */
+static void silence_ends(const peer *seen_by)
+{
+    while (strstr(peer_must(seen_by, PEER_STATUS, 0, 0).text, "\"silent\":true") != NULL)
+        (void)usleep(1000);
+}
+
 /* One that is stopped delays another once, for as long as was said; when it goes on, it gives. */
 static void who_is_stopped_delays_once(void **state)
 {
@@ -174,7 +182,7 @@ static void who_is_stopped_delays_once(void **state)
     peer_go_on(&one);
     peer_awaits(&one, 24 * MIB);
     peer_must(&two, PEER_MALLOC, 0, 40 * MIB);
-    assert_null(strstr(peer_must(&two, PEER_STATUS, 0, 0).text, "\"silent\":true"));
+    silence_ends(&two);
     assert_true(peer_end(&one) && peer_end(&two));
 }
 
