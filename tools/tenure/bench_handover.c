@@ -162,15 +162,27 @@ exit_code bench_handover_run(const bench_setup *setup, bench_rows *out)
 
 /* ---- storm ---------------------------------------------------------------------------------- */
 
-enum { STORM_STREAMS = 4, STORM_EVENTS = 4, STORM_WARM_UP = 256 };
+enum { STORM_STREAMS = 4, STORM_WARM_UP = 256 };
+
+/* What a thread of the storm works with. */
+typedef struct storm_thread {
+    CUstream others[STORM_STREAMS];
+    CUevent events[STORM_STREAMS]; /* for the bare cuEventRecords */
+} storm_thread;
 
 /* What the threads of a round of the storm share. */
 typedef struct storm {
-    int column;
+    int column; /* USES_... */
     const bench_torch_uses *torch;
+    storm_thread *threads; /* each is its thread's */
 } storm;
 
-/* An operation of Tenure's. */
+static storm_thread *storm_own(const bench_worker *self)
+{
+    const storm *what = self->job->data;
+    return &what->threads[self->index];
+}
+
 static int storm_tenure(bench_worker *self, const CUstream *others)
 {
     void *ptr = self->allocator->allocate(BLOCK_BYTES, self->stream);
@@ -182,57 +194,75 @@ static int storm_tenure(bench_worker *self, const CUstream *others)
     return self->allocator->release(ptr, self->stream) == 0 ? 0 : bench_worker_fail(self);
 }
 
-static int storm_operations(bench_worker *self, uint64_t count, const CUstream *others,
-                            CUevent *events)
+static int storm_operations(bench_worker *self, uint64_t count)
 {
     const storm *what = self->job->data;
+    const storm_thread *own = storm_own(self);
     PFN_cuEventRecord_v2000 record = self->job->setup->active->gpu.cuEventRecord;
     for (uint64_t i = 0; i < count; i++) {
         int status = 0;
         if (what->column == USES_TENURE)
-            status = storm_tenure(self, others);
+            status = storm_tenure(self, own->others);
         else if (what->column == USES_TORCH)
-            status = what->torch->uses(BLOCK_BYTES, (void *const *)others, STORM_STREAMS);
+            status = what->torch->uses(BLOCK_BYTES, (void *const *)own->others, STORM_STREAMS);
         else
-            for (int k = 0; k < STORM_EVENTS && status == 0; k++)
-                status = record(events[k], others[k]) != CUDA_SUCCESS;
+            for (int k = 0; k < STORM_STREAMS && status == 0; k++)
+                status = record(own->events[k], own->others[k]) != CUDA_SUCCESS;
         if (status != 0)
             return self->failed ? -1 : bench_worker_fail(self);
     }
     return 0;
 }
 
-static int storm_run(bench_worker *self)
+static int storm_prepare(bench_worker *self)
 {
     const storm *what = self->job->data;
-    const gpu_driver *gpu = &self->job->setup->active->gpu;
-    CUstream others[STORM_STREAMS];
-    CUevent events[STORM_EVENTS] = {NULL};
+    const bench_setup *setup = self->job->setup;
+    storm_thread *own = storm_own(self);
+    *own = (storm_thread){.others = {NULL}};
     for (int i = 0; i < STORM_STREAMS; i++)
-        others[i] = self->job->setup->streams[(self->index + 1 + i) % BENCH_THREADS_MAX];
-    for (int i = 0; i < STORM_EVENTS && what->column == USES_EVENT; i++)
-        if (gpu->cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        own->others[i] = setup->streams[(self->index + 1 + i) % BENCH_THREADS_MAX];
+    for (int i = 0; i < STORM_STREAMS && what->column == USES_EVENT; i++)
+        if (setup->active->gpu.cuEventCreate(&own->events[i], CU_EVENT_DISABLE_TIMING) !=
+            CUDA_SUCCESS)
             return bench_worker_fail(self);
     if (what->column == USES_TORCH)
-        what->torch->enter(self->job->setup->active->device, self->stream);
-    int status = storm_operations(self, STORM_WARM_UP, others, events);
-    uint64_t first = clock_now_ns();
+        what->torch->enter(setup->active->device, self->stream);
+    return 0;
+}
+
+/* Before all threads start together. The driver has one lock for all records, and whoever has it
+ * most often gets it again: a thread that warmed up after the start would begin to be timed when
+ * others are done. */
+static int storm_settle(bench_worker *self)
+{
+    return storm_operations(self, STORM_WARM_UP);
+}
+
+static int storm_run(bench_worker *self)
+{
     uint64_t step = self->is_sampled ? 1 : BENCH_BATCH;
-    for (uint64_t done = 0; done < self->ops && status == 0; done += step) {
+    for (uint64_t done = 0; done < self->ops; done += step) {
         uint64_t before = clock_now_ns();
-        status = storm_operations(self, step, others, events);
+        if (storm_operations(self, step) != 0)
+            return -1;
         if (self->is_sampled)
             sample_add(self, before);
         else
             histogram_add(&self->batches, clock_now_ns() - before);
         self->checksum = bench_mixed(self->checksum, STORM_STREAMS * step);
+        if (bench_round_is_over(self, done + step))
+            break;
     }
-    self->ended_ns = clock_now_ns();
-    self->started_ns = first; /* after the warm-up */
-    for (int i = 0; i < STORM_EVENTS; i++)
-        if (events[i])
-            gpu->cuEventDestroy(events[i]);
-    return status;
+    return 0;
+}
+
+static void storm_finish(bench_worker *self)
+{
+    const storm_thread *own = storm_own(self);
+    for (int i = 0; i < STORM_STREAMS; i++)
+        if (own->events[i])
+            self->job->setup->active->gpu.cuEventDestroy(own->events[i]);
 }
 
 /* A row: the columns that there is something to run for. */
@@ -242,20 +272,30 @@ static exit_code storm_row_run(const bench_setup *setup, bench_row *row)
     storm what[USES_COLUMNS];
     bench_contestant list[USES_COLUMNS];
     size_t count = 0;
+    storm_thread *threads = calloc((size_t)USES_COLUMNS * BENCH_THREADS_MAX, sizeof(*threads));
+    if (!threads)
+        return EXIT_CODE_NO_MEMORY;
     for (int column = 0; column < USES_COLUMNS; column++) {
         if ((column == USES_TORCH && !torch) || (column == USES_EVENT && !setup->has_driver))
             continue;
         size_t allocator = column == USES_TORCH ? setup->allocators_count - 1 : 0;
-        what[column] = (storm){.column = column, .torch = torch};
+        what[column] = (storm){.column = column,
+                               .torch = torch,
+                               .threads = &threads[(size_t)column * BENCH_THREADS_MAX]};
         list[count++] = (bench_contestant){.job = {.setup = setup,
                                                    .row = row,
                                                    .allocator = &setup->allocators[allocator],
                                                    .data = &what[column],
-                                                   .run = storm_run},
+                                                   .prepare = storm_prepare,
+                                                   .settle = storm_settle,
+                                                   .run = storm_run,
+                                                   .finish = storm_finish},
                                            .cell = &row->cells[column]};
     }
     bench_plan plan = {.rounds = setup->rounds > ROUNDS_MAX ? ROUNDS_MAX : setup->rounds};
-    return bench_crews_compete(setup, list, count, &plan);
+    exit_code code = bench_crews_compete(setup, list, count, &plan);
+    free(threads);
+    return code;
 }
 
 exit_code bench_storm_run(const bench_setup *setup, bench_rows *out)
