@@ -102,11 +102,12 @@ static tnri_stream *uses_count(tnri_arena *arena, tnri_uses *uses, int fenced)
     uses->bytes = uses->block->bytes;
     if (!uses->is_freed)
         uses->freed_ticks = tnri_ticks();
-    atomic_store(&uses->is_unfenced, fenced);
+    /* Whoever else looks at the list gets to it by a lock that is given up later. */
+    atomic_store_explicit(&uses->is_unfenced, fenced, memory_order_relaxed);
     uint32_t count = 1;
     for (const tnri_use *use = uses->first; use != NULL; use = use->next)
         count++;
-    atomic_store(&uses->pending, count + (fenced ? 1u : 0u));
+    atomic_store_explicit(&uses->pending, count + (fenced ? 1u : 0u), memory_order_relaxed);
     tnri_life *life = atomic_load(&arena->life);
     atomic_fetch_add(&life->coming, 1);
     return own;

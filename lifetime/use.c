@@ -99,21 +99,27 @@ static tnr_status use_enter(tnri_arena *arena, const void *ptr, tnri_stream *str
     return status;
 }
 
-/* Moves the mark on if `ptr` is the start of a live block that the stream has used before; 0 if it
- * is not. As tnri_use_add with the event. */
-static inline int use_enter_again(tnri_arena *arena, const void *ptr, tnri_stream *stream,
-                                  uint64_t number, tnri_event **event)
+/* Enters a mark if `ptr` is the start of a live block; 0 if it is not. As tnri_use_begin,
+ * whose outcome is in *status. Most often the stream has used the block before. */
+static inline int use_enter_at_start(tnri_arena *arena, const void *ptr, tnri_stream *stream,
+                                     uint64_t number, tnri_event **event, tnr_status *status)
 {
     tnri_use *use = NULL;
     tnri_arena_enter(arena);
-    const tnri_block *block = tnri_block_map_at(&tnri_arena_space(arena)->map, (uintptr_t)ptr);
-    if (tnri_likely(block != NULL && block->base == (uintptr_t)ptr && block->state == TNRI_LIVE &&
-                    block->uses != NULL))
+    tnri_block *block = tnri_block_map_at(&tnri_arena_space(arena)->map, (uintptr_t)ptr);
+    int is_start = block != NULL && block->base == (uintptr_t)ptr && block->state == TNRI_LIVE;
+    if (tnri_likely(is_start && block->uses != NULL))
         use = tnri_uses_find(block->uses, stream);
-    if (use != NULL)
+    if (tnri_likely(use != NULL)) {
         *event = tnri_use_advance(use, number, *event);
+    } else if (is_start && block->world->arena == arena) {
+        tnri_lifetime_register();
+        *status = tnri_use_begin(arena, block, stream, number, event);
+    } else {
+        is_start = 0;
+    }
     tnri_arena_leave(arena);
-    return use != NULL;
+    return is_start;
 }
 
 /* ---- the calls ------------------------------------------------------------------------------ */
@@ -188,9 +194,9 @@ tnr_status tnr_record_use(const void *ptr, tnr_stream handle)
         return record_use_slowly(arena, ptr, stream);
     /* The arena's lock is taken under the stream's: one locked instruction less than keeping the
      * event that is not needed any more afterwards. */
-    int is_entered = use_enter_again(arena, ptr, stream, number, &event);
+    int is_entered = use_enter_at_start(arena, ptr, stream, number, &event, &status);
     tnri_stream_mark_end(stream, is_entered ? event : NULL);
-    return tnri_likely(is_entered) ? TNR_OK : use_enter(arena, ptr, stream, number, event);
+    return tnri_likely(is_entered) ? status : use_enter(arena, ptr, stream, number, event);
 }
 
 tnr_status tnr_record_stream(const void *ptr, tnr_stream handle)

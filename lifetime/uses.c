@@ -67,30 +67,54 @@ static void use_give(tnri_uses *uses, tnri_use *use)
         *use = (tnri_use){.owner = NULL};
 }
 
+/* A use for the block's list, which the stream has none in, without its reference to the stream. */
+static tnri_use *use_make(tnri_arena *arena, tnri_block *block, tnri_stream *stream)
+{
+    tnri_uses *uses = block_uses(arena, block);
+    tnri_use *use = uses == NULL ? NULL : use_take(uses);
+    if (tnri_likely(use != NULL)) {
+        use->owner = uses;
+        use->stream = stream;
+        use->next = uses->first;
+        uses->first = use;
+        return use;
+    }
+    if (uses != NULL && uses->first == NULL && uses->holds == 0 && uses->captured == NULL) {
+        block->uses = NULL;
+        tnri_uses_free(uses, 1);
+    }
+    (void)tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the use of a block.");
+    return NULL;
+}
+
 tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *stream, uint64_t number,
                         tnri_event **event)
 {
     tnri_assert_held(&arena->lock);
-    tnri_uses *uses = block_uses(arena, block);
-    tnri_use *use = uses == NULL ? NULL : tnri_uses_find(uses, stream);
-    if (use == NULL && uses != NULL && (use = use_take(uses)) != NULL) {
-        use->owner = uses;
-        use->stream = stream;
-        tnri_stream_hold(stream);
-        use->next = uses->first;
-        uses->first = use;
-    }
+    tnri_use *use = block->uses == NULL ? NULL : tnri_uses_find(block->uses, stream);
     if (use == NULL) {
-        if (uses != NULL && uses->first == NULL && uses->holds == 0 && uses->captured == NULL) {
-            block->uses = NULL;
-            tnri_uses_free(uses, 1);
-        }
-        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the use of a block.");
+        use = use_make(arena, block, stream);
+        if (use == NULL)
+            return TNR_ERR_HOST_MEMORY;
+        tnri_stream_hold(stream);
     }
     if (*event == NULL)
         use->until_free = TNRI_UNTIL_FREE_OPEN;
     else
         *event = tnri_use_advance(use, number, *event);
+    return TNR_OK;
+}
+
+tnr_status tnri_use_begin(tnri_arena *arena, tnri_block *block, tnri_stream *stream,
+                          uint64_t number, tnri_event **event)
+{
+    tnri_assert_held(&stream->lock);
+    tnri_assert_held(&arena->lock);
+    tnri_use *use = use_make(arena, block, stream);
+    if (use == NULL)
+        return TNR_ERR_HOST_MEMORY;
+    tnri_stream_hold_spare(stream);
+    *event = tnri_use_advance(use, number, *event);
     return TNR_OK;
 }
 
@@ -115,11 +139,12 @@ void tnri_uses_free(tnri_uses *uses, int is_locked)
         tnri_use *use = uses->first;
         uses->first = use->next;
         tnri_assert(!use->is_pending);
-        if (is_locked)
+        if (is_locked) {
             tnri_event_drop(uses->arena->device, use->event);
-        else
-            tnri_stream_recycle(use->stream, use->event);
-        tnri_stream_drop(use->stream);
+            tnri_stream_drop(use->stream);
+        } else {
+            tnri_stream_let_go(use->stream, use->event);
+        }
         use_give(uses, use);
     }
     if (tnri_unlikely(uses->captured != NULL))

@@ -117,6 +117,10 @@ static inline int tnri_uses_are_unfenced(const tnri_uses *uses)
 tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *stream, uint64_t number,
                         tnri_event **event);
 
+/* The first use of a block by a stream, under the stream's lock too. */
+tnr_status tnri_use_begin(tnri_arena *arena, tnri_block *block, tnri_stream *stream,
+                          uint64_t number, tnri_event **event);
+
 /* Makes a stream wait, on the device, for all uses of the live block at `ptr`. Uses that are open
  * until the free are marked now. Errors: TNR_ERR_NOT_LIVE, TNR_ERR_CAPTURE; and, without a
  * sentence, TNR_ERR_INVALID_STREAM if the stream has ended. No lock is held. */

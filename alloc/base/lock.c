@@ -41,7 +41,8 @@ void tnri_lock_init(tnri_lock *lock, tnri_lock_rank rank)
 {
     tnri_assert(rank > 0 && rank < TNRI_RANK_COUNT);
     *lock = (tnri_lock){.rank = (uint8_t)rank, .streak_wanted = TNRI_STREAK_FIRST};
-    if (rank == TNRI_RANK_ARENA || rank == TNRI_RANK_STREAM || rank == TNRI_RANK_PENDING)
+    if (rank == TNRI_RANK_ARENA || rank == TNRI_RANK_STREAM || rank == TNRI_RANK_PENDING ||
+        rank == TNRI_RANK_RETIRED)
         lock->is_ownable = (uint8_t)atomic_load(&owners_possible);
 }
 

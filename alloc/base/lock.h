@@ -17,9 +17,9 @@
  * thread sees it inside. This is Dekker's algorithm, and the thread that comes seldom pays the
  * price. To take a lock away costs some microseconds. So each time, it afterwards takes twice as
  * many turns in a row to own the lock again, or half as many if the owner had it for long. Thus a
- * lock that threads share has no owner. Only arenas' locks may have an owner, and both locks of a
- * stream. After Dice, Huang and Yang, "Asymmetric Dekker Synchronization" (2001), and the biased
- * locks of the Java machines.
+ * lock that threads share has no owner. Only both locks of an arena (its own, and that of its
+ * retired blocks) may have an owner, and both of a stream. After Dice, Huang and Yang, "Asymmetric
+ * Dekker Synchronization" (2001), and the biased locks of the Java machines.
  *
  * The scheduler may stop an owner between its first look and its plain store, for as long as it
  * likes, so that the store comes when the thread is no owner any more. That is why each owner that

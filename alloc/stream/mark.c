@@ -33,18 +33,33 @@ static int stream_lock_to_keep(tnri_stream *stream)
     return 1;
 }
 
-void tnri_stream_recycle(tnri_stream *stream, tnri_event *event)
+/* Keeps an event, and the caller's reference to the stream if it is offered. Returns 1 if that is
+ * kept, too. */
+static inline int mark_keep(tnri_stream *stream, tnri_event *event, int is_hold_offered)
 {
     if (event == NULL)
-        return;
+        return 0;
     if (!stream->is_default && stream_lock_to_keep(stream)) {
         if (seal_of(stream) == NULL) {
+            int is_kept = is_hold_offered && stream->spare_holds < TNRI_STREAM_SPARES_MAX;
+            stream->spare_holds += (unsigned)is_kept;
             tnri_stream_mark_end(stream, event);
-            return;
+            return is_kept;
         }
         tnri_lock_release(&stream->lock);
     }
     tnri_event_drop(stream->device, event);
+    return 0;
+}
+
+void tnri_stream_recycle(tnri_stream *stream, tnri_event *event)
+{
+    (void)mark_keep(stream, event, 0);
+}
+
+int tnri_stream_recycle_held(tnri_stream *stream, tnri_event *event)
+{
+    return mark_keep(stream, event, 1);
 }
 
 /* The handle that the calling thread may give the driver. */

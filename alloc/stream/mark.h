@@ -57,6 +57,10 @@ static inline void tnri_stream_mark_end(tnri_stream *stream, tnri_event *superfl
  * is kept for the stream's next mark. Takes the stream's lock. */
 void tnri_stream_recycle(tnri_stream *stream, tnri_event *event);
 
+/* The same. Returns 1 if the caller's reference to the stream is kept too, for its next use: then
+ * the object may be another stream's from now on. 0: the caller still has it. */
+int tnri_stream_recycle_held(tnri_stream *stream, tnri_event *event);
+
 /* Records an event and times the call; one call in TNRI_SAMPLE is timed and stands for all. Under
  * the lock. */
 CUresult tnri_stream_drive_timed(tnri_stream *stream, const tnri_event *event, tnr_stream handle);
@@ -160,13 +164,14 @@ static inline int tnri_stream_mark_begin(tnri_stream *stream, tnri_event **event
 
 static inline void tnri_stream_mark_end(tnri_stream *stream, tnri_event *superfluous)
 {
+    tnri_device *device = stream->device; /* the caller may give up its reference by this */
     if (tnri_likely(superfluous != NULL && stream->spares_count < TNRI_STREAM_SPARES_MAX &&
                     atomic_load_explicit(&superfluous->holders, memory_order_acquire) == 1)) {
         tnri_stream_spare_push(stream, superfluous);
         superfluous = NULL;
     }
     tnri_lock_release(&stream->lock);
-    tnri_event_drop(stream->device, superfluous);
+    tnri_event_drop(device, superfluous);
 }
 
 #endif

@@ -72,6 +72,8 @@ typedef struct tnri_stream {
     unsigned uncounted;      /* marks whose driver calls have not been handed in */
     uint64_t capture_number; /* of capture_mark */
     unsigned spares_count;   /* of `spare` */
+    unsigned spare_holds;    /* of `holders`, those that the object has of itself, for the next
+                              * uses; 0 for one that has ended */
 
     /* Written under the lock; may be looked at without it. */
     _Atomic uint64_t waited; /* number of the latest change of the clock */

@@ -151,6 +151,7 @@ static void stream_empty(tnri_stream *stream)
     atomic_store(&stream->seal, NULL);
     atomic_store(&stream->spare, NULL);
     stream->spares_count = 0;
+    stream->spare_holds = 0; /* not yet where the device ends */
     stream->clock = NULL;
 }
 
@@ -476,6 +477,9 @@ static void stream_seal(tnri_stream *stream, tnri_event *event, uint64_t number)
         stream->marked = number;
     tnri_event *spare = atomic_exchange(&stream->spare, NULL);
     stream->spares_count = 0;
+    /* The registry's reference is still there. */
+    atomic_fetch_sub_explicit(&stream->holders, stream->spare_holds, memory_order_acq_rel);
+    stream->spare_holds = 0;
     tnri_lock_release(&stream->lock);
     spares_drop(stream->device, spare);
     atomic_store_explicit(&stream->is_dead, 1, memory_order_release);

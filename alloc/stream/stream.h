@@ -56,12 +56,28 @@ static inline void tnri_stream_hold(tnri_stream *stream)
     tnri_stream_keep(stream);
 }
 
+/* The same, under the stream's lock: from its spare ones, without a locked instruction. */
+static inline void tnri_stream_hold_spare(tnri_stream *stream)
+{
+    if (tnri_likely(stream->spare_holds > 0))
+        stream->spare_holds--; /* is_asked since it was a use's */
+    else
+        tnri_stream_hold(stream);
+}
+
 /* tnri_stream_idle: nobody refers to the object any more. Any lock may be held. */
 void tnri_stream_idle(tnri_stream *stream);
 static inline void tnri_stream_drop(tnri_stream *stream)
 {
     if (tnri_unlikely(atomic_fetch_sub_explicit(&stream->holders, 1, memory_order_acq_rel) == 1))
         tnri_stream_idle(stream);
+}
+
+/* Gives up a reference, and one to the event of a mark (null: none): those of a use. */
+static inline void tnri_stream_let_go(tnri_stream *stream, tnri_event *event)
+{
+    if (!tnri_stream_recycle_held(stream, event))
+        tnri_stream_drop(stream);
 }
 
 /* Walks the streams of a device that are in use: those that live, and ended ones whose work or uses

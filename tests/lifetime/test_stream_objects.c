@@ -11,6 +11,8 @@
  *   a_stream_adopts_one_arena        pool.c, arena_adopt: "other" is null
  *   streams_that_do_not_exist        stream.c, stream_find_slowly: the status of tnri_facts_ask
  *                                    ignored
+ *   streams_that_were_used_...       stream.c, stream_seal: spare_holds are not given up, or not
+ *                                    forgotten; stream.h, tnri_stream_hold_spare: always a new one
  */
 #include "life.h"
 
@@ -327,6 +329,45 @@ static void streams_that_do_not_exist(void **state)
     assert_int_equal(unit_stats().arenas, arenas);
 }
 
+/* ---- references that stay at the stream ----------------------------------------------------- */
+
+/* A stream that uses a block some times, and ends. */
+static void use_and_destroy(void)
+{
+    tnri_stream *object;
+    tnr_stream user = life_stream(CU_STREAM_NON_BLOCKING);
+    assert_ok(tnri_stream_find(tnri_device_at(0), user, &object));
+    for (int i = 0; i < 3; i++) {
+        void *block = unit_malloc(BYTES, life_streams[0]);
+        assert_ok(tnr_record_use(block, user));
+        assert_ok(tnr_free(block));
+        simcuda_run(UINT64_MAX);
+        assert_ok(tnr_trim(NULL, 0, 0));
+        assert_int_equal(object->spare_holds, 1);
+    }
+    assert_ok(tnr_stream_destroying(0, user));
+    assert_int_equal(object->spare_holds, 0);
+    assert_int_equal(cuStreamDestroy(user), CUDA_SUCCESS);
+}
+
+/* The object of a stream keeps references to itself for its next uses, which would keep it for
+ * ever. */
+static void streams_that_were_used_leave_nothing(void **state)
+{
+    (void)state;
+    life_start(NULL, NULL, NULL);
+    assert_ok(tnr_free(unit_malloc(BYTES, life_streams[0])));
+    for (int i = 0; i < 20; i++)
+        use_and_destroy();
+    size_t few = tnri_host_bytes();
+    for (int i = 0; i < 300; i++)
+        use_and_destroy();
+    size_t many = tnri_host_bytes();
+    print_message("%zu bytes of the host's memory after 20 streams, %zu after 320\n", few, many);
+    assert_true(many <= few + 16 * KIB);
+    assert_int_equal(simcuda_violations(), 0);
+}
+
 /* ---- clocks --------------------------------------------------------------------------------- */
 
 /* A clock keeps what was waited for last, and never more than so much of it. */
@@ -361,6 +402,7 @@ int main(void)
         cmocka_unit_test_teardown(a_stream_adopts_one_arena, life_stop),
         cmocka_unit_test_teardown(the_legacy_stream_adopts_nothing_in_a_capture, life_stop),
         cmocka_unit_test_teardown(streams_that_do_not_exist, life_stop),
+        cmocka_unit_test_teardown(streams_that_were_used_leave_nothing, life_stop),
         cmocka_unit_test_teardown(a_clock_forgets_the_oldest, life_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

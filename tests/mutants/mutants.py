@@ -10,11 +10,13 @@ MUTANTS = [
      "atomic_load_explicit(&(*arena)->stream, memory_order_relaxed) == *stream)",
      "record_use does nothing on other streams than the block's"),
     ("use_again_lost", "lifetime/use.c",
-     "        *event = tnri_use_advance(use, number, *event);\n"
-     "    tnri_arena_leave(arena);",
-     "        (void)number;\n"
-     "    tnri_arena_leave(arena);",
+     "        *event = tnri_use_advance(use, number, *event);\n",
+     "        (void)number;\n",
      "a second record_use of the same stream does not move the mark on"),
+    ("use_first_lost", "lifetime/use.c",
+     "        *status = tnri_use_begin(arena, block, stream, number, event);",
+     "        tnri_lifetime_register();",
+     "the first record_use of a stream is lost where the stream has marked before"),
     ("use_stream_ignored", "lifetime/use.c",
      "    return use_enter(arena, ptr, stream, 0, NULL);\n"
      "}\n"
