@@ -129,8 +129,20 @@ def run_row(bench, data):
     row += [number(kind, "tenure", "mops", "{:.1f}".format, threads=16)
             for kind in ("mix", "pair_shared", "mix_shared")]
     row += [number("pair_own", "tenure", "op_p999_ns", "{:,.0f}".format, threads=16)]
-    return row + [number("live", "tenure", "median_ns", text_ns, live=live)
-                  for live in (1000, 100000)]
+    row += [number("live", "tenure", "median_ns", text_ns, live=live) for live in (1000, 100000)]
+    row += [number("handover", "tenure", "median_ns", text_ns, threads=threads)
+            for threads in (2, 16)]
+    return row + [uses_ratio(bench, threads) for threads in (1, 16)]
+
+
+def uses_ratio(bench, threads):
+    """Four uses over the bare events, by what all threads did in a second: in older runs a thread's
+    own time began when others were done."""
+    for (_, _, row_threads, _), cells in bench.rows("storm"):
+        speeds = [cells.get(name, {}).get("mops") for name in ("tenure", "driver_event")]
+        if row_threads == threads and all(speeds):
+            return f"{speeds[1] / speeds[0]:.2f} x"
+    return "-"
 
 
 def runs_table(docs, bench):
@@ -142,7 +154,9 @@ def runs_table(docs, bench):
     return table(["commit", "pair of 4 KiB, ns", "PyTorch", "mix, 1 thread, ns", "PyTorch",
                   "mix, 16 threads, M/s", "pairs, 16 threads, one stream, M/s",
                   "mix, 16 threads, one stream, M/s", "p99.9 of a pair's malloc, 16 threads, ns",
-                  "1,000 live small blocks, ns", "100,000, ns"],
+                  "1,000 live small blocks, ns", "100,000, ns",
+                  "from thread to thread, 2 threads, ns", "16 threads, ns",
+                  "four uses over bare events, 1 thread", "16 threads"],
                  [*rows, run_row(bench, "bench.csv")])
 
 

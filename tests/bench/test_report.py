@@ -144,6 +144,9 @@ class Report(unittest.TestCase):
         rows = [line for line in page.splitlines() if "benchmarks/runs/older.csv" in line]
         self.assertEqual(len(rows), 1)
         self.assertIn("| 155.0 | 500.0 |", rows[0])
+        (self.top / "bench.csv").write_text(newer_csv(), "utf-8")
+        rows = [line for line in self.make().splitlines() if "](benchmarks/bench.csv)" in line]
+        self.assertTrue(rows[0].endswith("| 55.0 | 151.0 | 1.50 x | 1.50 x |"), rows)
 
     def test_offload(self):
         """Data of a run without --by-hand stays readable: it has no such ratio."""
