@@ -117,7 +117,8 @@ static inline int tnri_uses_are_unfenced(const tnri_uses *uses)
 tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *stream, uint64_t number,
                         tnri_event **event);
 
-/* The first use of a block by a stream, under the stream's lock too. */
+/* The same for the first use of a block by a stream, with an event. Under the stream's lock too,
+ * which has the reference to the stream that the use needs. */
 tnr_status tnri_use_begin(tnri_arena *arena, tnri_block *block, tnri_stream *stream,
                           uint64_t number, tnri_event **event);
 

@@ -60,7 +60,7 @@ static inline void tnri_stream_hold(tnri_stream *stream)
 static inline void tnri_stream_hold_spare(tnri_stream *stream)
 {
     if (tnri_likely(stream->spare_holds > 0))
-        stream->spare_holds--; /* is_asked since it was a use's */
+        stream->spare_holds--; /* a use had it before, so the stream is asked */
     else
         tnri_stream_hold(stream);
 }
