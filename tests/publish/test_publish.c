@@ -704,7 +704,14 @@ static void *reader_run(void *nothing)
         tnr_status status = attach(&info, 0);
         if (status == TNR_ERR_INVALID_EXPORT && seen == 0)
             continue; /* the first is still to come */
-        wrong += status != TNR_OK || info.generation < seen || marked(info.ptr) != info.generation;
+        int is_wrong =
+            status != TNR_OK || info.generation < seen || marked(info.ptr) != info.generation;
+        if (is_wrong)
+            print_error("reader: status %d (%s), generation %llu after %llu\n", (int)status,
+                        status == TNR_OK ? "" : tnr_last_error(),
+                        (unsigned long long)(status == TNR_OK ? info.generation : 0),
+                        (unsigned long long)seen);
+        wrong += (uintptr_t)is_wrong;
         seen = status == TNR_OK ? info.generation : seen;
         wrong += status == TNR_OK && tnr_import_close(info.ptr) != TNR_OK;
     }
