@@ -21,11 +21,9 @@
 #include "offered.h"
 #include "publish/notice.h"
 
-enum { OLDER_DEFAULT = 4, TRIES_MAX = 16, PROCESSES_TOLD = 8 };
-
-/* Generations that a reader tries one after another: a publisher that replaces without a pause is
- * ahead of it many times in a row. */
-enum { GENERATIONS_TRIED_MAX = 4096 };
+/* TRIES_MAX: generations that a reader, or who takes over, tries one after another. A publisher
+ * that replaces without a pause is ahead of it many times in a row. */
+enum { OLDER_DEFAULT = 4, TRIES_MAX = 4096, PROCESSES_TOLD = 8 };
 
 typedef struct holding {
     struct holding *next;
@@ -472,7 +470,7 @@ tnr_status tnr_attach(tnr_import_info *info, const char *name, int device,
     if (status != TNR_OK)
         return status;
     reading.read_only = 1;
-    for (int i = 0; i < GENERATIONS_TRIED_MAX; i++) {
+    for (int i = 0; i < TRIES_MAX; i++) {
         status = notice_look(&notice, name);
         if (status != TNR_OK || (i > 0 && memcmp(&notice, &before, sizeof(notice)) == 0))
             break;

@@ -22,7 +22,7 @@
  *   tnri_relay_free that closes no descriptor: a_holder_follows
  *   an exporter that hangs up without a word: no_descriptors
  *   an import counted in the reader's reserved_bytes: imports_are_the_holders
- *   tnr_attach that tries once: generations_under_load
+ *   tnr_attach that tries once, or, on a quick machine, 16 times: generations_under_load
  */
 #include "export/calls.h"
 
