@@ -39,7 +39,8 @@ def with_value(text, name, value):
 
 
 def sources_copy(root, scratch):
-    for name in ("CMakeLists.txt", "LICENSE", "alloc", "lifetime", "capture", "tools", "tests"):
+    for name in ("CMakeLists.txt", "LICENSE", "alloc", "lifetime", "capture", "tools", "tests",
+                 "docs"):
         path = root / name
         if path.is_dir():
             shutil.copytree(path, scratch / name)

@@ -270,6 +270,18 @@ step_glibc() {
     grep -q 'libtenure.so.*: .*@GLIBC_2' "$work/log" || fail "no symbol named: $(cat "$work/log")"
 }
 
+# The notices of what is inside; and that the check of them can fail.
+step_licenses() {
+    python3 -B "$here/check_licenses.py" "$prefix" || fail "see above"
+    local name theirs
+    for name in jemalloc/COPYING npm/report/node_modules/uplot/LICENSE; do
+        theirs=$(basename "$(dirname "$name")").txt
+        [[ ! -e $build/$name ]] || cmp "$build/$name" "$here/../../docs/licenses/$theirs" ||
+            fail "docs/licenses/$theirs is of another version"
+    done
+    python3 -B "$here/test_licenses.py" "$prefix" "$cc" "$work" || fail "see above"
+}
+
 # The package: what is in it, what it asks for, and that it works where it is unpacked.
 step_deb() {
     command -v dpkg-shlibdeps >/dev/null && command -v file >/dev/null &&
@@ -289,6 +301,8 @@ step_deb() {
     [[ -z $(find "$root" -name cuda.h) ]] || fail "NVIDIA's header is in the package"
     diff <(cd "$prefix" && find . -type f ! -path '*/include/tenure/cuda/*' | sort) \
         <(cd "$root/usr" && find . -type f | sort) || fail "it has other files than an installation"
+    python3 -B "$here/check_licenses.py" --kind deb "$root/usr" || fail "see above"
+    [[ $(dpkg-deb -f "$deb" Recommends) == libdw1 ]] || fail "it does not recommend libdw1"
     said=$("$root/usr/bin/tenure" doctor --driver sim) || fail "doctor ended with code $?: $said"
 }
 

@@ -300,9 +300,7 @@ step_wheel() {
     local root=$work/$suite.use
     inside "$root" 'apt-get -qy install --no-install-recommends python3 python3-venv' ||
         fail "installing Python"
-    # A wheel for this system alone needs what Debian 13's static libdw could not give.
     inside "$root" 'apt-get -qy purge --autoremove tenure; cd /try; python3 -m venv env
-        if ls tenure-*-linux_*.whl; then apt-get -qy install libdw1t64; fi
         env/bin/pip install --no-index tenure-*.whl
         env/bin/tenure doctor --driver sim
         TENURE_DRIVER=sim env/bin/python -c "

@@ -16,6 +16,7 @@ import zipfile
 
 BUILD = os.environ["TENURE_BUILD"]
 HERE = os.path.dirname(os.path.abspath(__file__))
+LICENSES = os.path.join(os.path.dirname(HERE), "install", "check_licenses.py")
 sys.path.insert(0, os.path.join(BUILD, "python"))
 import tenure_elf  # noqa: E402
 import tenure_wheel  # noqa: E402
@@ -193,10 +194,10 @@ class Needs(unittest.TestCase):
     def test_the_tag_is_true(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, tenure_wheel.make(folder))
-            self.assertIn(f"-py3-none-{'linux_' if self.libdw_is_apart() else 'manylinux_2_34_'}",
-                          path)
+            self.assertIn("-py3-none-manylinux_2_34_", path)
             with zipfile.ZipFile(path) as wheel:
                 wheel.extractall(folder)
+            run(sys.executable, "-B", LICENSES, "--kind", "wheel", folder)
             seen = 0
             for place, _, names in os.walk(folder):
                 for name in names:
@@ -210,10 +211,16 @@ class Needs(unittest.TestCase):
                                      sorted(tenure_elf.needs(file).versions), file)
             self.assertGreaterEqual(seen, 5)
 
-    @staticmethod
-    def libdw_is_apart():
-        """Debian 13's static libdw lacks functions: there the command needs the shared one."""
-        return "[libdw.so.1]" in run("readelf", "-d", os.path.join(BUILD, "bin", "tenure"))
+    def test_what_is_nvidias_stays_out(self):
+        """The header that the build has fetched, and its licence, which would be taken for ours."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ["include/tenure/alloc.h", "include/tenure/cuda/cuda.h",
+                         "include/tenure/cuda/LICENSE", "share/doc/tenure/LICENSE"]:
+                os.makedirs(os.path.join(folder, os.path.dirname(name)), exist_ok=True)
+                with open(os.path.join(folder, name), "w", encoding="utf-8"):
+                    pass
+            self.assertEqual(sorted(place for _, place in tenure_wheel._contents(folder, "info")),
+                             ["info/licenses/LICENSE", "tenure/include/tenure/alloc.h"])
 
     @staticmethod
     def versions(file):
@@ -241,7 +248,7 @@ class Needs(unittest.TestCase):
         self.assertTrue(tenure_wheel._tag([program]).startswith("linux_"))
         self.assertTrue(tenure_wheel._tag(
             [program, os.path.join(BUILD, "lib", "libtenure.so.1")]).startswith(
-                "linux_" if self.libdw_is_apart() else "manylinux"))
+                "manylinux"))
 
     def test_not_in_a_build_folder(self):
         with tempfile.TemporaryDirectory() as folder:

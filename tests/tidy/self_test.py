@@ -59,7 +59,7 @@ void k(void)
     "tools/test": "#!/usr/bin/env bash\n" + HASH_LICENCE + "exit 0\n",
     "tests/one.c": LICENCE,
     "tests/two.c": LICENCE + "void j(void)\n{\n    free(malloc(1));\n}\n",
-    ".editorconfig": "root = true\n",
+    ".editorconfig": HASH_LICENCE + "root = true\n",
 }
 
 LONG_FUNCTION = "int k(void)\n{\n" + "    step();\n" * 69 + "}\n"
@@ -77,6 +77,9 @@ PLANTS = [
     ("white_space", "alloc/no_newline.c", 1, LICENCE + "int a;"),
     ("licence_line", "alloc/no_licence.c", 1, "int a;\n"),
     ("licence_line", "tools/no_licence", 1, "#!/bin/sh\nexit 0\n"),
+    ("licence_line", "tests/concept/memory_resource", 1, "struct a;\n"),
+    ("licence_line", "tools/page.html", 1, "<!doctype html>\n<html>\n"),
+    ("licence_line", "tests/CMakeLists.txt", 1, "add_test()\n"),
     ("unfinished", "alloc/later.c", 2, LICENCE + "/* TO" "DO: later */\n"),
     ("unfinished", "docs/later.md", 1, "FIX" "ME\n"),
     ("function_length", "alloc/function.c", 2, LICENCE + LONG_FUNCTION),

@@ -20,6 +20,8 @@ import sys
 
 LAYERS = ("alloc", "lifetime", "capture")  # lowest first
 TOP_LEVEL = {"CMakeLists.txt", "README.md", "LICENSE", "tools", "tests", "docs", *LAYERS}
+LICENCES = "docs/licenses/"  # texts of others, as they wrote them
+NO_LICENCE_LINE = (".md", ".svg", ".json", ".csv", ".tsv", ".pickle", "/py.typed")
 LINE_LENGTH = 100
 FUNCTION_LINES = 70
 FILE_LINES = 800
@@ -97,7 +99,8 @@ def strip_c(text):
 def line_length(tree):
     # Tables of one row a line (.def) and prose with tables or addresses may be wider.
     for name in tree.texts():
-        if name == "LICENSE" or name.endswith((".def", ".json", ".csv", ".tsv", ".map.in")):
+        if name == "LICENSE" or name.startswith(LICENCES) or name.endswith(
+                (".def", ".json", ".csv", ".tsv", ".map.in")):
             continue
         for number, line in tree.lines(name):
             if len(line) > LINE_LENGTH:
@@ -109,7 +112,7 @@ def line_length(tree):
 def white_space(tree):
     for name in tree.texts():
         text = tree.text(name)
-        if name == "LICENSE" or not text:
+        if name == "LICENSE" or name.startswith(LICENCES) or not text:
             continue
         if not text.endswith("\n") or text.endswith("\n\n"):
             yield name, text.count("\n"), "must end in exactly one newline"
@@ -121,13 +124,14 @@ def white_space(tree):
 
 
 def licence_line(tree):
+    # Pages, pictures and data have none, nor have licences.
     for name in tree.texts():
-        wants = name.endswith((".c", ".h", ".def", ".py", ".sh", ".cmake", ".cmake.in", ".map",
-                               ".ts", ".mjs", ".css"))
-        if wants or name.endswith("CMakeLists.txt") or tree.script_kind(name):
-            head = tree.text(name).split("\n")[:2]
-            if not any("SPDX-License-Identifier: Apache-2.0" in line for line in head):
-                yield name, 1, "no line SPDX-License-Identifier: Apache-2.0 at the top"
+        if name == "LICENSE" or name.startswith(LICENCES) or name.endswith(NO_LICENCE_LINE) or (
+                name.endswith(".txt") and not name.endswith("CMakeLists.txt")):
+            continue
+        head = tree.text(name).split("\n")[:2]
+        if not any("SPDX-License-Identifier: Apache-2.0" in line for line in head):
+            yield name, 1, "no line SPDX-License-Identifier: Apache-2.0 at the top"
 
 
 # Written apart, so that this file does not find itself.

@@ -81,11 +81,13 @@ endif()
 
 # README.md and docs/ lie to each other as in the sources, so that links between them hold. Those to
 # what is not installed are taken out.
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/README.md"
+include(TenureLicenses) # TNR_COPYRIGHT
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/README.md" "${TNR_COPYRIGHT}"
   DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
   FILES_MATCHING PATTERN "*.md" PATTERN "*.c" PATTERN "*.cu" PATTERN "*.h" PATTERN "*.png"
-  PATTERN "*.svg" PATTERN "*.schema.json" PATTERN "CMakeLists.txt")
+  PATTERN "*.svg" PATTERN "*.schema.json" PATTERN "CMakeLists.txt"
+  REGEX "/licenses/[^/]*[.]txt$")
 # A prefix may be given at installation; folders that the user made absolute are.
 foreach(kind IN ITEMS DOCDIR INCLUDEDIR)
   set(tnr_installed_${kind} "${CMAKE_INSTALL_${kind}}")

@@ -34,6 +34,8 @@ set(CPACK_DEBIAN_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS
   "${PROJECT_BINARY_DIR}/lib" "${PROJECT_BINARY_DIR}/lib/tenure")
+# The command looks up names and lines with it, and does everything else without it.
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libdw1")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "python3, pkgconf, nvidia-cuda-dev")
 # The loader's cache learns of the new library.
 file(WRITE "${PROJECT_BINARY_DIR}/package/triggers" "activate-noawait ldconfig\n")

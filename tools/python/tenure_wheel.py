@@ -39,18 +39,23 @@ METADATA = """Metadata-Version: 2.1
 Name: {name}
 Version: {version}
 Summary: CUDA caching allocator and lifetime tracker, for PyTorch and CuPy
-License: Apache-2.0
-Requires-Python: >=3.8
+License: Apache-2.0 AND BSD-2-Clause AND ISC AND MIT
+{licenses}Requires-Python: >=3.8
 Classifier: Operating System :: POSIX :: Linux
 Classifier: Programming Language :: Python :: 3
 Classifier: Typing :: Typed
 
 GPU memory of PyTorch and CuPy from Tenure: `tenure.torch.install()`, `tenure.cupy.install()`, and
 the command `tenure`. The page for Python users is docs/python.md of the sources.
+
+Tenure is under the Apache License 2.0. The wheel contains jemalloc (BSD-2-Clause, in libtenure.so),
+yajl (ISC, in the command) and uPlot (MIT, in the memory report); their notices are in licenses/.
 """
 ENTRY_POINTS = "[console_scripts]\ntenure = tenure._command:main\n"
 # For those who compile programs with CMake: they take the installed tree.
 _LEFT_OUT = re.compile(r"(^|/)(cmake|pkgconfig|doc|man)/")
+# An installation has its header if the build has fetched it; no package has.
+_NVIDIA = os.path.join("include", NAME, "cuda", "")
 
 
 class Refused(RuntimeError):
@@ -78,7 +83,7 @@ def _version() -> str:
 def _install(build: str, cache: Dict[str, str], prefix: str) -> None:
     """The installed tree."""
     for key in ("CMAKE_INSTALL_LIBDIR", "CMAKE_INSTALL_BINDIR", "CMAKE_INSTALL_INCLUDEDIR",
-                "CMAKE_INSTALL_DATADIR"):
+                "CMAKE_INSTALL_DATADIR", "CMAKE_INSTALL_DOCDIR"):
         if os.path.isabs(cache.get(key, "")):
             raise Refused(f"{build} was configured with {key}={cache[key]}. A wheel is installed "
                           "anywhere: configure again with a folder that is relative")
@@ -100,13 +105,16 @@ def _named(name: str) -> str:
 def _contents(prefix: str, info: str) -> Iterator[Tuple[str, str]]:
     """(file, its name in the wheel)"""
     module = os.path.join("share", NAME, "python", NAME)
+    notices = re.compile(r"(^|/)(LICENSE|docs/licenses/[^/]+\.txt)$")
     for folder, _, names in sorted(os.walk(prefix)):
         for name in sorted(names):
             path = os.path.join(folder, name)
             place = os.path.relpath(path, prefix)
             if place.startswith(module + os.sep):
                 yield path, os.path.join(NAME, os.path.relpath(place, module))
-            elif name == "LICENSE":
+            elif place.startswith(_NVIDIA):
+                continue
+            elif notices.search(place):
                 yield path, os.path.join(info, "licenses", name)
             elif not os.path.islink(path) and not _LEFT_OUT.search(place):
                 yield path, os.path.join(NAME, _named(place))
@@ -161,7 +169,11 @@ def _write(target: str, files: List[Tuple[str, str]], version: str, info: str) -
     for path, place in files:
         with open(path, "rb") as file:
             wheel.add(place, file.read(), os.access(path, os.X_OK))
-    wheel.add(f"{info}/METADATA", METADATA.format(name=NAME, version=version).encode())
+    licenses = sorted(os.path.basename(place) for _, place in files
+                      if place.startswith(f"{info}/licenses/"))
+    wheel.add(f"{info}/METADATA", METADATA.format(
+        name=NAME, version=version,
+        licenses="".join(f"License-File: {one}\n" for one in licenses)).encode())
     wheel.add(f"{info}/WHEEL", ("Wheel-Version: 1.0\nGenerator: tenure_wheel\n"
                                 f"Root-Is-Purelib: false\nTag: {tag}\n").encode())
     wheel.add(f"{info}/entry_points.txt", ENTRY_POINTS.encode())

@@ -72,8 +72,8 @@ const notice = readFileSync(join(modules, 'uplot/LICENSE'), 'utf8').trim();
 const parts = { CSP: policy, VERSION: options.version, STYLE: style, SCRIPT: script };
 const page = readFileSync(join(here, 'src/report.html'), 'utf8')
     .replace(/@(CSP|VERSION|STYLE|SCRIPT)@/g, (_whole, name) => parts[name])
-    .replace('<head>', () => `<head>\n<!--\nTenure's memory report. SPDX-License-Identifier: ` +
-        `Apache-2.0\nThe charts are drawn by uPlot:\n\n${notice}\n-->`);
+    .replace('<head>', () => `<head>\n<!--\nTenure's memory report. The charts are drawn by ` +
+        `uPlot:\n\n${notice}\n-->`);
 mkdirSync(dirname(options.out), { recursive: true });
 writeFileSync(options.out, page);
 console.log(`${options.out}: ${(page.length / 1024).toFixed(0)} KiB`);

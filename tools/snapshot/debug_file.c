@@ -4,10 +4,8 @@
  */
 #include "debug_file.h"
 
-#include <elfutils/libdwelf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <gelf.h>
 #include <limits.h>
 #include <linux/magic.h>
 #include <stdio.h>
@@ -49,7 +47,7 @@ static int regular_open(const char *path, char *why, size_t why_bytes)
 static int build_id_equals(Elf *elf, const char *build_id)
 {
     const void *bytes = NULL;
-    ssize_t count = dwelf_elf_gnu_build_id(elf, &bytes);
+    ssize_t count = elfutils.dwelf_elf_gnu_build_id(elf, &bytes);
     if (count <= 0 || strlen(build_id) != 2 * (size_t)count)
         return 0;
     for (ssize_t i = 0; i < count; i++) {
@@ -64,17 +62,18 @@ static int build_id_equals(Elf *elf, const char *build_id)
 int debug_file_open(debug_file *file, const char *path, const char *build_id, char *why,
                     size_t why_bytes)
 {
-    GElf_Ehdr head;
+    Elf64_Ehdr head;
     *file = (debug_file){-1, NULL};
-    if (elf_version(EV_CURRENT) == EV_NONE) {
+    if (elfutils.elf_version(EV_CURRENT) == EV_NONE) {
         snprintf(why, why_bytes, "is of a kind that libelf does not know");
         return -1;
     }
     file->fd = regular_open(path, why, why_bytes);
     if (file->fd < 0)
         return -1;
-    file->elf = elf_begin(file->fd, ELF_C_READ_MMAP, NULL);
-    if (!file->elf || elf_kind(file->elf) != ELF_K_ELF || !gelf_getehdr(file->elf, &head) ||
+    file->elf = elfutils.elf_begin(file->fd, ELF_C_READ_MMAP, NULL);
+    if (!file->elf || elfutils.elf_kind(file->elf) != ELF_K_ELF ||
+        !elfutils.gelf_getehdr(file->elf, &head) ||
         (head.e_type != ET_DYN && head.e_type != ET_EXEC))
         snprintf(why, why_bytes, "is no program and no library");
     else if (!build_id_equals(file->elf, build_id))
@@ -88,7 +87,7 @@ int debug_file_open(debug_file *file, const char *path, const char *build_id, ch
 void debug_file_close(debug_file *file)
 {
     if (file->elf)
-        elf_end(file->elf);
+        elfutils.elf_end(file->elf);
     if (file->fd >= 0)
         close(file->fd);
     *file = (debug_file){-1, NULL};
@@ -100,7 +99,7 @@ int debug_file_open_apart(debug_file *file, const debug_file *from, const char *
                           const char *build_id)
 {
     char place[PATH_MAX + 512], why[256];
-    GElf_Word sum;
+    Elf64_Word sum;
     *file = (debug_file){-1, NULL};
     if (strlen(build_id) > 2 && strspn(build_id, "0123456789abcdef") == strlen(build_id)) {
         int length = snprintf(place, sizeof(place), DEBUG_FOLDER "/.build-id/%.2s/%s.debug",
@@ -109,7 +108,7 @@ int debug_file_open_apart(debug_file *file, const debug_file *from, const char *
             debug_file_open(file, place, build_id, why, sizeof(why)) == 0)
             return 0;
     }
-    const char *link = dwelf_elf_gnu_debuglink(from->elf, &sum);
+    const char *link = elfutils.dwelf_elf_gnu_debuglink(from->elf, &sum);
     const char *slash = strrchr(path, '/');
     int folder = slash ? (int)(slash + 1 - path) : 0;
     if (!link || strchr(link, '/') || strlen(link) > 255 || folder >= PATH_MAX)

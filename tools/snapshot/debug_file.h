@@ -10,8 +10,9 @@
 #ifndef TENURE_TOOLS_DEBUG_FILE_H
 #define TENURE_TOOLS_DEBUG_FILE_H
 
-#include <libelf.h>
 #include <stddef.h>
+
+#include "elfutils.h"
 
 typedef struct debug_file {
     int fd;   /* -1: closed */

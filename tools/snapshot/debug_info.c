@@ -14,14 +14,13 @@
  */
 #include "debug_info.h"
 
-#include <dwarf.h>
-#include <elfutils/libdw.h>
-#include <gelf.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "debug_file.h"
+#include "elfutils.h"
 #include "model.h"
 
 #define SCOPE_NONE UINT32_MAX
@@ -64,11 +63,6 @@ struct debug_info {
     uint64_t steps;
 };
 
-int debug_info_available(void)
-{
-    return 1;
-}
-
 /* ---- symbols -------------------------------------------------------------------------------- */
 
 static int symbol_compare(const void *left, const void *right)
@@ -82,17 +76,17 @@ static int symbol_compare(const void *left, const void *right)
 }
 
 /* Adds the functions of one table. What says no size could end anywhere and is left out. */
-static int symbols_add(debug_info *to, Elf *elf, Elf_Scn *section, const GElf_Shdr *head)
+static int symbols_add(debug_info *to, Elf *elf, Elf_Scn *section, const Elf64_Shdr *head)
 {
-    Elf_Data *data = elf_getdata(section, NULL);
+    Elf_Data *data = elfutils.elf_getdata(section, NULL);
     size_t count = data && head->sh_entsize > 0 ? data->d_size / head->sh_entsize : 0;
     for (size_t i = 0; i < count && i <= INT32_MAX; i++) {
-        GElf_Sym one;
-        if (!gelf_getsym(data, (int)i, &one) || one.st_shndx == SHN_UNDEF || one.st_size == 0 ||
-            one.st_value + one.st_size < one.st_value)
+        Elf64_Sym one;
+        if (!elfutils.gelf_getsym(data, (int)i, &one) || one.st_shndx == SHN_UNDEF ||
+            one.st_size == 0 || one.st_value + one.st_size < one.st_value)
             continue;
-        unsigned char kind = GELF_ST_TYPE(one.st_info);
-        const char *name = elf_strptr(elf, head->sh_link, one.st_name);
+        unsigned char kind = ELF64_ST_TYPE(one.st_info);
+        const char *name = elfutils.elf_strptr(elf, head->sh_link, one.st_name);
         if ((kind != STT_FUNC && kind != STT_GNU_IFUNC) || !name || !*name)
             continue;
         if (array_reserve(&to->symbols, to->limits, sizeof(symbol), to->symbols.count + 1) != 0)
@@ -105,9 +99,10 @@ static int symbols_add(debug_info *to, Elf *elf, Elf_Scn *section, const GElf_Sh
 
 static int symbols_read(debug_info *to, Elf *elf)
 {
-    for (Elf_Scn *section = elf_nextscn(elf, NULL); section; section = elf_nextscn(elf, section)) {
-        GElf_Shdr head;
-        if (gelf_getshdr(section, &head) && head.sh_type == SHT_SYMTAB &&
+    for (Elf_Scn *section = elfutils.elf_nextscn(elf, NULL); section;
+         section = elfutils.elf_nextscn(elf, section)) {
+        Elf64_Shdr head;
+        if (elfutils.gelf_getshdr(section, &head) && head.sh_type == SHT_SYMTAB &&
             symbols_add(to, elf, section, &head) != 0)
             return -1;
     }
@@ -160,7 +155,7 @@ static int units_read(debug_info *to)
     Dwarf_CU *cu = NULL;
     Dwarf_Die die, apart;
     uint8_t kind;
-    while (dwarf_get_units(to->dwarf, cu, &cu, NULL, &kind, &die, &apart) == 0) {
+    while (elfutils.dwarf_get_units(to->dwarf, cu, &cu, NULL, &kind, &die, &apart) == 0) {
         Dwarf_Addr base, low, high;
         ptrdiff_t at = 0;
         if (kind != DW_UT_compile && kind != DW_UT_skeleton)
@@ -171,7 +166,7 @@ static int units_read(debug_info *to)
         memset(made, 0, sizeof(*made));
         made->lines = die;
         made->tree = kind == DW_UT_skeleton && apart.addr ? apart : die;
-        while ((at = dwarf_ranges(&die, at, &base, &low, &high)) > 0) {
+        while ((at = elfutils.dwarf_ranges(&die, at, &base, &low, &high)) > 0) {
             if (array_reserve(&to->spans, to->limits, sizeof(span), to->spans.count + 1) != 0)
                 return -1;
             *MODEL_AT(to->spans, span, to->spans.count++) =
@@ -214,7 +209,7 @@ static int scope_add(debug_info *to, unit *of, Dwarf_Die *die, uint32_t depth)
     Dwarf_Addr base, low, high;
     ptrdiff_t at = 0;
     int has_code = 0;
-    while ((at = dwarf_ranges(die, at, &base, &low, &high)) > 0) {
+    while ((at = elfutils.dwarf_ranges(die, at, &base, &low, &high)) > 0) {
         if (high <= low)
             continue;
         if (array_reserve(&of->scopes, to->limits, sizeof(scope), of->scopes.count + 1) != 0)
@@ -229,7 +224,7 @@ static int scope_add(debug_info *to, unit *of, Dwarf_Die *die, uint32_t depth)
 /* What may have functions in it that have code. -1: no memory. */
 static int die_enters(debug_info *to, unit *of, Dwarf_Die *die, uint32_t depth)
 {
-    switch (dwarf_tag(die)) {
+    switch (elfutils.dwarf_tag(die)) {
     case DW_TAG_subprogram:
     case DW_TAG_inlined_subroutine:
         return scope_add(to, of, die, depth);
@@ -249,18 +244,19 @@ static int scopes_collect(debug_info *to, unit *of)
 {
     Dwarf_Die path[DEPTH_MAX];
     uint32_t depth = 0;
-    if (dwarf_child(&of->tree, &path[0]) != 0)
+    if (elfutils.dwarf_child(&of->tree, &path[0]) != 0)
         return 0;
     while (to->steps++ < STEPS_MAX) {
         int enters = die_enters(to, of, &path[depth], depth);
         if (enters < 0)
             return -1;
-        if (enters && depth + 1 < DEPTH_MAX && dwarf_child(&path[depth], &path[depth + 1]) == 0) {
+        if (enters && depth + 1 < DEPTH_MAX &&
+            elfutils.dwarf_child(&path[depth], &path[depth + 1]) == 0) {
             depth++;
             continue;
         }
         Dwarf_Die next;
-        while (dwarf_siblingof(&path[depth], &next) != 0)
+        while (elfutils.dwarf_siblingof(&path[depth], &next) != 0)
             if (depth-- == 0)
                 return 0;
         path[depth] = next;
@@ -306,10 +302,10 @@ static uint32_t scope_find(const unit *of, uint64_t address)
 static const char *die_name(Dwarf_Die *die)
 {
     Dwarf_Attribute attribute;
-    if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute) ||
-        dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attribute))
-        return dwarf_formstring(&attribute);
-    return dwarf_diename(die);
+    if (elfutils.dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute) ||
+        elfutils.dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attribute))
+        return elfutils.dwarf_formstring(&attribute);
+    return elfutils.dwarf_diename(die);
 }
 
 /* Where the inlined call is written. */
@@ -321,23 +317,23 @@ static void call_find(unit *of, Dwarf_Die *die, debug_place *place)
     size_t count;
     place->file = NULL;
     place->line = 0;
-    if (dwarf_attr(die, DW_AT_call_line, &attribute) && dwarf_formudata(&attribute, &number) == 0 &&
-        number <= UINT32_MAX)
+    if (elfutils.dwarf_attr(die, DW_AT_call_line, &attribute) &&
+        elfutils.dwarf_formudata(&attribute, &number) == 0 && number <= UINT32_MAX)
         place->line = (uint32_t)number;
-    if (place->line > 0 && dwarf_attr(die, DW_AT_call_file, &attribute) &&
-        dwarf_formudata(&attribute, &number) == 0 &&
-        dwarf_getsrcfiles(&of->lines, &files, &count) == 0 && number < count)
-        place->file = dwarf_filesrc(files, (size_t)number, NULL, NULL);
+    if (place->line > 0 && elfutils.dwarf_attr(die, DW_AT_call_file, &attribute) &&
+        elfutils.dwarf_formudata(&attribute, &number) == 0 &&
+        elfutils.dwarf_getsrcfiles(&of->lines, &files, &count) == 0 && number < count)
+        place->file = elfutils.dwarf_filesrc(files, (size_t)number, NULL, NULL);
 }
 
 /* Lines that the compiler does not know are 0. */
 static void line_find(unit *of, uint64_t address, debug_place *place)
 {
     int line;
-    Dwarf_Line *found = dwarf_getsrc_die(&of->lines, address);
-    if (!found || dwarf_lineno(found, &line) != 0 || line <= 0)
+    Dwarf_Line *found = elfutils.dwarf_getsrc_die(&of->lines, address);
+    if (!found || elfutils.dwarf_lineno(found, &line) != 0 || line <= 0)
         return;
-    place->file = dwarf_linesrc(found, NULL, NULL);
+    place->file = elfutils.dwarf_linesrc(found, NULL, NULL);
     place->line = place->file ? (uint32_t)line : 0;
 }
 
@@ -354,7 +350,7 @@ size_t debug_info_find(debug_info *from, uint64_t offset, debug_place *places)
     }
     while (at != SCOPE_NONE && count + 1 < DEBUG_PLACES_MAX) {
         scope *one = MODEL_AT(of->scopes, scope, at);
-        if (dwarf_tag(&one->die) != DW_TAG_inlined_subroutine) {
+        if (elfutils.dwarf_tag(&one->die) != DW_TAG_inlined_subroutine) {
             place.function = die_name(&one->die);
             break;
         }
@@ -377,11 +373,11 @@ size_t debug_info_find(debug_info *from, uint64_t offset, debug_place *places)
 static uint64_t first_page(Elf *elf)
 {
     size_t count;
-    if (elf_getphdrnum(elf, &count) != 0)
+    if (elfutils.elf_getphdrnum(elf, &count) != 0)
         return 0;
     for (size_t i = 0; i < count && i < INT32_MAX; i++) {
-        GElf_Phdr part;
-        if (gelf_getphdr(elf, (int)i, &part) && part.p_type == PT_LOAD)
+        Elf64_Phdr part;
+        if (elfutils.gelf_getphdr(elf, (int)i, &part) && part.p_type == PT_LOAD)
             return part.p_vaddr & ~((uint64_t)sysconf(_SC_PAGESIZE) - 1);
     }
     return 0;
@@ -401,7 +397,7 @@ static int tables_read(debug_info *to, const char *path, const char *build_id)
 {
     int with_lines = has_lines_of_use(path);
     if (with_lines)
-        to->dwarf = dwarf_begin_elf(to->code.elf, DWARF_C_READ, NULL);
+        to->dwarf = elfutils.dwarf_begin_elf(to->code.elf, DWARF_C_READ, NULL);
     if (to->dwarf && units_read(to) != 0)
         return -1;
     if (symbols_read(to, to->code.elf) != 0)
@@ -409,8 +405,8 @@ static int tables_read(debug_info *to, const char *path, const char *build_id)
     if (to->units.count > 0 || debug_file_open_apart(&to->apart, &to->code, path, build_id) != 0)
         return 0;
     if (to->dwarf)
-        dwarf_end(to->dwarf);
-    to->dwarf = with_lines ? dwarf_begin_elf(to->apart.elf, DWARF_C_READ, NULL) : NULL;
+        elfutils.dwarf_end(to->dwarf);
+    to->dwarf = with_lines ? elfutils.dwarf_begin_elf(to->apart.elf, DWARF_C_READ, NULL) : NULL;
     if (to->dwarf && units_read(to) != 0)
         return -1;
     return to->symbols.count > 0 ? 0 : symbols_read(to, to->apart.elf);
@@ -419,6 +415,10 @@ static int tables_read(debug_info *to, const char *path, const char *build_id)
 debug_info *debug_info_open(const char *path, const char *build_id, budget *limits, char *why)
 {
     why[0] = '\0';
+    if (elfutils_missing()) {
+        snprintf(why, DEBUG_WHY_BYTES, "cannot be looked into without elfutils");
+        return NULL;
+    }
     debug_info *made = calloc(1, sizeof(*made));
     if (!made) {
         limits->refused = 2;
@@ -446,20 +446,8 @@ void debug_info_close(debug_info *from)
     array_release(&from->spans, from->limits, sizeof(span));
     array_release(&from->symbols, from->limits, sizeof(symbol));
     if (from->dwarf)
-        dwarf_end(from->dwarf);
+        elfutils.dwarf_end(from->dwarf);
     debug_file_close(&from->apart);
     debug_file_close(&from->code);
     free(from);
-}
-
-/* ---- of newer C libraries ------------------------------------------------------------------- */
-
-/* A distribution's archive of libdw is compiled for its C library: from glibc 2.38 on it wants this
- * one, which older ones do not have. The command is to run there, so it brings its own; C23's
- * binary numbers, which are the difference, are in no file that libdw reads. */
-long __isoc23_strtol(const char *text, char **end, int base) __attribute__((visibility("hidden")));
-
-long __isoc23_strtol(const char *text, char **end, int base)
-{
-    return strtol(text, end, base);
 }

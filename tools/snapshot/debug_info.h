@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Names for places in a file of code: functions, files and lines, from the file's symbols and its
- * DWARF debug information. debug_info.c does it with elfutils; debug_info_none.c is for builds
- * without.
+ * DWARF debug information. elfutils does the reading (elfutils.h).
  *
  * Memory that is kept here is counted against the budget. Memory that elfutils keeps for a file is
  * not counted. One file is open at a time.
@@ -24,9 +23,6 @@ typedef struct debug_place {
 enum { DEBUG_PLACES_MAX = 64, DEBUG_WHY_BYTES = 256 };
 
 typedef struct debug_info debug_info;
-
-/* 1 if this build can look names up. */
-int debug_info_available(void);
 
 /* Opens the file if it has the build id. Null if not: then `why` continues a sentence that begins
  * with the path, or is empty if memory ran out. `why` has room for DEBUG_WHY_BYTES. */

@@ -38,11 +38,6 @@ typedef struct looker {
 /* How many modules are named in notes; of a program on another machine it would be all. */
 enum { REFUSED_MAX = 3 };
 
-int symbols_available(void)
-{
-    return debug_info_available();
-}
-
 static int is_wanted(const frame *one)
 {
     return one->module != 0 && one->file == 0 && one->offset > 0;

@@ -17,9 +17,6 @@ typedef struct symbols_options {
     void *context;
 } symbols_options;
 
-/* 1 if this build can look names up. */
-int symbols_available(void);
-
 /* How many frames have a module and no file. */
 size_t symbols_wanted(const model *snapshot);
 

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "elfutils.h"
 #include "findings.h"
 #include "session.h"
 
@@ -202,7 +203,10 @@ static void places_say(const run_check *check)
     budget limits;
     findings found;
     budget_start(&limits, (size_t)1 << 30);
-    if (findings_read(&found, check->lines, &limits, error) == 0 && findings_look_up(&found) == 0) {
+    int code = findings_read(&found, check->lines, &limits, error);
+    if (code == 0 && found.lines.count > 0 && elfutils_missing()) {
+        fprintf(stderr, "tenure run: files and lines are not looked up: %s.\n", elfutils_missing());
+    } else if (code == 0 && findings_look_up(&found) == 0) {
         all.in = &found;
         findings_frames(&found, check->has_possible ? NULL : "may_be_no_address", FRAMES_SAID,
                         place_say, &all);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "elfutils.h"
 #include "progress.h"
 #include "read.h"
 #include "symbols.h"
@@ -23,25 +24,20 @@ static const cli_command commands[] = {
     {NULL, NULL, NULL},
 };
 
-#define GROUP_DESCRIPTION                                                                          \
-    "They read snapshots of Tenure (JSON) and of PyTorch 2 (pickle or JSON), plain or gzip.\n"     \
+static const cli_group group = {
+    "tenure snapshot",
+    "look at snapshots of memory",
+    NULL,
+    "They read snapshots of Tenure (JSON) and of PyTorch 2 (pickle or JSON), plain or gzip.\n"
     "A pickle is read without Python and nothing in it is run. None of them needs a device.\n"
-
-/* With libdw, and without. */
-static const cli_group groups[] = {
-    {"tenure snapshot", "look at snapshots of memory", NULL,
-     GROUP_DESCRIPTION
-     "Functions, files and lines are looked up in the programs and libraries that ran, if\n"
-     "they are still there and still the same builds.\n",
-     commands},
-    {"tenure snapshot", "look at snapshots of memory", NULL,
-     GROUP_DESCRIPTION "Files and lines are not looked up: this command was built without libdw.\n",
-     commands},
+    "Functions, files and lines are looked up in the programs and libraries that ran, if\n"
+    "they are still there and still the same builds. That needs elfutils (libdw.so.1).\n",
+    commands,
 };
 
 int command_snapshot(int argc, char **argv)
 {
-    return cli_group_run(&groups[symbols_available() ? 0 : 1], argc, argv);
+    return cli_group_run(&group, argc, argv);
 }
 
 exit_code snapshot_budget(const cli_syntax *syntax, budget *limits)
@@ -99,22 +95,23 @@ exit_code snapshot_load(const cli_syntax *syntax, const char *path, budget *limi
     return EXIT_CODE_OK;
 }
 
+int snapshot_names_missing(const cli_syntax *syntax)
+{
+    static int was_said;
+    const char *why = elfutils_missing();
+    if (why && !was_said)
+        fprintf(stderr, "tenure %s: note: files and lines are not looked up: %s.\n",
+                syntax->command, why);
+    was_said = why != NULL;
+    return why != NULL;
+}
+
 /* Looks names up, in a snapshot that has been read. */
 static exit_code names_look_up(const cli_syntax *syntax, const char *path, budget *limits,
                                model *result)
 {
-    static int was_said;
-    if (snapshot_common.no_symbols || symbols_wanted(result) == 0)
+    if (snapshot_common.no_symbols || symbols_wanted(result) == 0 || snapshot_names_missing(syntax))
         return EXIT_CODE_OK;
-    if (!symbols_available()) {
-        if (!was_said)
-            fprintf(stderr,
-                    "tenure %s: note: files and lines are not looked up: this command was built "
-                    "without libdw\n",
-                    syntax->command);
-        was_said = 1;
-        return EXIT_CODE_OK;
-    }
     size_t notes_before = result->notes_count;
     read_bar looking = {.what = "looking names up"};
     symbols_options options = {on_progress, &looking};

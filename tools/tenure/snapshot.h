@@ -58,6 +58,9 @@ exit_code snapshot_load(const cli_syntax *syntax, const char *path, budget *limi
 exit_code snapshot_load_named(const cli_syntax *syntax, const char *path, budget *limits,
                               model *result);
 
+/* 1 if files and lines cannot be looked up. Says why once, on stderr. */
+int snapshot_names_missing(const cli_syntax *syntax);
+
 /* Says on stderr, a line each, what was lost. */
 void snapshot_losses(const cli_syntax *syntax, const losses *lost);
 

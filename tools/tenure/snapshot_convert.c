@@ -350,7 +350,8 @@ static exit_code html_findings_load(findings *found, budget *limits)
     int code = findings_read(found, html_findings, limits, error);
     if (code == 0 && found->is_cut_off)
         fprintf(stderr, "tenure snapshot html: note: %s; it is left out\n", error);
-    if (code == 0 && !snapshot_common.no_symbols)
+    if (code == 0 && !snapshot_common.no_symbols && found->lines.count > 0 &&
+        !snapshot_names_missing(&html_syntax))
         code = findings_look_up(found);
     if (code == 0)
         return EXIT_CODE_OK;
