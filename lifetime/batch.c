@@ -132,6 +132,6 @@ tnr_status tnri_batch_fence(tnri_device *device)
             uses_fence(uses, proxy, number, event);
     }
     if (status == TNR_OK)
-        tnri_event_drop(device, event);
+        tnri_event_drop(event);
     return status;
 }

@@ -77,8 +77,8 @@ static int stream_ask(tnri_stream *stream, int latest)
     tnri_event *event = stream_pending_event(stream, latest, &number);
     if (event == NULL)
         return 0;
-    int over = tnri_event_is_over(stream->device, event);
-    tnri_event_drop(stream->device, event);
+    int over = tnri_event_is_over(event);
+    tnri_event_drop(event);
     if (over)
         tnri_stream_completed(stream, number);
     return over;
@@ -230,7 +230,7 @@ static int uses_ask(const tnri_uses *uses)
     for (const tnri_use *use = uses->first; use != NULL; use = use->next) {
         if (tnri_stream_is_over(use->stream, use->number))
             continue;
-        if (!tnri_event_is_over(use->stream->device, use->event))
+        if (!tnri_event_is_over(use->event))
             return 0;
         tnri_stream_completed(use->stream, use->number);
     }
@@ -289,12 +289,12 @@ static size_t arena_end_over(tnri_life *life)
 /* ---- waiting on the host -------------------------------------------------------------------- */
 
 /* Waits for one block's uses. 0 if the driver would not. */
-static int uses_wait(tnri_device *device, tnri_uses *uses)
+static int uses_wait(tnri_uses *uses)
 {
     for (tnri_use *use = uses->first; use != NULL; use = use->next) {
         if (tnri_stream_is_over(use->stream, use->number))
             continue;
-        if (tnri_event_wait(device, use->event) != TNR_OK)
+        if (tnri_event_wait(use->event) != TNR_OK)
             return 0;
         tnri_stream_completed(use->stream, use->number);
     }
@@ -326,7 +326,7 @@ static size_t arena_wait(tnri_arena *arena, tnri_life *life, size_t bytes)
             is_others = tnri_uses_are_unfenced(uses);
             freed += tnri_uses_over(uses, 1, TNR_REUSE_EVENT_DONE);
         } else {
-            can = uses_wait(arena->device, uses);
+            can = uses_wait(uses);
             uint32_t done = can ? uses_withdraw(uses) : 0;
             is_others = done == 0;
             freed += tnri_uses_over(uses, done + 1, TNR_REUSE_EVENT_DONE);

@@ -153,10 +153,10 @@ static size_t held_uses(tnri_arena *arena, held_use *found, size_t room)
     return count;
 }
 
-static void held_uses_drop(tnri_device *device, const held_use *found, size_t count)
+static void held_uses_drop(const held_use *found, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        tnri_event_drop(device, found[i].event);
+        tnri_event_drop(found[i].event);
         if (found[i].stream != NULL)
             tnri_stream_drop(found[i].stream);
     }
@@ -174,8 +174,7 @@ static tnr_status held_use_order(tnri_device *device, held_use *use, const tnri_
         return tnri_event_context(device, &use->event); /* waits for all there is */
     if (use->event == NULL)
         status = tnri_stream_mark(use->stream, &use->event, &number);
-    return status == TNR_OK ? tnri_event_order(use->stream->device, use->event, stream->handle)
-                            : status;
+    return status == TNR_OK ? tnri_event_order(use->event, stream->handle) : status;
 }
 
 tnr_status tnri_holds_order_after(tnri_arena *arena, const tnri_stream *stream)
@@ -184,7 +183,7 @@ tnr_status tnri_holds_order_after(tnri_arena *arena, const tnri_stream *stream)
     size_t room = 0;
     size_t count;
     while ((count = held_uses(arena, found, room)) > room) {
-        held_uses_drop(arena->device, found, room);
+        held_uses_drop(found, room);
         if (found != NULL)
             tnri_host_free(found, room * sizeof(found[0]));
         room = count;
@@ -195,7 +194,7 @@ tnr_status tnri_holds_order_after(tnri_arena *arena, const tnri_stream *stream)
     tnr_status status = TNR_OK;
     for (size_t i = 0; i < count && status == TNR_OK; i++)
         status = held_use_order(arena->device, &found[i], stream);
-    held_uses_drop(arena->device, found, count);
+    held_uses_drop(found, count);
     if (found != NULL)
         tnri_host_free(found, room * sizeof(found[0]));
     return status;

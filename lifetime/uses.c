@@ -126,7 +126,7 @@ void tnri_use_forget(tnri_uses *uses, uintptr_t key)
         if (use->stream->key != key || use->until_free != TNRI_UNTIL_FREE_OPEN)
             continue;
         *link = use->next;
-        tnri_event_drop(uses->arena->device, use->event);
+        tnri_event_drop(use->event);
         tnri_stream_drop(use->stream);
         use_give(uses, use);
         return;
@@ -140,7 +140,7 @@ void tnri_uses_free(tnri_uses *uses, int is_locked)
         uses->first = use->next;
         tnri_assert(!use->is_pending);
         if (is_locked) {
-            tnri_event_drop(uses->arena->device, use->event);
+            tnri_event_drop(use->event);
             tnri_stream_drop(use->stream);
         } else {
             tnri_stream_let_go(use->stream, use->event);
@@ -251,7 +251,7 @@ tnr_status tnri_uses_order(tnri_arena *arena, const void *ptr, tnri_stream *stre
             status = tnri_stream_mark(use.stream, &use.event, &use.number);
         if (status == TNR_OK && !tnri_stream_is_after(stream, use.stream, use.number))
             status = tnri_stream_follow(stream, use.event, use.stream, use.number);
-        tnri_event_drop(use.stream->device, use.event);
+        tnri_event_drop(use.event);
         tnri_stream_drop(use.stream);
         if (status == TNR_OK)
             status = use_at(arena, ptr, i, &use);

@@ -5,6 +5,10 @@
  * Creating an event costs as much as recording two, and concurrent creation contends in the driver,
  * so spare events are kept. An event here was recorded, or is a late one. Once it is known to have
  * completed, the driver is never asked about it again (a "ready" answer is the expensive one).
+ *
+ * An event belongs to the device in whose context it was made: the driver records it on no other
+ * device's stream. So it knows its device, and goes back to that device's spares wherever the last
+ * reference is given up.
  */
 #ifndef TNRI_DEVICE_EVENT_H
 #define TNRI_DEVICE_EVENT_H
@@ -40,13 +44,13 @@ tnr_status tnri_event_late(struct tnri_device *device, tnri_event **event);
 /* Adds a reference. */
 void tnri_event_hold(tnri_event *event);
 /* Gives up one reference; the last one makes the event a spare. Null is accepted. */
-void tnri_event_drop(struct tnri_device *device, tnri_event *event);
+void tnri_event_drop(tnri_event *event);
 
-/* 1 if the event has completed. An error of the driver counts as "no". `device` is the event's. */
-int tnri_event_is_over(struct tnri_device *device, tnri_event *event);
+/* 1 if the event has completed. An error of the driver counts as "no". */
+int tnri_event_is_over(tnri_event *event);
 /* Waits on the host until it has. */
-tnr_status tnri_event_wait(struct tnri_device *device, tnri_event *event);
+tnr_status tnri_event_wait(tnri_event *event);
 /* Makes later work of `stream` wait on the device for the event; on the host for a late one. */
-tnr_status tnri_event_order(struct tnri_device *device, tnri_event *event, tnr_stream stream);
+tnr_status tnri_event_order(tnri_event *event, tnr_stream stream);
 
 #endif

@@ -8,12 +8,15 @@
 #include "base/stock.h"
 #include "driver/driver.h"
 
+struct tnri_device;
+
 typedef struct tnri_event {
-    tnri_thing thing;         /* while it is spare */
-    CUevent handle;           /* constant */
-    _Atomic uint32_t holders; /* references */
-    _Atomic int completed;    /* 1: known to be over */
-    uint64_t late;            /* see tnri_event_late; 0 for all others; constant while held */
+    tnri_thing thing;           /* while it is spare */
+    CUevent handle;             /* constant */
+    struct tnri_device *device; /* made in its context, and its spare; constant */
+    _Atomic uint32_t holders;   /* references */
+    _Atomic int completed;      /* 1: known to be over */
+    uint64_t late;              /* see tnri_event_late; 0 for all others; constant while held */
 } tnri_event;
 
 typedef struct tnri_event_store {

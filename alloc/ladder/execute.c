@@ -82,8 +82,8 @@ tnr_status tnri_execute_order(tnri_arena *arena, tnri_arena *donor, int policy, 
     tnr_status status = is_lane || tnri_stream_has_mark(giver)
                             ? tnri_stream_mark_idle(giver, event, &number)
                             : TNR_ERR_CAPTURE;
-    *refused = status == TNR_OK && !is_lane && policy == TNRI_CROSS_IDLE &&
-               !tnri_event_is_over(giver->device, *event);
+    *refused =
+        status == TNR_OK && !is_lane && policy == TNRI_CROSS_IDLE && !tnri_event_is_over(*event);
     if (status == TNR_OK && !*refused && !is_lane)
         status = tnri_stream_follow(own, *event, giver, number);
     tnri_stream_drop(giver);
@@ -102,7 +102,7 @@ static tnr_status donor_order(tnri_plan *plan, tnri_arena *donor, size_t from, i
     tnr_status status = tnri_execute_order(plan->arena, donor, policy, &event, refused);
     if (status == TNR_OK && !*refused)
         group_set_event(plan, from, plan->sources_count, event);
-    tnri_event_drop(donor->device, event);
+    tnri_event_drop(event);
     return status;
 }
 
@@ -198,7 +198,7 @@ static tnr_status parked_donor_take(tnri_plan *plan, tnri_arena *donor, int poli
     tnri_event *event;
     int refused;
     tnr_status status = tnri_execute_order(plan->arena, donor, policy, &event, &refused);
-    tnri_event_drop(donor->device, event);
+    tnri_event_drop(event);
     if (status != TNR_OK || refused) {
         while (plan->sources_count > from)
             tnri_plan_untake_parked(plan);
@@ -324,7 +324,7 @@ static void sources_return(tnri_plan *plan)
         tnri_block *before = NULL;
         for (size_t i = from; i < plan->sources_count; i++) {
             if (plan->sources[i].stale != before)
-                tnri_event_drop(donor->device, plan->sources[i].stale->event);
+                tnri_event_drop(plan->sources[i].stale->event);
             before = plan->sources[i].stale;
         }
         tnri_arena_enter(donor);
@@ -400,7 +400,7 @@ static void group_drop_event(tnri_plan *plan, size_t from, size_t end)
     for (size_t i = from; i < end; i++) {
         tnri_block *stale = plan->sources[i].stale;
         if (stale != before)
-            tnri_event_drop(plan->arena->device, stale->event);
+            tnri_event_drop(stale->event);
         stale->event = NULL;
         before = stale;
     }
@@ -578,7 +578,7 @@ static tnr_status again_execute(tnri_plan *plan, int reclaimed, void **ptr)
         is_whole = status == TNR_OK && !refused;
         if (is_whole)
             group_set_event(plan, from, end, event);
-        tnri_event_drop(donor->device, event);
+        tnri_event_drop(event);
     }
     if (is_whole)
         return plan_succeed(plan, plan_served(plan, reclaimed), ptr);
@@ -618,7 +618,7 @@ tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
         if (status != TNR_OK)
             goto fail_map;
         group_set_event(plan, 0, plan->own_count, event);
-        tnri_event_drop(arena->device, event);
+        tnri_event_drop(event);
     }
     return plan_succeed(plan, plan_served(plan, reclaimed), ptr);
 

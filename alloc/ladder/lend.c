@@ -191,7 +191,7 @@ static tnr_status lend_from(tnri_arena *arena, tnri_arena *lender, const tnri_re
     int is_lane = tnri_lane_is_other(arena, lender); /* one stream, which has its order */
     if (!is_lane)
         status = tnri_execute_order(arena, lender, policy, &event, &refused);
-    tnri_event_drop(lender->device, event);
+    tnri_event_drop(event);
     if (status != TNR_OK || refused) {
         tnri_arena_enter(lender);
         loan_undo(pending);

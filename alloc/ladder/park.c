@@ -12,7 +12,7 @@
 #include "base/rest.h"
 #include "ladder/stale.h"
 
-void (*_Atomic tnri_parked_forgotten)(tnri_device *device, void *kept, tnri_event *event);
+void (*_Atomic tnri_parked_forgotten)(void *kept, tnri_event *event);
 
 /* ---- the block ------------------------------------------------------------------------------ */
 
@@ -40,11 +40,10 @@ static tnri_parked *parked_make(tnri_arena *arena, tnri_block *block, tnri_event
 /* Frees it; it is in no list. */
 static void parked_destroy(tnri_parked *parked)
 {
-    tnri_device *device = parked->arena->device;
     if (parked->kept != NULL)
-        atomic_load (&tnri_parked_forgotten)(device, parked->kept, parked->event);
+        atomic_load (&tnri_parked_forgotten)(parked->kept, parked->event);
     else
-        tnri_event_drop(device, parked->event);
+        tnri_event_drop(parked->event);
     tnri_host_free(parked, sizeof(*parked) + parked->slots_room * sizeof(parked->slots[0]));
 }
 

@@ -30,9 +30,9 @@ static tnr_status arena_prove(tnri_arena *arena)
 {
     tnri_event *event = NULL;
     tnr_status status = tnri_arena_mark_other(arena, &event);
-    if (status == TNR_OK && !tnri_event_is_over(arena->device, event))
-        status = tnri_event_wait(arena->device, event);
-    tnri_event_drop(arena->device, event);
+    if (status == TNR_OK && !tnri_event_is_over(event))
+        status = tnri_event_wait(event);
+    tnri_event_drop(event);
     return status;
 }
 

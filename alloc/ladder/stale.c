@@ -65,12 +65,12 @@ static void stale_put_back(tnri_arena *arena, tnri_block *stale)
 }
 
 /* Proof that the record's work is over: 1 yes, 0 not yet. */
-static tnr_status stale_prove(tnri_arena *arena, tnri_block *stale, int wait, int *over)
+static tnr_status stale_prove(const tnri_block *stale, int wait, int *over)
 {
-    *over = stale->event == NULL || tnri_event_is_over(arena->device, stale->event);
+    *over = stale->event == NULL || tnri_event_is_over(stale->event);
     if (*over || !wait)
         return TNR_OK;
-    tnr_status status = tnri_event_wait(arena->device, stale->event);
+    tnr_status status = tnri_event_wait(stale->event);
     *over = status == TNR_OK;
     return status;
 }
@@ -118,7 +118,7 @@ static tnr_status stale_unmap(tnri_arena *arena, const tnri_block *stale)
 static void stale_finish(tnri_arena *arena, tnri_block *stale, size_t released)
 {
     tnri_space *space = tnri_arena_space(arena);
-    tnri_event_drop(arena->device, stale->event);
+    tnri_event_drop(stale->event);
     tnri_arena_enter(arena);
     memset(&space->pages[tnri_page_of(space, stale->base)], 0,
            (stale->bytes >> space->page_shift) * sizeof(space->pages[0]));
@@ -135,7 +135,7 @@ static size_t stale_give_back(tnri_arena *arena, tnri_block *stale)
 {
     const tnri_space *space = tnri_arena_space(arena);
     size_t bytes = stale->bytes;
-    tnri_event_drop(arena->device, stale->event);
+    tnri_event_drop(stale->event);
     tnri_device_look_begin(arena->device);
     tnri_arena_enter(arena);
     tnri_chunk *segment = space->pages[tnri_page_of(space, stale->base)];
@@ -168,7 +168,7 @@ static tnr_status stale_add_released(tnri_arena *arena, tnri_block *records)
         tnri_stale_add(arena, stale, event);
     }
     tnri_arena_leave(arena);
-    tnri_event_drop(arena->device, event);
+    tnri_event_drop(event);
     return status;
 }
 
@@ -248,7 +248,7 @@ tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *re
         tnri_block *stale = stale_take_first(arena, keep);
         if (stale == NULL)
             break;
-        status = stale_prove(arena, stale, wait, &is_over);
+        status = stale_prove(stale, wait, &is_over);
         if (is_over && tnri_account_is_foreign(arena->account)) {
             *released += stale_give_back(arena, stale);
             continue;
@@ -368,7 +368,7 @@ tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
     tnr_status status = cuttings_mark(&cut, arena, &event);
     cuttings_end(&cut, arena, status == TNR_OK, event);
     if (status == TNR_OK) {
-        tnri_event_drop(arena->device, event);
+        tnri_event_drop(event);
         *queued = cut.pages << space->page_shift;
     }
     /* What cannot be proved idle during a capture stays where it is; that is no failure. */
@@ -382,10 +382,10 @@ size_t tnri_stale_release_over(tnri_arena *arena)
     size_t released = 0;
     arena_cut_idle(&cut, arena);
     int is_marked = cuttings_mark(&cut, arena, &event) == TNR_OK;
-    int is_over = is_marked && (event == NULL || tnri_event_is_over(arena->device, event));
+    int is_over = is_marked && (event == NULL || tnri_event_is_over(event));
     cuttings_end(&cut, arena, is_over, event);
     if (is_marked)
-        tnri_event_drop(arena->device, event);
+        tnri_event_drop(event);
     if (is_over && cut.pages > 0)
         (void)tnri_stale_drain(arena, 0, 0, &released);
     return released;

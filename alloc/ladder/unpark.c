@@ -210,7 +210,7 @@ static tnr_status homings_take(homings *self, tnri_arena *donor)
     } else {
         homings_return(self, donor);
     }
-    tnri_event_drop(donor->device, event);
+    tnri_event_drop(event);
     return status;
 }
 
@@ -262,9 +262,9 @@ static tnr_status unpark_unmap(tnri_parked *parked)
     for (size_t i = 0; i < parked->slots_room && status == TNR_OK; i++) {
         if (!parked->slots[i].is_used)
             continue;
-        if (!is_proved && !tnri_event_is_over(device, parked->event)) {
+        if (!is_proved && !tnri_event_is_over(parked->event)) {
             atomic_fetch_add_explicit(&device->park_waits, 1, memory_order_relaxed);
-            status = tnri_event_wait(device, parked->event);
+            status = tnri_event_wait(parked->event);
         }
         is_proved = 1;
         if (status == TNR_OK)

@@ -21,7 +21,7 @@ static void nudge(tnri_device *device)
         return;
     if (tnri_event_take(device, &event) == TNR_OK)
         (void)tnri_drive(cuEventQuery, (event->handle));
-    tnri_event_drop(device, event);
+    tnri_event_drop(event);
     tnri_device_leave(&visit);
 }
 

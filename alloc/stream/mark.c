@@ -48,7 +48,7 @@ static inline int mark_keep(tnri_stream *stream, tnri_event *event, int is_hold_
         }
         tnri_lock_release(&stream->lock);
     }
-    tnri_event_drop(stream->device, event);
+    tnri_event_drop(event);
     return 0;
 }
 
@@ -102,7 +102,7 @@ static CUresult stream_record(tnri_stream *stream, tnr_stream handle, tnri_event
             stream->marked = *number = tnri_number_next();
     }
     tnri_lock_release(&stream->lock);
-    tnri_event_drop(stream->device, unused);
+    tnri_event_drop(unused);
     return result;
 }
 
@@ -113,7 +113,7 @@ static tnr_status mark_with(tnri_stream *stream, tnr_stream handle, tnri_event *
     CUresult result = stream_record(stream, handle, event, number);
     if (tnri_likely(result == CUDA_SUCCESS))
         return TNR_OK;
-    tnri_event_drop(stream->device, *event);
+    tnri_event_drop(*event);
     *event = NULL;
     return tnri_stream_error(result, "cuEventRecord", stream->handle);
 }
@@ -264,7 +264,7 @@ tnr_status tnri_stream_follow(tnri_stream *stream, tnri_event *event, const tnri
 {
     CUresult result = CUDA_SUCCESS;
     int is_over = atomic_load_explicit(&event->completed, memory_order_acquire);
-    if (tnri_unlikely(event->late != 0) && !is_over && !tnri_event_is_over(other->device, event))
+    if (tnri_unlikely(event->late != 0) && !is_over && !tnri_event_is_over(event))
         return tnri_error(TNR_ERR_CAPTURE, "a stream that is gone can be waited for when no "
                                            "capture is under way.");
     is_over = is_over || event->late != 0;
@@ -306,7 +306,7 @@ void tnri_stream_capture(tnri_stream *stream, tnri_event *event, uint64_t number
     tnri_event *before = atomic_exchange(&stream->capture_mark, event);
     stream->capture_number = number;
     tnri_lock_release(&stream->lock);
-    tnri_event_drop(stream->device, before);
+    tnri_event_drop(before);
 }
 
 int tnri_stream_may_capture(tnri_stream *stream)

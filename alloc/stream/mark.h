@@ -137,6 +137,7 @@ static inline void tnri_stream_spare_pop(tnri_stream *stream, const tnri_event *
 
 static inline void tnri_stream_spare_push(tnri_stream *stream, tnri_event *event)
 {
+    tnri_assert_hot(event->device == stream->device);
     event->thing.next =
         (tnri_thing *)(void *)atomic_load_explicit(&stream->spare, memory_order_relaxed);
     atomic_store_explicit(&stream->spare, event, memory_order_relaxed);
@@ -164,14 +165,13 @@ static inline int tnri_stream_mark_begin(tnri_stream *stream, tnri_event **event
 
 static inline void tnri_stream_mark_end(tnri_stream *stream, tnri_event *superfluous)
 {
-    tnri_device *device = stream->device; /* the caller may give up its reference by this */
     if (tnri_likely(superfluous != NULL && stream->spares_count < TNRI_STREAM_SPARES_MAX &&
                     atomic_load_explicit(&superfluous->holders, memory_order_acquire) == 1)) {
         tnri_stream_spare_push(stream, superfluous);
         superfluous = NULL;
     }
     tnri_lock_release(&stream->lock);
-    tnri_event_drop(device, superfluous);
+    tnri_event_drop(superfluous);
 }
 
 #endif

@@ -132,11 +132,11 @@ static int poll_leave(tnri_stream **link)
 }
 
 /* Gives up a list of spare events. */
-static void spares_drop(tnri_device *device, tnri_event *spare)
+static void spares_drop(tnri_event *spare)
 {
     while (spare != NULL) {
         tnri_event *next = (tnri_event *)(void *)spare->thing.next;
-        tnri_event_drop(device, spare);
+        tnri_event_drop(spare);
         spare = next;
     }
 }
@@ -145,8 +145,8 @@ static void spares_drop(tnri_device *device, tnri_event *spare)
 static void stream_empty(tnri_stream *stream)
 {
     tnri_assert(stream->pending == NULL && atomic_load(&stream->capture_mark) == NULL);
-    tnri_event_drop(stream->device, atomic_load(&stream->seal));
-    spares_drop(stream->device, atomic_load(&stream->spare));
+    tnri_event_drop(atomic_load(&stream->seal));
+    spares_drop(atomic_load(&stream->spare));
     tnri_clock_drop(stream->clock);
     atomic_store(&stream->seal, NULL);
     atomic_store(&stream->spare, NULL);
@@ -481,7 +481,7 @@ static void stream_seal(tnri_stream *stream, tnri_event *event, uint64_t number)
     atomic_fetch_sub_explicit(&stream->holders, stream->spare_holds, memory_order_acq_rel);
     stream->spare_holds = 0;
     tnri_lock_release(&stream->lock);
-    spares_drop(stream->device, spare);
+    spares_drop(spare);
     atomic_store_explicit(&stream->is_dead, 1, memory_order_release);
     if (stream->thread == 0) /* no living thread remembers the stream of one that is gone */
         atomic_fetch_add(&registry_generation, 1);
@@ -517,14 +517,13 @@ tnr_status tnri_stream_end(tnri_stream *stream, int is_gone)
     tnri_event *event = NULL;
     uint64_t number = 0;
     tnri_error_aside aside;
-    tnri_device *device = stream->device;
     tnri_stream_keep(stream); /* once ended, it would be used again for another stream */
     tnri_error_take(&aside);
     tnr_status status = stream_last_event(stream, is_gone, &event, &number);
     if (status == TNR_OK) {
         tnri_error_restore(&aside); /* what was refused on the way was not the caller's */
         stream_seal(stream, event, number);
-        tnri_event_drop(device, event);
+        tnri_event_drop(event);
     }
     tnri_stream_drop(stream);
     return status;
@@ -562,7 +561,7 @@ void tnri_streams_settle(size_t looks)
         return;
     tnri_stream *stream;
     for (; looks > 0 && (stream = ended_oldest()) != NULL; looks--) {
-        int is_over = tnri_event_is_over(stream->device, atomic_load(&stream->seal));
+        int is_over = tnri_event_is_over(atomic_load(&stream->seal));
         if (is_over) {
             tnri_stream_completed(stream, stream->marked); /* constant since the end */
             ended_forget(stream);
@@ -608,7 +607,7 @@ static size_t threads_seal(tnri_device *device, tnri_stream *const *gone, size_t
     for (size_t i = 0; i < count && status == TNR_OK; i++)
         stream_seal(gone[i], event, number);
     if (status == TNR_OK)
-        tnri_event_drop(device, event);
+        tnri_event_drop(event);
     tnri_streams_settle(TNRI_STREAM_SETTLE_LOOKS);
     tnri_device_leave(&visit);
     return status == TNR_OK ? count : 0;

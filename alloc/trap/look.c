@@ -146,7 +146,7 @@ static look *waiting_take(looks *self, uint64_t after)
 /* ---- judging -------------------------------------------------------------------------------- */
 
 /* The copy is over: compares, tells what is wrong, and frees the slot. */
-static void look_judge(tnri_device *device, looks *self, look *one)
+static void look_judge(looks *self, look *one)
 {
     const unsigned char *found = slot_bytes(self, one);
     tnri_finding finding = {.is_poison = one->is_poison,
@@ -167,7 +167,7 @@ static void look_judge(tnri_device *device, looks *self, look *one)
             finding.found_count = sizeof(finding.found);
         memcpy(finding.found, found + finding.first, finding.found_count);
     }
-    tnri_event_drop(device, one->event);
+    tnri_event_drop(one->event);
     slot_set(self, one, FREE);
     if (finding.wrong == 0)
         return;
@@ -192,8 +192,8 @@ void tnri_looks_poll(tnri_device *device)
         if (one == NULL)
             return;
         after = one->number;
-        if (tnri_event_is_over(device, one->event))
-            look_judge(device, self, one);
+        if (tnri_event_is_over(one->event))
+            look_judge(self, one);
         else
             slot_set(self, one, WAITING);
     }
@@ -204,11 +204,11 @@ void tnri_looks_settle(tnri_device *device)
     looks *self = looks_there(device);
     look *one;
     while (self != NULL && (one = waiting_take(self, 0)) != NULL) {
-        if (tnri_event_wait(device, one->event) == TNR_OK) {
-            look_judge(device, self, one);
+        if (tnri_event_wait(one->event) == TNR_OK) {
+            look_judge(self, one);
         } else { /* the context is broken: nothing can be said of what is there */
             atomic_fetch_add(&missed, 1);
-            tnri_event_drop(device, one->event);
+            tnri_event_drop(one->event);
             slot_set(self, one, FREE);
         }
     }

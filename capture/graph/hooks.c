@@ -294,7 +294,7 @@ static tnr_status graphs_end(tnri_device *device)
     tnr_status status = tnri_event_context(device, &event);
     if (status != TNR_OK)
         return status;
-    tnri_event_drop(device, event);
+    tnri_event_drop(event);
     for (tnri_graph *graph = tnri_graph_walk(NULL); graph != NULL; graph = graph_next) {
         graph_next = tnri_graph_walk(graph);
         if (graph->device == device)

@@ -162,11 +162,11 @@ static latest latest_of(const launch *self, const tnri_place *place)
     return found;
 }
 
-static void latest_drop(const launch *self, latest before)
+static void latest_drop(latest before)
 {
     if (before.stream == NULL)
         return;
-    tnri_event_drop(self->device, before.mark);
+    tnri_event_drop(before.mark);
     tnri_stream_drop(before.stream);
 }
 
@@ -180,11 +180,11 @@ static tnr_status latest_order(const launch *self, latest before)
     if (before.mark == NULL)
         status = tnri_stream_mark(before.stream, &before.mark, &number);
     if (status == TNR_OK) {
-        status = tnri_event_order(before.stream->device, before.mark, self->handle);
+        status = tnri_event_order(before.mark, self->handle);
         if (status == TNR_OK && number != 0)
             tnri_stream_waits(self->stream, NULL, before.stream->index, number);
     }
-    latest_drop(self, before);
+    latest_drop(before);
     return status;
 }
 
@@ -240,7 +240,7 @@ static tnr_status launch_order_holders(const launch *self)
         if (status == TNR_OK)
             status = latest_order(self, found[i]);
         else
-            latest_drop(self, found[i]);
+            latest_drop(found[i]);
     }
     if (found != NULL)
         tnri_host_free(found, bytes);
@@ -307,7 +307,7 @@ static void launch_note(const launch *self, int is_made)
     if (graph != NULL)
         graph->launches++;
     if (self->place != NULL) {
-        tnri_event_drop(self->device, self->place->launch_mark);
+        tnri_event_drop(self->place->launch_mark);
         self->place->launch_mark = NULL;
         tnri_stream_hold(self->stream);
         if (self->place->launch_stream != NULL)

@@ -21,7 +21,6 @@ typedef struct entry {
 typedef struct queue {
     struct queue *next;
     const tnri_stream *stream; /* without a reference: only compared */
-    tnri_device *device;
     entry *first, *last;
 } queue;
 
@@ -34,16 +33,22 @@ static void first_remove(queue *own)
 {
     entry *gone = own->first;
     own->first = gone->next;
-    tnri_event_drop(own->device, gone->event);
+    tnri_event_drop(gone->event);
     tnri_host_free(gone, sizeof(*gone));
     atomic_fetch_sub_explicit(&tnri_launched_count, 1, memory_order_relaxed);
+}
+
+/* Of its stream. The queue is not empty. */
+static tnri_device *queue_device(const queue *own)
+{
+    return own->first->event->device;
 }
 
 /* The link that leads to the stream's queue, or to the end of the list. */
 static queue **queue_link(const tnri_stream *stream)
 {
     queue **link = &queues;
-    while (*link != NULL && ((*link)->stream != stream || (*link)->device != stream->device))
+    while (*link != NULL && ((*link)->stream != stream || queue_device(*link) != stream->device))
         link = &(*link)->next;
     return link;
 }
@@ -72,9 +77,9 @@ static void queue_forget(queue *own)
 static void queue_look(queue *own)
 {
     tnri_visit visit;
-    if (tnri_device_enter(own->device, &visit) != TNR_OK)
+    if (tnri_device_enter(queue_device(own), &visit) != TNR_OK)
         return;
-    while (own->first != NULL && tnri_event_is_over(own->device, own->first->event)) {
+    while (own->first != NULL && tnri_event_is_over(own->first->event)) {
         tnri_note_launch_over(own->first->launch);
         first_remove(own);
     }
@@ -96,7 +101,7 @@ static int launched_enter(tnri_stream *stream, tnri_event *event, tnri_noted_lau
     }
     *made = (entry){.event = event, .launch = launch};
     if (*link == NULL) {
-        *own = (queue){.stream = stream, .device = stream->device, .first = made};
+        *own = (queue){.stream = stream, .first = made};
         *link = own;
     } else {
         own->last->next = made;
@@ -117,7 +122,7 @@ void tnri_launched_add(tnri_stream *stream, tnri_noted_launch launch)
     tnri_error_take(&aside);
     if (tnri_stream_mark(stream, &event, &number) == TNR_OK &&
         !launched_enter(stream, event, launch))
-        tnri_event_drop(stream->device, event);
+        tnri_event_drop(event);
     tnri_error_restore(&aside);
 }
 
@@ -166,7 +171,7 @@ void tnri_launched_forget(tnri_device *device)
     queues = NULL;
     while (list != NULL) {
         queue *next = list->next;
-        if (list->device == device)
+        if (queue_device(list) == device)
             queue_forget(list);
         queue_put_back(list);
         list = next;

@@ -59,7 +59,7 @@ void tnri_place_free(tnri_place *place)
     (void)pthread_mutex_destroy(&place->launching);
     if (place->launch_stream != NULL)
         tnri_stream_drop(place->launch_stream);
-    tnri_event_drop(place->pool->device, place->launch_mark);
+    tnri_event_drop(place->launch_mark);
     place->pool->captures = NULL;
     tnri_host_free(place, sizeof(*place));
 }

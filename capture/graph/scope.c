@@ -156,7 +156,7 @@ static tnr_status scope_begin(tnri_capture *capture, tnr_stream stream, tnri_str
         return status;
     tnri_places_note_mark(object, event);
     tnri_stream_capture(object, event, number);
-    tnri_event_drop(capture->device, event);
+    tnri_event_drop(event);
     tnri_stream_hold(object);
     capture->origin_object = object;
     status = scope_begin_driver(capture, stream);

@@ -73,7 +73,7 @@ static tnr_status slot_wait(tnri_carry *carry, tnri_carry_slot *slot)
         tnri_staging_of(carry->device)->is_busy = 1;
         return tnri_driver_error(result, "cuEventSynchronize", "waiting for copies of contents");
     }
-    tnri_event_drop(carry->device, slot->event);
+    tnri_event_drop(slot->event);
     slot->event = NULL;
     return TNR_OK;
 }
@@ -179,7 +179,7 @@ tnr_status tnri_carry_end(tnri_carry *carry, int is_whole)
     else
         tnri_crew_wait(carry->crew, 0);
     for (unsigned i = 0; i < TNRI_SLOTS; i++)
-        tnri_event_drop(carry->device, carry->slots[i].event);
+        tnri_event_drop(carry->slots[i].event);
     tnri_crew_dismiss(carry->crew);
     return status;
 }

@@ -237,7 +237,7 @@ tnr_status tnr_park(size_t *bytes, void *ptr, tnr_stream stream, tnr_content con
         tnri_stream_recycle(self.own, event);
     if (status != TNR_OK && self.contents != NULL) {
         copies_wait(&self); /* the block may be freed, and what is free unmapped */
-        tnri_contents_end(self.arena->device, self.contents, NULL);
+        tnri_contents_end(self.contents, NULL);
     }
     if (status == TNR_OK)
         atomic_fetch_add(&self.arena->device->parks, 1);
@@ -276,7 +276,7 @@ static tnr_status contents_restore(const parking *self, const tnri_parked *parke
     if (status == TNR_OK)
         return TNR_OK;
     copies_wait(self);
-    tnri_event_drop(self->arena->device, *event);
+    tnri_event_drop(*event);
     *event = NULL;
     return status;
 }
@@ -299,7 +299,7 @@ tnr_status tnr_unpark(void *ptr, tnr_stream stream)
             status = contents_restore(&self, parked, &event, &number);
         void *kept = tnri_unpark_end(parked, status == TNR_OK);
         if (kept != NULL)
-            tnri_contents_end_after(self.arena->device, kept, event, self.stream, number);
+            tnri_contents_end_after(kept, event, self.stream, number);
     }
     if (status == TNR_OK)
         atomic_fetch_add(&self.arena->device->unparks, 1);

@@ -36,6 +36,7 @@ tnr_status tnri_contents_make(tnri_contents **made, tnri_device *device, size_t 
     contents = tnri_host_alloc(sizeof(*contents));
     if (contents == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of contents.");
+    contents->device = device;
     contents->bytes = bytes;
     tnri_staging_claim(device);
     tnr_status status = buffers_take(&contents->buffers, device, bytes);
@@ -66,18 +67,18 @@ tnr_status tnri_contents_copy(const tnri_contents *contents, void *ptr, CUstream
     return TNR_OK;
 }
 
-void tnri_contents_end(tnri_device *device, void *of, tnri_event *event)
+void tnri_contents_end(void *of, tnri_event *event)
 {
     tnri_contents *contents = of;
     contents->event = event;
-    tnri_staging_give_late(device, contents);
+    tnri_staging_give_late(contents);
 }
 
-void tnri_contents_end_after(tnri_device *device, tnri_contents *contents, tnri_event *event,
-                             tnri_stream *stream, uint64_t number)
+void tnri_contents_end_after(tnri_contents *contents, tnri_event *event, tnri_stream *stream,
+                             uint64_t number)
 {
     tnri_stream_hold(stream);
     contents->stream = stream;
     contents->number = number;
-    tnri_contents_end(device, contents, event);
+    tnri_contents_end(contents, event);
 }

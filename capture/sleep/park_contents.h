@@ -22,9 +22,9 @@ tnr_status tnri_contents_copy(const tnri_contents *contents, void *ptr, CUstream
                               int is_out);
 /* Ends them; takes the reference to `event` over. `event` tells when no copy is under way; null:
  * only the end of all work tells that. Calls no driver. */
-void tnri_contents_end(tnri_device *device, void *contents, tnri_event *event);
+void tnri_contents_end(void *contents, tnri_event *event);
 /* The same if the copies have been put on `stream`; `event` is the mark `number` of that stream. */
-void tnri_contents_end_after(tnri_device *device, tnri_contents *contents, tnri_event *event,
-                             tnri_stream *stream, uint64_t number);
+void tnri_contents_end_after(tnri_contents *contents, tnri_event *event, tnri_stream *stream,
+                             uint64_t number);
 
 #endif

@@ -484,7 +484,7 @@ static tnr_status set_go(const pool_set *set, const tnr_sleep_options *options)
     }
     for (size_t i = 0; i < set->count; i++)
         if (sleeper_at(set, i) != NULL)
-            tnri_sleeper_unmark(sleeper_at(set, i), set->device);
+            tnri_sleeper_unmark(sleeper_at(set, i));
     return status;
 }
 

@@ -165,7 +165,7 @@ tnr_status tnri_sleeper_copy_out(tnri_sleeper *sleeper, tnri_device *device)
 }
 
 /* Waits until contents up to a place are in the buffers. */
-static tnr_status contents_wait(tnri_sleeper *sleeper, tnri_device *device, size_t until)
+static tnr_status contents_wait(tnri_sleeper *sleeper, size_t until)
 {
     while (sleeper->copied < until) {
         tnri_assert(sleeper->marks_first < sleeper->marks_count);
@@ -176,7 +176,7 @@ static tnr_status contents_wait(tnri_sleeper *sleeper, tnri_device *device, size
                                      "waiting for copies of contents");
         sleeper->copied = mark->until;
         sleeper->marks_first++;
-        tnri_event_drop(device, mark->event);
+        tnri_event_drop(mark->event);
     }
     return TNR_OK;
 }
@@ -186,7 +186,7 @@ tnr_status tnri_sleeper_lower(tnri_sleeper *sleeper, tnri_device *device)
     tnr_status status = TNR_OK;
     while (sleeper->lowered < sleeper->chunks_count && status == TNR_OK) {
         tnri_chunk *chunk = sleeper->chunks[sleeper->lowered];
-        status = contents_wait(sleeper, device, chunk->kept_until);
+        status = contents_wait(sleeper, chunk->kept_until);
         if (status == TNR_OK)
             status = chunk_lower(sleeper, device, chunk);
         if (status == TNR_OK)
@@ -195,10 +195,10 @@ tnr_status tnri_sleeper_lower(tnri_sleeper *sleeper, tnri_device *device)
     return status;
 }
 
-void tnri_sleeper_unmark(tnri_sleeper *sleeper, tnri_device *device)
+void tnri_sleeper_unmark(tnri_sleeper *sleeper)
 {
     for (unsigned i = sleeper->marks_first; i < sleeper->marks_count; i++)
-        tnri_event_drop(device, sleeper->marks[i].event);
+        tnri_event_drop(sleeper->marks[i].event);
     sleeper->marks_first = sleeper->marks_count = 0;
 }
 

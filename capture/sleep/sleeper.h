@@ -94,7 +94,7 @@ static inline int tnri_sleeper_is_queued(const tnri_sleeper *sleeper)
  * everything kept is in the buffers. */
 tnr_status tnri_sleeper_lower(tnri_sleeper *sleeper, tnri_device *device);
 /* Drops the marks that are left. */
-void tnri_sleeper_unmark(tnri_sleeper *sleeper, tnri_device *device);
+void tnri_sleeper_unmark(tnri_sleeper *sleeper);
 
 /* The way up: brings all chunks back from wherever they are. If `has_contents`, also puts copies of
  * what is kept on the staging's stream, each part as soon as its chunks are there. The caller waits

@@ -215,18 +215,18 @@ static tnr_status spares_make(tnri_staging *staging, size_t count, size_t *pinne
 }
 
 /* Forgets where copies end. */
-static void late_unmark(tnri_device *device, tnri_late *late)
+static void late_unmark(tnri_late *late)
 {
-    tnri_event_drop(device, late->event);
+    tnri_event_drop(late->event);
     if (late->stream != NULL)
         tnri_stream_drop(late->stream);
     late->event = NULL;
     late->stream = NULL;
 }
 
-void tnri_staging_give_late(tnri_device *device, tnri_late *late)
+void tnri_staging_give_late(tnri_late *late)
 {
-    tnri_staging *staging = tnri_staging_of(device);
+    tnri_staging *staging = tnri_staging_of(late->device);
     tnri_lock_take(&late_lock);
     late->next = staging->late;
     staging->late = late;
@@ -249,17 +249,17 @@ tnri_late *tnri_staging_take_late(tnri_device *device, size_t bytes, tnri_stream
             tnri_stream_is_after(stream, late->stream, late->number))
             found = late;
         else
-            tnri_staging_give_late(device, late);
+            tnri_staging_give_late(late);
     }
     if (found != NULL)
-        late_unmark(device, found);
+        late_unmark(found);
     return found;
 }
 
 /* Whether copies are over that may use late buffers; waits for them if `wait`. */
-static CUresult late_prove(tnri_device *device, const tnri_late *late, int wait, int *is_over)
+static CUresult late_prove(const tnri_late *late, int wait, int *is_over)
 {
-    *is_over = late->event != NULL && tnri_event_is_over(device, late->event);
+    *is_over = late->event != NULL && tnri_event_is_over(late->event);
     if (*is_over || !wait)
         return CUDA_SUCCESS;
     CUresult result = tnri_drive(cuCtxSynchronize, ());
@@ -281,14 +281,14 @@ static CUresult late_collect(tnri_device *device, int wait)
         tnri_late *late = list;
         list = late->next;
         int is_over;
-        CUresult result = late_prove(device, late, wait, &is_over);
+        CUresult result = late_prove(late, wait, &is_over);
         if (first == CUDA_SUCCESS)
             first = result;
         if (!is_over) {
-            tnri_staging_give_late(device, late);
+            tnri_staging_give_late(late);
             continue;
         }
-        late_unmark(device, late);
+        late_unmark(late);
         buffers_push(staging, late->buffers);
         tnri_host_free(late, sizeof(*late));
     }

@@ -40,6 +40,7 @@ typedef struct tnri_buffers {
 
 /* Buffers that copies of a parked block's contents may still use: see sleep/park_contents.h. */
 typedef struct tnri_late {
+    tnri_device *device; /* whose staging they go back to; constant */
     tnri_buffer *buffers;
     size_t bytes; /* of the contents */
     /* When it is over, no copy uses them. Null: none does after a wait for the context. */
@@ -88,7 +89,7 @@ int tnri_staging_is_mine(const tnri_device *device);
 
 /* Takes a list of buffers back when copies are over, and `late` with it. Any thread, with no claim;
  * never calls the driver. */
-void tnri_staging_give_late(tnri_device *device, tnri_late *late);
+void tnri_staging_give_late(tnri_late *late);
 /* Takes one over that has the buffers for `bytes`, and that is over already or that `stream` comes
  * after. So a host that runs ahead pins no more memory. Null: there is none. */
 tnri_late *tnri_staging_take_late(tnri_device *device, size_t bytes, tnri_stream *stream);

@@ -29,7 +29,7 @@ MUTANTS = [
      "record_stream is forgotten"),
     ("keep_ignored", "lifetime/use.c",
      "    return use_enter(arena, ptr, proxy, number, mark);",
-     "    tnri_event_drop(arena->device, mark);\n"
+     "    tnri_event_drop(mark);\n"
      "    return TNR_OK;",
      "keep_until is forgotten"),
     ("free_on_forgets", "lifetime/use.c",
@@ -68,10 +68,10 @@ MUTANTS = [
      "a block is ended one use too early"),
     # ---- lifetime: collecting
     ("poll_not_asked", "lifetime/collect.c",
-     "    int over = tnri_event_is_over(stream->device, event);\n"
-     "    tnri_event_drop(stream->device, event);",
+     "    int over = tnri_event_is_over(event);\n"
+     "    tnri_event_drop(event);",
      "    int over = 1;\n"
-     "    tnri_event_drop(stream->device, event);",
+     "    tnri_event_drop(event);",
      "the first pending event is taken for over"),
     ("before_ignores_wait", "lifetime/collect.c",
      "        status = tnri_stream_follow(own, use->event, use->stream, use->number);\n",
@@ -237,7 +237,7 @@ MUTANTS = [
      "           chunks > 0;",
      "a pool that grows anew takes more than the budget has"),
     ("stale_not_proved", "alloc/ladder/stale.c",
-     "    *over = stale->event == NULL || tnri_event_is_over(arena->device, stale->event);",
+     "    *over = stale->event == NULL || tnri_event_is_over(stale->event);",
      "    *over = 1;",
      "old mappings are removed while they are in use"),
     ("move_without_event", "alloc/ladder/execute.c",
@@ -411,7 +411,7 @@ MUTANTS = [
      "    int goes_on = uses->holds <= 1 && uses->is_freed;",
      "the first of two graphs that ends lets a block go"),
     ("launch_not_ordered", "capture/graph/launch.c",
-     "        status = tnri_event_order(before.stream->device, before.mark, self->handle);\n"
+     "        status = tnri_event_order(before.mark, self->handle);\n"
      "        if (status == TNR_OK && number",
      "        if (status == TNR_OK && number",
      "launches into a shared pool are not ordered"),
@@ -431,7 +431,7 @@ MUTANTS = [
      "        self->place->launch_stream = NULL;",
      "the latest launch is not remembered"),
     ("launch_over_unasked", "capture/graph/launched.c",
-     "    while (own->first != NULL && tnri_event_is_over(own->device, own->first->event)) {",
+     "    while (own->first != NULL && tnri_event_is_over(own->first->event)) {",
      "    while (own->first != NULL) {",
      "a launch is said to be over that nobody has asked about"),
     ("launch_over_held_up", "capture/graph/launched.c",
@@ -573,15 +573,15 @@ MUTANTS = [
      "segments go back while work on them is under way"),
     # ---- alloc: streams that end inside a capture
     ("late_over", "alloc/device/event.c",
-     "        return late_end(device, event) == CUDA_SUCCESS;",
+     "        return late_end(event) == CUDA_SUCCESS;",
      "        return 1;",
      "what a stream did that ended in a capture is taken for over"),
     ("late_not_waited", "alloc/device/event.c",
-     "    CUresult result = event->late != 0 ? late_end(device, event)",
-     "    CUresult result = event->late != 0 ? CUDA_SUCCESS",
+     "        event->late != 0 ? late_end(event) :",
+     "        event->late != 0 ? CUDA_SUCCESS :",
      "nobody waits for it"),
     ("late_not_ordered", "alloc/device/event.c",
-     "        return tnri_event_wait(device, event);\n"
+     "        return tnri_event_wait(event);\n"
      "    CUresult result = tnri_drive(cuStreamWaitEvent,",
      "        return TNR_OK;\n"
      "    CUresult result = tnri_drive(cuStreamWaitEvent,",
@@ -712,7 +712,7 @@ MUTANTS = [
      "            stream != NULL)",
      "pinned memory is the next block's before the former one's copy is over"),
     ("unpark_unproved", "alloc/ladder/unpark.c",
-     "            status = tnri_event_wait(device, parked->event);",
+     "            status = tnri_event_wait(parked->event);",
      "            status = TNR_OK;",
      "an address gets other chunks before earlier work on it is over"),
     ("unpark_free_first", "alloc/ladder/unpark.c",
@@ -725,19 +725,19 @@ MUTANTS = [
      "what is unparked gets new memory although there is some that is free"),
     ("parked_unordered", "alloc/ladder/execute.c",
      "    tnr_status status = tnri_execute_order(plan->arena, donor, policy, &event, &refused);\n"
-     "    tnri_event_drop(donor->device, event);\n"
+     "    tnri_event_drop(event);\n"
      "    if (status != TNR_OK || refused) {\n"
      "        while",
      "    tnr_status status = TNR_OK;\n"
      "    (void)policy;\n"
      "    event = NULL;\n"
      "    refused = 0;\n"
-     "    tnri_event_drop(donor->device, event);\n"
+     "    tnri_event_drop(event);\n"
      "    if (status != TNR_OK || refused) {\n"
      "        while",
      "parked memory serves another stream that does not wait for its own"),
     ("parked_release_unproved", "alloc/ladder/park_release.c",
-     "        status = tnri_event_wait(arena->device, event);",
+     "        status = tnri_event_wait(event);",
      "        status = TNR_OK;",
      "parked memory goes back to the driver under its own work"),
     ("parked_mapping_left", "alloc/ladder/slot.c",

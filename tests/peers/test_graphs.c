@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Graphs of one device that refer to memory of another.
+ *
+ * Lines of the library changed to see it fail:
+ *   tnri_event_drop: the event becomes a spare of device 0: launched_in_turn
+ */
+#include "lifetime/life.h"
+
+#include <cuda.h>
+#include <tenure/capture.h>
+
+enum { BYTES = 4 << 20 };
+
+static tnr_stream streams[2];
+
+static void on(int device)
+{
+    CUcontext context;
+    assert_int_equal(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
+    assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    assert_int_equal(cuDevicePrimaryCtxRelease(device), CUDA_SUCCESS);
+}
+
+/* Two devices that reach each other, with a stream of each. */
+static void start(const char *setting)
+{
+    life_start(NULL, "DEVICES=2", setting);
+    assert_ok(tnr_device_access_set(0, 1, TNR_ACCESS_READWRITE));
+    assert_ok(tnr_device_access_set(1, 0, TNR_ACCESS_READWRITE));
+    streams[0] = life_streams[0];
+    streams[1] = unit_stream(1);
+}
+
+static void *malloc_on(int device)
+{
+    void *block;
+    assert_ok(tnr_malloc(&block, BYTES, device, streams[device]));
+    return block;
+}
+
+/* Makes a device's stream wait for what the other one's was given. */
+static void order_after_other(int device)
+{
+    CUevent event;
+    on(1 - device);
+    assert_int_equal(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    assert_int_equal(cuEventRecord(event, streams[1 - device]), CUDA_SUCCESS);
+    on(device);
+    assert_int_equal(cuStreamWaitEvent(streams[device], event, 0), CUDA_SUCCESS);
+    assert_int_equal(cuEventDestroy(event), CUDA_SUCCESS);
+}
+
+static void copy(void *to, const void *from, tnr_stream stream)
+{
+    assert_int_equal(cuMemcpyDtoDAsync((CUdeviceptr)to, (CUdeviceptr)from, BYTES, stream),
+                     CUDA_SUCCESS);
+}
+
+/* ---- graphs --------------------------------------------------------------------------------- */
+
+typedef struct recorded {
+    int device;
+    tnr_cuda_graph cuda;
+    CUgraphExec exec;
+    tnr_graph number;
+} recorded;
+
+static tnr_pool graph_pool(int device)
+{
+    tnr_pool pool;
+    assert_ok(tnr_graph_pool_create(&pool, device, NULL));
+    return pool;
+}
+
+static void capture_begin(int device, tnr_pool pool)
+{
+    tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
+    options.pool = pool;
+    on(device);
+    assert_ok(tnr_capture_begin(device, streams[device], &options));
+}
+
+static recorded capture_end(int device)
+{
+    recorded graph = {.device = device};
+    assert_ok(tnr_capture_end(&graph.cuda, &graph.number, device, streams[device]));
+    assert_int_equal(cuGraphInstantiateWithFlags(&graph.exec, graph.cuda, 0), CUDA_SUCCESS);
+    assert_ok(tnr_validate(-1));
+    return graph;
+}
+
+static void launch(const recorded *graph)
+{
+    on(graph->device);
+    assert_ok(tnr_graph_launch(graph->number, graph->exec, streams[graph->device]));
+}
+
+static void destroy(const recorded *graph)
+{
+    assert_int_equal(cuGraphExecDestroy(graph->exec), CUDA_SUCCESS);
+    assert_int_equal(cuGraphDestroy(graph->cuda), CUDA_SUCCESS);
+}
+
+/* A graph of a device that copies `from` into memory of its own, and from there to `to`. */
+static recorded copier(int device, void *to, const void *from)
+{
+    void *between;
+    capture_begin(device, NULL);
+    between = malloc_on(device);
+    copy(between, from, streams[device]);
+    copy(to, between, streams[device]);
+    assert_ok(tnr_free(between));
+    return capture_end(device);
+}
+
+/* ---- launches ------------------------------------------------------------------------------- */
+
+/* Uses of both devices' streams can be recorded: the spare events are of the right device. */
+static void uses_are_recorded(void)
+{
+    for (int device = 0; device < 2; device++) {
+        on(device);
+        tnr_stream other = unit_stream(device);
+        void *blocks[8];
+        for (int i = 0; i < 8; i++) {
+            blocks[i] = malloc_on(device);
+            assert_int_equal(cuMemsetD8Async((CUdeviceptr)blocks[i], 1, BYTES, other),
+                             CUDA_SUCCESS);
+            assert_ok(tnr_record_use(blocks[i], other));
+        }
+        for (int i = 0; i < 8; i++)
+            assert_ok(tnr_free(blocks[i]));
+    }
+    assert_ok(tnr_validate(-1));
+}
+
+/* Device 1's graph reads what device 0's writes, each time after it. Each launch of device 0's is
+ * ordered after the latest one of device 1's, because that one keeps a block of its pool, which the
+ * program has freed. The event that does it is device 1's. */
+static void launched_in_turn(void **state)
+{
+    (void)state;
+    start(NULL);
+    tnr_pool pool = graph_pool(0);
+    assert_ok(tnr_pool_access_set(pool, 0, 1, TNR_ACCESS_READWRITE));
+    capture_begin(0, pool);
+    void *out = malloc_on(0);
+    assert_int_equal(cuMemsetD8Async((CUdeviceptr)out, 1, BYTES, streams[0]), CUDA_SUCCESS);
+    recorded writes = capture_end(0);
+    on(1);
+    void *to = malloc_on(1);
+    recorded reads = copier(1, to, out);
+    launch(&writes);
+    assert_ok(tnr_free(out)); /* the other graph holds it */
+    for (int i = 0; i < 3; i++) {
+        order_after_other(1);
+        launch(&reads);
+        launch(&writes);
+    }
+    uses_are_recorded();
+    (void)simcuda_run(UINT64_MAX);
+    destroy(&reads);
+    destroy(&writes);
+    (void)simcuda_run(UINT64_MAX);
+    assert_ok(tnr_free(to));
+    assert_ok(tnr_pool_destroy(pool));
+    uses_are_recorded();
+    assert_ok(tnr_shutdown(0));
+}
+
+#define CASE(test) cmocka_unit_test_teardown(test, life_stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(launched_in_turn),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
