@@ -14,6 +14,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/file_room.h"
 #include "base/host_memory.h"
 #include "snapshot/deflater.h"
 
@@ -106,6 +107,8 @@ tnr_status tnri_sink_open(tnri_sink *sink, const char *path, int is_gzip)
 static void file_write(void *user, const unsigned char *bytes, size_t count)
 {
     tnri_sink *sink = user;
+    if (sink->place != NULL && sink->error == 0)
+        sink->error = tnri_file_limit(sink->file_bytes += count);
     while (count > 0 && sink->error == 0) {
         ssize_t written = write(sink->file, bytes, count);
         if (written < 0 && errno == EINTR)

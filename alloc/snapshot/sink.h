@@ -30,7 +30,8 @@ typedef struct tnri_sink {
     struct tnri_deflater *deflater; /* null: not compressed */
     unsigned char *buffer;
     size_t used;
-    uint64_t written; /* bytes before compression */
+    uint64_t written;    /* bytes before compression */
+    uint64_t file_bytes; /* that the file has, if it is a new one */
 } tnri_sink;
 
 /* Errors: TNR_ERR_FILE, TNR_ERR_HOST_MEMORY. */

@@ -8,8 +8,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_room.h"
 #include "conf/conf.h"
 #include "history/stacks.h"
 #include "trap/listener.h"
@@ -129,9 +131,14 @@ static void text_write(const text *self)
 {
     const char *path = tnri_conf_get()->trap_file;
     int file = STDERR_FILENO;
+    struct stat found;
     if (path[0] != '\0')
         file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    for (size_t done = 0; file >= 0 && done < self->used;) {
+    int has_room =
+        path[0] == '\0' ||
+        (file >= 0 && fstat(file, &found) == 0 &&
+         (!S_ISREG(found.st_mode) || tnri_file_limit((uint64_t)found.st_size + self->used) == 0));
+    for (size_t done = 0; has_room && done < self->used;) {
         ssize_t written = write(file, self->bytes + done, self->used - done);
         if (written <= 0)
             break;

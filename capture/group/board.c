@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file_room.h"
 
 /* What a board of this version begins with. */
 #define BOARD_MAGIC UINT64_C(0x0131707267726e74)
@@ -80,7 +81,8 @@ uint64_t tnri_seat_clear_dead(const tnri_sitting *sitting, int seat)
 /* ---- the file ------------------------------------------------------------------------------- */
 
 /* Only what this version made is used, and only if nobody else can have written to it. A file that
- * was just made is empty, and all zeros are a board without anybody. */
+ * was just made is empty, and all zeros are a board without anybody. It is mapped, so it gets all
+ * its blocks first: also one with holes, which another version may have made. */
 static tnr_status board_check(int file, const char *path, const char *name)
 {
     struct stat found;
@@ -90,9 +92,15 @@ static tnr_status board_check(int file, const char *path, const char *name)
         return board_error(path, name, "is not a file of this user's alone", EPERM);
     if (found.st_size != 0 && found.st_size != (off_t)sizeof(tnri_board))
         return board_error(path, name, "is no group of this version of Tenure", EINVAL);
-    if (found.st_size == 0 && ftruncate(file, (off_t)sizeof(tnri_board)) != 0)
-        return board_error(path, name, "cannot be made as large as it must be", errno);
-    return TNR_OK;
+    int error = tnri_file_fill(file, sizeof(tnri_board));
+    if (error == 0)
+        return TNR_OK;
+    char text[128];
+    return tnri_error(
+        TNR_ERR_FILE,
+        "group: %s/%s needs %zu bytes on the disk (%s). Make room, name another folder "
+        "with control_dir, or leave `group` empty to go on alone.",
+        path, name, sizeof(tnri_board), strerror_r(error, text, sizeof(text)));
 }
 
 static tnr_status board_map(tnri_sitting *sitting, const char *path, const char *name)
@@ -123,7 +131,8 @@ static tnr_status board_map(tnri_sitting *sitting, const char *path, const char 
 tnr_status tnri_board_sit(tnri_sitting *sitting, int folder, const char *path, const char *name)
 {
     *sitting = (tnri_sitting){0};
-    sitting->file = openat(folder, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    sitting->file =
+        openat(folder, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     if (sitting->file < 0)
         return board_error(path, name, "cannot be opened", errno);
     tnr_status status = board_map(sitting, path, name);

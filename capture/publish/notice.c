@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file_room.h"
 #include "conf/conf.h"
 #include "folder.h"
 #include "offered.h"
@@ -150,7 +151,11 @@ tnr_status tnri_notice_write(const tnri_notice *notice, const tnri_descriptor *f
     written.magic = NOTICE_MAGIC;
     snprintf(file_name, sizeof(file_name), "%s.published", name);
     snprintf(new_name, sizeof(new_name), ".%s.new", name); /* of one that died here, perhaps */
-    int error = file_open(&file, folder, new_name, O_WRONLY | O_CREAT | O_TRUNC);
+    int error = tnri_file_limit(sizeof(written));
+    if (error == 0) {
+        (void)unlinkat(folder->file, new_name, 0);
+        error = file_open(&file, folder, new_name, O_WRONLY | O_CREAT | O_EXCL);
+    }
     if (error == 0)
         error = file_move(file.file, &written, sizeof(written), 1);
     tnri_descriptor_close(&file);

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,7 +29,10 @@
 
 SYSTEM_WRAP(int, openat, (int folder, const char *path, int flags, mode_t mode),
             (folder, path, flags, mode), -1)
-SYSTEM_WRAP(int, ftruncate, (int file, off_t bytes), (file, bytes), -1)
+SYSTEM_WRAP(int, posix_fallocate, (int file, off_t from, off_t bytes), (file, from, bytes), ENOSPC)
+#ifndef WITHOUT_GETRLIMIT
+SYSTEM_WRAP(int, getrlimit, (int which, struct rlimit *most), (which, most), -1)
+#endif
 SYSTEM_WRAP(int, fcntl, (int file, int what, struct flock *lock), (file, what, lock), -1)
 
 /* Those of files; the others are for host memory. */

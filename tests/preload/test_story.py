@@ -106,6 +106,20 @@ class Story(PreloadTest):
         result = self.leak("preload_leak", "kill", "--stats", code=-signal.SIGKILL)
         self.assertIn("died of signal 9", result.err)
 
+    def test_a_full_disk(self):
+        """There is no room for a journal: the program goes on without, and a line says so. With
+        ftruncate in place of posix_fallocate in book_make it dies of SIGBUS."""
+        disk = self.folder / "disk"
+        disk.mkdir()
+        command = (f"mount -t tmpfs -o size=64k none {disk} || exit 77; "
+                   f"TMPDIR={disk} exec {TENURE} run --stats -- {PROGRAMS / 'preload_leak'} exit")
+        result = self.run_program(["unshare", "--mount", "sh", "-c", command])
+        if result.code in (1, 77) and not result.out:
+            self.skipTest("this user may not mount a disk")
+        self.assertEqual(result.code, 0, result.err)
+        self.assertIn("nothing is told of its memory", result.err)
+        self.assertIn("7 allocations served", result.err)
+
     def test_a_report_of_one_that_died(self):
         path = self.folder / "report.html"
         rest = self.folder / "rest"

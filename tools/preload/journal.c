@@ -3,6 +3,7 @@
 #include "journal.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "check/places.h"
+#include "room.h"
 #include "service.h"
 
 _Static_assert((int)COUNT_COUNT <= (int)JOURNAL_COUNTS, "the journal has a place for each count");
@@ -47,10 +49,22 @@ static journal *book_make(const char *prefix)
     if (file < 0)
         return NULL;
     void *mapped = MAP_FAILED;
-    if (ftruncate(file, sizeof(journal)) == 0)
+    /* All its blocks: where the disk is full, a mapped file with holes would end the program. */
+    int error = room_limit(sizeof(journal));
+    if (error == 0)
+        error = posix_fallocate(file, 0, (off_t)sizeof(journal));
+    if (error == 0) {
         mapped = mmap(NULL, sizeof(journal), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        error = errno;
+    }
     (void)close(file);
-    return mapped == MAP_FAILED ? NULL : mapped;
+    if (mapped != MAP_FAILED)
+        return mapped;
+    (void)unlink(path);
+    (void)dprintf(STDERR_FILENO,
+                  "tenure: %s: %s. If the program dies, nothing is told of its memory.\n", path,
+                  strerror(error));
+    return NULL;
 }
 
 static void book_fill(journal *fresh)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "check/kept.h"
+#include "room.h"
 #include "service.h"
 
 enum { KEPT_MAX = 20000, SLOTS = 65536, SAID_MAX = 1000, LEAKS_SHOWN = 100 };
@@ -228,7 +229,9 @@ static void json_write(const check_text *from)
     if (path == NULL || atomic_load(&is_given_up))
         return;
     int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    int error = file < 0 ? errno : check_text_write(from, file);
+    int error = file < 0 ? errno : room_to_grow(file, from->length);
+    if (error == 0)
+        error = check_text_write(from, file);
     if (file >= 0 && close(file) != 0 && error == 0)
         error = errno;
     if (error != 0 && !atomic_exchange(&is_given_up, 1))
