@@ -193,6 +193,7 @@ static tnr_status snapshot_work(const task *self)
                                             "it down.");
     snprintf(name, TNRI_FILE_NAME_BYTES, "%s-%u.%s", self->place->name, ++snapshots_count, format);
     snprintf(path, sizeof(path), "%s/%s", self->place->path, name);
+    (void)unlinkat(self->place->folder, name, 0); /* a pipe there would be waited for */
     tnr_status status = tnr_snapshot_write(path, TNR_SNAPSHOT_AUTO);
     if (status != TNR_OK) {
         name[0] = '\0'; /* nothing is left of it */

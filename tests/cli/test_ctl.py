@@ -127,6 +127,14 @@ class Commands(Ctl):
         self.assertIn("No such file", self.ctl("snapshot", "/nowhere/at/all.json",
                                                code=CHECK_FAILED).stderr)
 
+    def test_a_pipe_in_the_place_of_a_snapshot(self):
+        """The process does not wait for it. Without unlinkat before tnr_snapshot_write its thread
+        never came back."""
+        _, path = self.hold()
+        os.mkfifo(f"{path}-1.json.gz")
+        self.ctl("snapshot", self.folder / "x.json.gz", "--timeout", "100")
+        self.ctl("status", "--timeout", "100")
+
     def test_settings(self):
         self.hold()
         self.assertRegex(self.ctl("settings").stdout, r"\* control +on")
@@ -318,6 +326,19 @@ class OtherSides(Ctl):
                 self.assertFalse((self.folder / "x.json").exists())
                 self.doCleanups()
                 self.setUp()
+
+    def test_a_snapshot_that_is_no_file(self):
+        """Nothing that a process puts there is waited for. With the old open, the command hung at
+        the pipe past its --timeout."""
+        for make in (os.mkfifo, os.mkdir, lambda path: os.symlink("/etc/passwd", path)):
+            self.serve(GREETING, b'{"ok":true,"file":"x.json"}\n')
+            make(self.sockets / "x.json")
+            said = self.run_tenure("ctl", "snapshot", self.folder / "y.json", "--timeout", "5",
+                                   "--dir", self.sockets, code=CHECK_FAILED, timeout=60).stderr
+            self.assertIn("is not in", said)
+            self.assertEqual(os.listdir(self.folder), [])
+            self.doCleanups()
+            self.setUp()
 
     def test_in_the_list(self):
         self.serve(GREETING)

@@ -115,6 +115,8 @@ class Hold(CommandTest):
         self.refused("--older", "0", "x", code=BAD_INPUT, wanted="older")
         self.refused(f"x={self.folder / 'none'}", code=BAD_INPUT, wanted="No such file")
         self.refused(f"x={self.folder}", code=BAD_INPUT, wanted="no file")
+        os.mkfifo(self.folder / "pipe")
+        self.refused(f"x={self.folder / 'pipe'}", code=BAD_INPUT, wanted="no file")
         self.refused(f"x={self.write('empty', '')}", code=BAD_INPUT, wanted="empty")
         self.refused("x", wanted="nobody holds")
         (self.names / "x.published").write_bytes(b"older")

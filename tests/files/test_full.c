@@ -10,7 +10,7 @@
  *     (SIGBUS at the first allocation), a_limit (SIGXFSZ)
  *   the same, for a file that is empty alone: a_board_with_holes
  *   tnri_file_limit that answers 0: a_limit (SIGXFSZ)
- *   file_write in sink.c without tnri_file_limit; tnri_notice_write and text_write likewise: a_limit
+ *   file_write in sink.c without tnri_file_limit, as tnri_notice_write and text_write: a_limit
  */
 #include "unit/unit.h"
 

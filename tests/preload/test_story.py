@@ -120,6 +120,21 @@ class Story(PreloadTest):
         self.assertIn("nothing is told of its memory", result.err)
         self.assertIn("7 allocations served", result.err)
 
+    def test_pipes_in_the_place_of_files(self):
+        """What a program has put where its journal and its findings are looked for afterwards is
+        not waited for; neither is a program that is none. Each open was tried without O_NONBLOCK,
+        and hung."""
+        for script, options in [('mkfifo "$TENURE_PRELOAD_JOURNAL.99"', ["--stats"]),
+                                ('for f in "$TENURE_PRELOAD_CHECK_STATE" '
+                                 '"$TENURE_PRELOAD_CHECK_JSON"; do rm "$f"; mkfifo "$f"; done',
+                                 ["--check"])]:
+            result = self.run_program([TENURE, "run", *options, "--", "sh", "-c", script],
+                                      timeout=100)
+            self.assertEqual(result.code, 0, result.err)
+        os.mkfifo(self.folder / "pipe")
+        result = self.run_program([TENURE, "run", "--", self.folder / "pipe"], timeout=100)
+        self.assertEqual(result.code, 126)
+
     def test_a_report_of_one_that_died(self):
         path = self.folder / "report.html"
         rest = self.folder / "rest"

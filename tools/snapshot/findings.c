@@ -2,10 +2,12 @@
 /* What the checker has written: see findings.h. */
 #include "findings.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "debug_info.h"
 #include "json_read.h"
@@ -75,8 +77,12 @@ int findings_read(findings *to, const char *path, budget *limits, char error[FIN
     if (value_heap_start(&to->heap, limits) != 0)
         return -1;
     struct stat info;
-    FILE *file = stat(path, &info) == 0 && S_ISREG(info.st_mode) ? fopen(path, "re") : NULL;
+    int opened = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a pipe: not waited for */
+    int is_file = opened >= 0 && fstat(opened, &info) == 0 && S_ISREG(info.st_mode);
+    FILE *file = is_file ? fdopen(opened, "r") : NULL;
     if (!file) {
+        if (opened >= 0)
+            close(opened);
         snprintf(error, FINDINGS_ERROR_BYTES, "%.300s: is no file that can be opened", path);
         return -1;
     }

@@ -256,7 +256,7 @@ static exit_code answer_show(const asking *self, const ctl_folder *folder, const
     if (!ctl_is_true(answer, answer->parsed, "ok"))
         code = ctl_refusal(answer, error);
     else if (strcmp(self->command, "snapshot") == 0)
-        code = ctl_snapshot_fetch(folder, answer, self->argument, error);
+        code = ctl_snapshot_fetch(folder, answer, self->argument, self->patience_ms, error);
     if (is_json)
         ctl_show_json(peer, greeting, answer);
     else if (code == EXIT_CODE_OK && is_metrics(self))

@@ -80,9 +80,13 @@ exit_code ctl_ask(ctl_line *answer, const ctl_peer *peer, const char *request, i
 /* For an answer whose "ok" is false: its sentence in `error`, and the exit code for it. */
 exit_code ctl_refusal(const ctl_line *answer, char *error);
 
-/* Brings the file that an answer to `snapshot` names to `path` (ctl_fetch.c). */
+/* Brings the file that an answer to `snapshot` names to `path` (ctl_fetch.c). `patience_ms`: how
+ * long that may take; -1: for ever. */
 exit_code ctl_snapshot_fetch(const ctl_folder *folder, const ctl_line *answer, const char *path,
-                             char *error);
+                             int patience_ms, char *error);
+
+/* The time of a clock that only goes forward. */
+int64_t ctl_now_ms(void);
 
 /* Fields of a dictionary: 0 or null if there is none of this kind. */
 uint64_t ctl_number(const ctl_line *line, value dict, const char *key);

@@ -60,7 +60,7 @@ int ctl_is_true(const ctl_line *line, value dict, const char *key)
 
 /* ---- lines ---------------------------------------------------------------------------------- */
 
-static int64_t now_ms(void)
+int64_t ctl_now_ms(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -72,7 +72,7 @@ static exit_code ready_wait(const ctl_peer *peer, short events, int64_t until, c
 {
     struct pollfd wait = {.fd = peer->socket, .events = events};
     for (;;) {
-        int64_t left = until < 0 ? -1 : until - now_ms();
+        int64_t left = until < 0 ? -1 : until - ctl_now_ms();
         int ready = until >= 0 && left <= 0 ? 0 : poll(&wait, 1, (int)left);
         if (ready > 0)
             return EXIT_CODE_OK;
@@ -153,7 +153,7 @@ static exit_code text_parse(ctl_line *line, const ctl_peer *peer, char *error)
 
 exit_code ctl_receive(ctl_line *line, const ctl_peer *peer, int patience_ms, char *error)
 {
-    int64_t until = patience_ms < 0 ? -1 : now_ms() + patience_ms;
+    int64_t until = patience_ms < 0 ? -1 : ctl_now_ms() + patience_ms;
     memset(line, 0, sizeof(*line));
     exit_code code = text_receive(&line->text, peer, until, error);
     if (code != EXIT_CODE_OK)
@@ -209,7 +209,7 @@ exit_code ctl_greeting(ctl_line *line, const ctl_peer *peer, int patience_ms, ch
 
 exit_code ctl_send(const ctl_peer *peer, const char *request, int patience_ms, char *error)
 {
-    int64_t until = patience_ms < 0 ? -1 : now_ms() + patience_ms;
+    int64_t until = patience_ms < 0 ? -1 : ctl_now_ms() + patience_ms;
     size_t length = strlen(request);
     for (size_t sent = 0; sent < length;) {
         exit_code code = ready_wait(peer, POLLOUT, until, error);

@@ -150,7 +150,7 @@ static exit_code file_publish(holder *all, held *one, int file, size_t bytes)
 static exit_code file_load(holder *all, held *one)
 {
     struct stat found;
-    int file = open(one->file, O_RDONLY | O_CLOEXEC);
+    int file = open(one->file, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a pipe: not waited for */
     exit_code code = EXIT_CODE_OK;
     if (file < 0 || fstat(file, &found) != 0)
         code = file_error(one->file, strerror(errno));

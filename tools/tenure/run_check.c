@@ -219,7 +219,8 @@ static int state_read(const run_check *check)
 {
     char path[PATH_MAX];
     path_in(check, path, "state");
-    FILE *file = fopen(path, "re");
+    int opened = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    FILE *file = opened < 0 ? NULL : fdopen(opened, "r");
     int has_findings = file && fgetc(file) == 1;
     for (size_t i = 0; file && i < check->rules.count; i++)
         if (fgetc(file) == 0)

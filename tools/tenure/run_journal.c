@@ -172,9 +172,10 @@ static void launches_print(const journal *book)
 static journal *book_open(const char *path)
 {
     struct stat file;
-    int from = open(path, O_RDWR | O_CLOEXEC);
+    int from = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     void *mapped = MAP_FAILED;
-    if (from >= 0 && fstat(from, &file) == 0 && file.st_size == (off_t)sizeof(journal))
+    if (from >= 0 && fstat(from, &file) == 0 && S_ISREG(file.st_mode) &&
+        file.st_size == (off_t)sizeof(journal))
         mapped = mmap(NULL, sizeof(journal), PROT_READ | PROT_WRITE, MAP_PRIVATE, from, 0);
     if (from >= 0)
         close(from);

@@ -79,13 +79,6 @@ typedef struct watch {
     char message[CTL_ERROR_BYTES];
 } watch;
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* ---- showing -------------------------------------------------------------------------------- */
 
 static const char *program(const watch *self)
@@ -160,7 +153,7 @@ static exit_code ask(watch *self, asked what, char *error)
     else if (what == ASKED_STATUS && (self->view == TOP_STREAMS || is_json))
         request = "{\"protocol\":1,\"command\":\"status\",\"streams\":true}\n";
     self->now = what;
-    self->asked_at = now_ms();
+    self->asked_at = ctl_now_ms();
     return ctl_send(&self->peer, request, ANSWER_PATIENCE_MS, error);
 }
 
@@ -182,7 +175,7 @@ static void snapshot_tell(watch *self, const ctl_line *answer)
     do
         snprintf(path, sizeof(path), "tenure-%ld-%d.json.gz", pid(self), number);
     while (access(path, F_OK) == 0 && number++ < 10000);
-    if (ctl_snapshot_fetch(self->folder, answer, path, error) == EXIT_CODE_OK)
+    if (ctl_snapshot_fetch(self->folder, answer, path, ANSWER_PATIENCE_MS, error) == EXIT_CODE_OK)
         snprintf(self->message, sizeof(self->message), "snapshot: %s", path);
     else
         snprintf(self->message, sizeof(self->message), "%s", error);
@@ -230,7 +223,7 @@ static void key_take(watch *self)
     self->message[0] = '\0';
     if (view) {
         self->view = (top_view)(view - views);
-        self->due = now_ms(); /* streams are in no answer yet */
+        self->due = ctl_now_ms(); /* streams are in no answer yet */
     } else if (key == 'q') {
         self->is_over = 1;
     } else if (key == 'S' || key == 'T') {
@@ -250,10 +243,10 @@ static exit_code next_ask(watch *self, char *error)
     if (self->next != ASKED_NOTHING) {
         asked what = self->next;
         self->next = ASKED_NOTHING;
-        self->due = now_ms(); /* to be seen at once, afterwards */
+        self->due = ctl_now_ms(); /* to be seen at once, afterwards */
         return ask(self, what, error);
     }
-    int64_t now = now_ms();
+    int64_t now = ctl_now_ms();
     if (now < self->due)
         return EXIT_CODE_OK;
     self->due = now + self->interval_ms;
@@ -265,7 +258,7 @@ static exit_code step(watch *self, char *error)
 {
     struct pollfd waits[2] = {{.fd = self->peer.socket, .events = POLLIN},
                               {.fd = self->has_screen ? STDIN_FILENO : -1, .events = POLLIN}};
-    int64_t left = self->now == ASKED_NOTHING ? self->due - now_ms() : self->interval_ms;
+    int64_t left = self->now == ASKED_NOTHING ? self->due - ctl_now_ms() : self->interval_ms;
     int ready = poll(waits, 2, left > 0 ? (int)left : 0);
     if (ready < 0 && errno != EINTR) {
         snprintf(error, CTL_ERROR_BYTES, "%s", strerror(errno));
@@ -277,7 +270,7 @@ static exit_code step(watch *self, char *error)
         key_take(self);
     if (ready > 0 && waits[0].revents != 0)
         return answer_take(self, error);
-    int64_t waited = now_ms() - self->asked_at;
+    int64_t waited = ctl_now_ms() - self->asked_at;
     if (self->now == ASKED_NOTHING || waited < ANSWER_PATIENCE_MS)
         return EXIT_CODE_OK;
     if (!self->has_screen) {
