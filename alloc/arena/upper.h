@@ -121,8 +121,13 @@ typedef struct tnri_captures {
     /* A graph pool is being destroyed; it has no arena any more. */
     void (*pool_gone)(struct tnr_pool_st *pool);
 
-    /* The device is about to be put out of use. With `force`, ends what graphs and captures hold of
-     * it. Without, returns TNR_ERR_BUSY if they hold anything. */
+    /* Ends all captures that need memory of the device, in the driver too. TNR_ERR_CAPTURE: only
+     * others can end one. Not in the context. */
+    tnr_status (*captures_end)(struct tnri_device *device);
+
+    /* The device is about to be put out of use. With `force`, in the context: ends what graphs hold
+     * of it, whichever device they are of; no capture needs its memory. Without, returns
+     * TNR_ERR_BUSY if a graph or a capture holds anything. */
     tnr_status (*device_ending)(struct tnri_device *device, int force);
 
     /* Walks what is known of captures and graphs of a device. Returns null, or what is wrong, in a

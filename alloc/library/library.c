@@ -295,7 +295,16 @@ static tnr_status device_end_pools(tnri_device *device)
     return TNR_OK;
 }
 
-/* All that a device that is in use, or was, has of the driver. */
+/* Ends the captures that need memory of a device. */
+static tnr_status device_end_captures(tnri_device *device)
+{
+    const tnri_captures *captures = tnri_captures_get();
+    if (captures == NULL || !atomic_load(&device->in_use))
+        return TNR_OK;
+    return captures->captures_end(device);
+}
+
+/* All that a device that is in use, or was, has of the driver. No capture needs its memory. */
 static tnr_status device_end(tnri_device *device)
 {
     tnr_status status = TNR_OK;
@@ -325,7 +334,9 @@ tnr_status tnr_device_end(int index, int force)
     tnri_group_pause(device);
     tnri_watcher_pause();
     tnri_routes_forget_device(index);
-    status = device_end(device);
+    status = device_end_captures(device);
+    if (status == TNR_OK)
+        status = device_end(device);
     if (status == TNR_OK)
         device->peers = 0; /* of pools that will be made */
     tnri_watcher_resume();
@@ -357,6 +368,9 @@ tnr_status tnr_shutdown(int force)
             tnri_group_pause(tnri_device_at(i));
         tnri_seeing_pause();
     }
+    /* First those of all devices: none is proved idle while another one captures. */
+    for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++)
+        status = device_end_captures(tnri_device_at(i));
     for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++)
         status = device_end(tnri_device_at(i));
     if (status != TNR_OK) {

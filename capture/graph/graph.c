@@ -179,19 +179,23 @@ static void tether_give_up(tnri_graph *graph)
 
 /* ---- holds ---------------------------------------------------------------------------------- */
 
-static int set_keeps_of(const tnri_set *holds, const tnri_arena *arena)
+/* 1 if the block is of `of`, which is an arena or a device. */
+static int uses_are_of(const tnri_uses *uses, const void *of)
 {
-    for (size_t i = 0; i < holds->count; i++) {
-        const tnri_uses *uses = holds->members[i];
-        if (uses->arena == arena)
+    return uses->arena == of || uses->arena->device == of;
+}
+
+int tnri_holds_are_of(const tnri_set *holds, const void *of)
+{
+    for (size_t i = 0; i < holds->count; i++)
+        if (uses_are_of(holds->members[i], of))
             return 1;
-    }
     return 0;
 }
 
-int tnri_graph_keeps_of(const tnri_graph *graph, const tnri_arena *arena)
+int tnri_graph_keeps_of(const tnri_graph *graph, const void *of)
 {
-    return set_keeps_of(&graph->holds, arena) || set_keeps_of(&graph->late, arena);
+    return tnri_holds_are_of(&graph->holds, of) || tnri_holds_are_of(&graph->late, of);
 }
 
 /* Notes that a block of the pool is kept; 0 if there is no host memory. */
@@ -273,14 +277,14 @@ void tnri_graph_take_holds(tnri_graph *graph, tnri_set *holds)
         graph->is_doubtful = 1;
 }
 
-/* Takes the members out of a set that are blocks of an arena, and gives them up. */
-static void set_let_go_of(tnri_graph *graph, tnri_set *holds, const tnri_arena *arena)
+/* Takes the members out of a set that are blocks of an arena or a device, and gives them up. */
+static void set_let_go_of(tnri_graph *graph, tnri_set *holds, const void *of)
 {
     size_t count = holds->count;
     tnri_set_empty(holds);
     for (size_t i = 0; i < count; i++) {
         tnri_uses *uses = holds->members[i];
-        if (uses->arena != arena) {
+        if (!uses_are_of(uses, of)) {
             tnri_set_add(holds, uses);
             continue;
         }
@@ -289,10 +293,10 @@ static void set_let_go_of(tnri_graph *graph, tnri_set *holds, const tnri_arena *
     }
 }
 
-void tnri_graph_let_go_of(tnri_graph *graph, const tnri_arena *arena)
+void tnri_graph_let_go_of(tnri_graph *graph, const void *of)
 {
-    set_let_go_of(graph, &graph->holds, arena);
-    set_let_go_of(graph, &graph->late, arena);
+    set_let_go_of(graph, &graph->holds, of);
+    set_let_go_of(graph, &graph->late, of);
     tnri_set_empty(&graph->outside);
     (void)graph_note_pools(graph, &graph->holds);
     (void)graph_note_pools(graph, &graph->late); /* those that are left fit */

@@ -81,10 +81,12 @@ tnr_status tnri_graph_hold(tnri_graph *graph, tnri_arena *arena, tnri_block *blo
 void tnri_graph_take_holds(tnri_graph *graph, tnri_set *holds);
 /* Gives up the holds of a set, which is then empty. */
 void tnri_holds_let_go(tnri_device *device, tnri_set *holds);
-/* Gives up the holds that the graph has on blocks of an arena. In the context. */
-void tnri_graph_let_go_of(tnri_graph *graph, const tnri_arena *arena);
-/* 1 if the graph keeps a block of the arena. */
-int tnri_graph_keeps_of(const tnri_graph *graph, const tnri_arena *arena);
+/* Gives up the holds that the graph has on blocks of an arena, or of a device: `of` is either. In
+ * the context. */
+void tnri_graph_let_go_of(tnri_graph *graph, const void *of);
+/* 1 if the graph, or a set, keeps a block of the arena or the device. */
+int tnri_graph_keeps_of(const tnri_graph *graph, const void *of);
+int tnri_holds_are_of(const tnri_set *holds, const void *of);
 
 /* Keeps every block that a CUDA graph refers to and that its capture did not hand out. *is_read is
  * 1 if all nodes have been read; then holds that tnri_graph_take_holds took over are given up if no

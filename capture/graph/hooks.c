@@ -262,44 +262,103 @@ static void hook_pool_gone(tnr_pool pool)
     tnri_graph_unlock();
 }
 
-/* Ends all captures of a device, also in the driver. Those of others, which cannot be ended here,
- * are an error. */
-static tnr_status captures_end(const tnri_device *device)
+/* 1 if the graph needs memory of the device: its own, or blocks that it keeps. */
+static int graph_needs(const tnri_graph *graph, const tnri_device *device)
+{
+    return graph->device == device || tnri_graph_keeps_of(graph, device);
+}
+
+static int capture_needs(const tnri_capture *capture, const tnri_device *device)
+{
+    return graph_needs(capture->graph, device) || tnri_holds_are_of(&capture->kept, device);
+}
+
+/* Those that cannot be ended here are an error. */
+static tnr_status hook_captures_end(tnri_device *device)
 {
     tnri_capture *next;
+    tnr_status status = TNR_OK;
+    hook_settle(device);
+    (void)tnri_graph_lock();
     for (tnri_capture *capture = tnri_capture_walk(NULL); capture != NULL; capture = next) {
         next = tnri_capture_walk(capture);
-        if (capture->device != device)
+        if (status != TNR_OK || !capture_needs(capture, device))
             continue;
-        if (!tnri_capture_may_end(capture))
-            return tnri_error(
+        if (tnri_capture_may_end(capture))
+            tnri_capture_abort(capture);
+        else
+            status = tnri_error(
                 TNR_ERR_CAPTURE,
                 "stream %p of device %d is being captured by the engine or by "
                 "another thread, which has to end the capture before a shutdown, even one "
                 "with force.",
-                (void *)capture->origin, device->index);
-        tnri_capture_abort(capture);
+                (void *)capture->origin, capture->device->index);
     }
-    return TNR_OK;
+    tnri_graph_unlock();
+    return status;
 }
 
-/* Ends all graphs of a device; the driver's stay what they are. Launches of theirs may still run,
- * and are waited for. In the context. */
-static tnr_status graphs_end(tnri_device *device)
+/* Waits for all that a device was given. */
+static tnr_status device_wait(tnri_device *device)
 {
-    tnri_graph *graph_next;
-    tnri_event *event;
-    if (tnri_graph_walk(NULL) == NULL)
-        return TNR_OK;
-    tnr_status status = tnri_event_context(device, &event);
+    tnri_visit visit;
+    tnri_event *event = NULL;
+    tnr_status status = tnri_device_enter(device, &visit);
     if (status != TNR_OK)
         return status;
+    status = tnri_event_context(device, &event);
     tnri_event_drop(event);
-    for (tnri_graph *graph = tnri_graph_walk(NULL); graph != NULL; graph = graph_next) {
-        graph_next = tnri_graph_walk(graph);
+    tnri_device_leave(&visit);
+    return status;
+}
+
+/* Waits for launches, which may still run, of the graphs that need memory of a device. */
+static tnr_status graphs_wait(const tnri_device *device)
+{
+    uint64_t waited = 0; /* a bit for each device */
+    tnr_status status = TNR_OK;
+    for (const tnri_graph *graph = NULL; (graph = tnri_graph_walk(graph)) != NULL;) {
+        uint64_t bit = UINT64_C(1) << graph->device->index;
+        if (status != TNR_OK || (waited & bit) != 0 || !graph_needs(graph, device))
+            continue;
+        status = device_wait(graph->device);
+        waited |= bit;
+    }
+    return status;
+}
+
+/* Ends all graphs of a device; the driver's stay what they are. Graphs of other devices let go of
+ * its blocks. */
+static tnr_status graphs_end(const tnri_device *device)
+{
+    tnri_graph *next;
+    tnr_status status = graphs_wait(device);
+    for (tnri_graph *graph = tnri_graph_walk(NULL); graph != NULL && status == TNR_OK;
+         graph = next) {
+        next = tnri_graph_walk(graph);
         if (graph->device == device)
             tnri_graph_end(graph);
+        else if (graph_needs(graph, device))
+            tnri_graph_let_go_of(graph, device);
     }
+    return status;
+}
+
+/* TNR_ERR_BUSY if a capture or a graph needs memory of the device. */
+static tnr_status needed_error(const tnri_device *device)
+{
+    for (const tnri_capture *capture = NULL; (capture = tnri_capture_walk(capture)) != NULL;)
+        if (capture_needs(capture, device))
+            return tnri_error(TNR_ERR_BUSY,
+                              "a capture that needs memory of device %d is under way on device %d. "
+                              "End it, or shut down with force.",
+                              device->index, capture->device->index);
+    for (const tnri_graph *graph = NULL; (graph = tnri_graph_walk(graph)) != NULL;)
+        if (graph_needs(graph, device))
+            return tnri_error(TNR_ERR_BUSY,
+                              "graph \"%s\" still needs memory of device %d. Destroy the CUDA "
+                              "graph and its executables, or shut down with force.",
+                              graph->name, device->index);
     return TNR_OK;
 }
 
@@ -309,22 +368,11 @@ static tnr_status hook_device_ending(tnri_device *device, int force)
     hook_settle(device);
     (void)tnri_graph_lock();
     if (force) {
-        status = captures_end(device);
-        if (status == TNR_OK)
-            status = graphs_end(device);
+        status = graphs_end(device);
         if (status == TNR_OK)
             tnri_launched_forget(device);
-    } else if (tnri_capture_on(device) != NULL) {
-        status = tnri_error(TNR_ERR_BUSY,
-                            "a capture is under way on device %d. End it, or shut down with force.",
-                            device->index);
     } else {
-        for (tnri_graph *graph = NULL; (graph = tnri_graph_walk(graph)) != NULL;)
-            if (graph->device == device)
-                status = tnri_error(TNR_ERR_BUSY,
-                                    "graph \"%s\" still needs memory of device %d. Destroy the "
-                                    "CUDA graph and its executables, or shut down with force.",
-                                    graph->name, device->index);
+        status = needed_error(device);
     }
     tnri_graph_unlock();
     return status;
@@ -341,6 +389,7 @@ static const tnri_captures hooks = {
     .describe = tnri_graphs_describe,
     .still_end = hook_still_end,
     .pool_gone = hook_pool_gone,
+    .captures_end = hook_captures_end,
     .device_ending = hook_device_ending,
     .validate = tnri_captures_validate,
 };

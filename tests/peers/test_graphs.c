@@ -4,6 +4,11 @@
  *
  * Lines of the library changed to see it fail:
  *   tnri_event_drop: the event becomes a spare of device 0: launched_in_turn
+ *   graphs_end without tnri_graph_let_go_of: ended_by_shutdown and the others
+ *   graphs_wait waits for the ending device alone: ended_alone (unmapped under work)
+ *   needed_error looks at the device's own graphs alone: ended_alone
+ *   capture_needs asks for the device's own captures alone: ended_in_captures
+ *   tnr_shutdown without device_end_captures of all devices: ended_in_captures
  */
 #include "lifetime/life.h"
 
@@ -169,12 +174,126 @@ static void launched_in_turn(void **state)
     assert_ok(tnr_shutdown(0));
 }
 
+/* ---- the end of a device -------------------------------------------------------------------- */
+
+/* A freed block of device 0 that a graph of device 1 keeps; it may have been launched. */
+static recorded keeper(int is_launched)
+{
+    void *out = malloc_on(0);
+    on(1);
+    void *to = malloc_on(1);
+    recorded graph = copier(1, to, out);
+    if (is_launched)
+        launch(&graph);
+    assert_ok(tnr_free(out));
+    assert_ok(tnr_free(to));
+    return graph;
+}
+
+static void ended_by_shutdown(void **state)
+{
+    (void)state;
+    for (int destroyed = 0; destroyed < 2; destroyed++) {
+        start(NULL);
+        recorded graph = keeper(1);
+        if (destroyed)
+            destroy(&graph);
+        assert_ok(tnr_shutdown(1));
+        if (!destroyed)
+            destroy(&graph);
+        assert_int_equal(life_stop(state), 0);
+    }
+    start(NULL);
+}
+
+/* The graph's device goes on, and the graph with it; its launch, which reads what goes back to the
+ * driver, is waited for. */
+static void ended_alone(void **state)
+{
+    (void)state;
+    start(NULL);
+    recorded graph = keeper(1);
+    tnr_graph_info info = {.struct_bytes = sizeof(info)};
+    assert_ok(tnr_graph_get(&info, graph.number));
+    assert_int_equal(info.kept_blocks, 2);
+    assert_error(tnr_device_end(0, 0), TNR_ERR_BUSY, "still needs memory of device 0");
+    assert_error(tnr_shutdown(0), TNR_ERR_BUSY, "still needs memory of device 0");
+    assert_ok(tnr_validate(-1));
+    assert_ok(tnr_device_end(0, 1));
+    assert_ok(tnr_graph_get(&info, graph.number));
+    assert_int_equal(info.kept_blocks, 1);
+    assert_int_equal(info.kept_bytes, BYTES);
+    assert_ok(tnr_validate(-1));
+    assert_ok(tnr_free(malloc_on(0)));
+    destroy(&graph);
+    (void)simcuda_run(UINT64_MAX);
+    assert_ok(tnr_device_end(1, 0));
+}
+
+/* A capture of the other device keeps a block of this one: force ends it, and so does a shutdown
+ * that comes to this device's graphs before. */
+static void ended_in_captures(void **state)
+{
+    (void)state;
+    for (int is_shutdown = 0; is_shutdown < 2; is_shutdown++) {
+        start(NULL);
+        recorded graph = keeper(1);
+        void *block = malloc_on(0);
+        capture_begin(1, NULL);
+        assert_ok(tnr_record_use(block, streams[1]));
+        assert_ok(tnr_free(block));
+        assert_error(tnr_device_end(0, 0), TNR_ERR_BUSY, "is under way on device 1");
+        assert_ok(tnr_validate(-1));
+        if (is_shutdown) {
+            capture_begin(0, NULL);
+            (void)malloc_on(0);
+            assert_ok(tnr_shutdown(1));
+        } else {
+            assert_ok(tnr_device_end(0, 1));
+            assert_ok(tnr_validate(-1));
+        }
+        CUstreamCaptureStatus status;
+        assert_int_equal(cuStreamIsCapturing(streams[1], &status), CUDA_SUCCESS);
+        assert_int_equal(status, CU_STREAM_CAPTURE_STATUS_NONE);
+        destroy(&graph);
+        assert_int_equal(life_stop(state), 0);
+    }
+    start(NULL);
+}
+
+/* Whatever fails, a repeated call comes to the end. */
+static void ended_while_the_driver_fails(void **state)
+{
+    (void)state;
+    tnr_status status = TNR_ERR_DRIVER;
+    for (uint64_t nth = 1; status != TNR_OK || nth < 5; nth++) {
+        start(NULL);
+        recorded graph = keeper(1);
+        simcuda_fail("*", nth, 0, CUDA_ERROR_UNKNOWN);
+        status = tnr_device_end(0, 1);
+        simcuda_fail_clear();
+        assert_ok(tnr_validate(-1));
+        assert_ok(tnr_device_end(0, 1));
+        assert_ok(tnr_free(malloc_on(0)));
+        assert_ok(tnr_validate(-1));
+        destroy(&graph);
+        (void)simcuda_run(UINT64_MAX);
+        assert_ok(tnr_shutdown(0));
+        assert_int_equal(life_stop(state), 0);
+    }
+    start(NULL);
+}
+
 #define CASE(test) cmocka_unit_test_teardown(test, life_stop)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(launched_in_turn),
+        CASE(ended_by_shutdown),
+        CASE(ended_alone),
+        CASE(ended_in_captures),
+        CASE(ended_while_the_driver_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

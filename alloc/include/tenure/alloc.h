@@ -131,20 +131,26 @@ TNR_NODISCARD TNR_API tnr_status tnr_configure(const char *settings);
  * is as before tnr_init and may be started again. Pools become invalid.
  *
  * If the call fails, it may have given back part of the memory already, and with `force` blocks
- * too. Call it again to go on. Without `force`, graphs that need memory are an error too. For
- * graphs that were destroyed a moment ago the call waits up to graph_end_ms.
- * Errors: TNR_ERR_BUSY (live blocks, graphs, exports, imports, or the call comes from a callback of
- * an owner of segments), TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
+ * too. Call it again to go on. Without `force`, graphs and captures that need memory are an error
+ * too. For graphs that were destroyed a moment ago the call waits up to graph_end_ms. With `force`
+ * Tenure ends captures, and lets go of what graphs keep.
+ * Errors: TNR_ERR_BUSY (live blocks, graphs, captures, exports, imports, or the call comes from a
+ * callback of an owner of segments), TNR_ERR_CAPTURE (by force: a capture that only the engine or
+ * another thread can end), TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_shutdown(int force);
 
 /* Does what tnr_shutdown does for one device, while the others go on. An engine that resets a
  * device (cuDevicePrimaryCtxReset, cudaDeviceReset) calls it before the reset. Only the calling
  * thread may be inside Tenure, whatever the device. Afterwards the device is as before its first
  * allocation; the next allocation puts it into use again. Settings, history and the memory of other
- * devices stay as they are. Tenure forgets the device's pools, streams and graphs. A thread that is
- * routed to one of these pools must pop it. Pools of other devices that were opened to the device
- * (tnr_pool_access_set) stay open to it. Does nothing for a device that is not in use. Errors:
- * those of tnr_shutdown, and TNR_ERR_INVALID_DEVICE. Since 0.2.0. */
+ * devices stay as they are. Tenure forgets the device's pools, streams and graphs. With `force`,
+ * graphs of other devices that refer to its memory keep it no longer: do not launch them any more.
+ * A thread that is routed to one of the device's pools must pop it. Pools of other devices that
+ * were opened to the device (tnr_pool_access_set) stay open to it. Does nothing for a device that
+ * is not in use.
+ * Errors: those of tnr_shutdown, and TNR_ERR_INVALID_DEVICE; TNR_ERR_CAPTURE also if the device has
+ * graphs, or memory that is not known to be idle, and a capture of another device is under way.
+ * Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_device_end(int device, int force);
 
 /* ---- allocate and free --------------------------------------------------------------------- */
