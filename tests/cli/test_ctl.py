@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -236,8 +237,8 @@ class Choosing(Ctl):
 GREETING = b'{"protocol":1,"tenure":"9.9.9","pid":1,"program":"fake"}\n'
 
 
-class OtherSides(Ctl):
-    """Sockets that are in the folder, and at which something else answers."""
+class OtherSide(Ctl):
+    """A socket that is in the folder, and at which something else answers."""
 
     def serve(self, *pieces, hang_up=True):
         """Sends these pieces, a new one for each line that it gets, and then hangs up or waits."""
@@ -272,6 +273,8 @@ class OtherSides(Ctl):
 
         self.addCleanup(end)
 
+
+class OtherSides(OtherSide):
     def test_another_version(self):
         self.serve(b'{"protocol":2,"tenure":"9.9.9"}\n')
         said = self.ctl("status", code=OTHER_PROTOCOL).stderr
@@ -343,6 +346,98 @@ class OtherSides(Ctl):
     def test_in_the_list(self):
         self.serve(GREETING)
         self.assertIn("fake", self.ctl("list").stdout)
+
+
+# What a terminal would obey: a title, a colour (in three ways), another direction of writing, and
+# more; in the middle of an otherwise good text.
+HARM = "a\x1b]0;b\x07\x9b31m\u202ec\x7f\r\u200bd\u2028"
+HARMFUL = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+
+
+class Harmless(OtherSide):
+    """No text of another process or of a file makes a terminal do anything. Seen to fail with `shown`
+    and `say` that leave texts as they are, and with each use of them taken away."""
+
+    def check(self, *arguments, code=OK, wanted="a"):
+        result = self.run_tenure(*arguments, code=code)
+        text = result.stdout + result.stderr
+        self.assertIn(wanted, text)
+        self.assertIsNone(HARMFUL.search(text), repr(text))
+        return result
+
+    def harm(self, *pieces, code=OK, commands=("status",), wanted="a"):
+        """These pieces, lines of JSON without escapes where that is allowed."""
+        for command in commands:
+            lines = [piece if isinstance(piece, bytes) else
+                     json.dumps(piece, ensure_ascii=False).encode() + b"\n" for piece in pieces]
+            self.serve(*lines)
+            where = ("--dir", self.sockets)
+            program, *more = command.split()
+            arguments = (program, *more) if program == "top" else ("ctl", program, *more)
+            yield self.check(*arguments, *where, code=code, wanted=wanted)
+            self.doCleanups()
+            self.setUp()
+
+    def test_refusals(self):
+        refusal = {"ok": False, "status": HARM, "message": HARM}
+        everywhere = ("status", "status --json", "top --once", "snapshot x.json", "metrics")
+        list(self.harm(refusal, code=CHECK_FAILED, commands=everywhere[:2]))
+        list(self.harm(GREETING, refusal, code=CHECK_FAILED, commands=everywhere))
+
+    def test_garbage_that_is_quoted(self):
+        list(self.harm(b'{"a":' + HARM.encode() + b"}\n", code=OTHER_PROTOCOL))
+        list(self.harm(b'{"protocol":1,"' + b"\x9b\x1b\xff" + b'":2}\n', code=OTHER_PROTOCOL))
+
+    def test_answers(self):
+        number = {key: 1 for key in ("device", "number", "reserved_bytes", "live_bytes",
+                                     "asleep_bytes", "generation", "bytes", "process", "pools")}
+        named = {**number, **{key: HARM for key in ("name", "tag", "kind", "state", "group",
+                                                    "program", "stream", "key", "value")}}
+        device = {**named, "pools": [named], "members": [named], "streams": [named],
+                  "tags": [named], "account": {"used_bytes": 1, "outside": [named]}}
+        answer = {"ok": True, "command": HARM, HARM: HARM, "devices": [device], "tags": [named],
+                  "held": [{**named, "processes": [1]}], "imports": [named], "settings": [named]}
+        greeting = {"protocol": 1, "tenure": HARM, "pid": 1, "program": HARM}
+        commands = ("status", "status --all", "metrics", "metrics --streams", "settings",
+                    "top --once", "top --once --by stream", "top --once --by tag",
+                    "top --once --by account")
+        list(self.harm(greeting, answer, commands=commands))
+        for result in self.harm(greeting, answer, commands=("status --json", "top --once --json")):
+            (line,) = self.json_lines(result)  # what it says is the same
+            self.assertEqual(line["answer"], answer)
+            self.assertEqual(line["process"]["program"], HARM)
+
+    def test_lists(self):
+        greeting = {"protocol": 1, "tenure": HARM, "pid": 1, "program": HARM}
+        list(self.harm(greeting, commands=("list", "list --json")))
+
+    def test_names_of_sockets(self):
+        name = self.sockets / "tenure-\x1b1\n7-00000000-0123456789abcdef.sock"
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(name))
+            listener.listen()
+            self.assertEqual(self.ctl("list").stdout, "")
+            other = self.sockets / "tenure- \n7-00000000-0123456789abcdef.sock"
+            name.rename(other)
+            self.assertEqual(self.ctl("list").stdout, "")
+
+    def test_files(self):
+        process, _ = self.hold("history:full")
+        path = self.folder / "x.json"
+        self.ctl("snapshot", path)
+        document = json.loads(path.read_text())
+        text = path.read_text().replace("weights", json.dumps(HARM)[1:-1])
+        for name in ("control_holder", "libtenure"):
+            text = text.replace(name, json.dumps(name + HARM)[1:-1])
+        path.write_text(text)
+        self.check("snapshot", "summary", path, "--no-symbols", wanted="snapshot of")
+        self.check("snapshot", "diff", path, path, "--no-symbols", wanted="")
+        for address, *_ in document["segments"]["rows"]:
+            self.check("explain", hex(address), path, "--no-symbols", wanted="pool \"")
+        path.write_text("a,1,2,3\x9b\x1b\n")
+        self.check("replay", path, code=BAD_INPUT)
+        path.write_text('{"\x1b' + HARM + '": 1')
+        self.check("snapshot", "summary", path, code=BAD_INPUT)
 
 
 class Killed(Ctl):

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shown.h"
 #include "trace.h"
 
 enum { ROUNDS_MAX = 3 };
@@ -119,7 +120,7 @@ exit_code bench_replay_run(const bench_setup *setup, bench_rows *out)
         trace source;
         memset(&source, 0, sizeof(source));
         if (trace_read(&source, setup->traces[i], error, sizeof(error)) != 0) {
-            fprintf(stderr, "tenure bench: %s\n", error);
+            say(stderr, "tenure bench: %s\n", error);
             return EXIT_CODE_BAD_INPUT;
         }
         if (source.streams_count > BENCH_THREADS_MAX) {

@@ -13,6 +13,7 @@
 #include "cli.h"
 #include "commands.h"
 #include "json.h"
+#include "shown.h"
 
 static const char *dir_option, *pid_option, *name_option, *timeout_option, *tag_option,
     *device_option, *content_option, *pinned_option;
@@ -288,7 +289,7 @@ static exit_code peer_ask(const asking *self, const ctl_folder *folder, const ct
         code = answer_show(self, folder, peer, &greeting, &answer, error);
     }
     if (code != EXIT_CODE_OK)
-        fprintf(stderr, "tenure ctl: %s\n", error);
+        say(stderr, "tenure ctl: %s\n", error);
     ctl_line_release(&greeting);
     ctl_line_release(&answer);
     return code;
@@ -318,7 +319,7 @@ static exit_code peers_list(const ctl_peers *peers, const asking *self)
         else
             ctl_show_peer(peer, known);
         if (code == EXIT_CODE_OTHER_PROTOCOL && first == EXIT_CODE_OK) {
-            fprintf(stderr, "tenure ctl: %s\n", error);
+            say(stderr, "tenure ctl: %s\n", error);
             first = code;
         }
         ctl_line_release(&greeting);
@@ -373,7 +374,7 @@ int command_ctl(int argc, char **argv)
     char error[CTL_ERROR_BYTES];
     exit_code code = ctl_folder_open(&folder, dir_option, error);
     if (code != EXIT_CODE_OK) {
-        fprintf(stderr, "tenure ctl: %s\n", error);
+        say(stderr, "tenure ctl: %s\n", error);
     } else {
         ctl_peers_find(&peers, &folder);
         ctl_peers_choose(&peers, self.pid, name_option);

@@ -47,17 +47,21 @@ exit_code ctl_folder_open(ctl_folder *folder, const char *path, char *error)
 /* tenure-PID-BOOT-RANDOM.sock: the process, and the boot. 0: it is no such name. */
 static int name_read(const char *name, long *pid, unsigned long *boot)
 {
-    char *end;
+    static const char hex[] = "0123456789abcdef";
     if (strncmp(name, "tenure-", 7) != 0 || strlen(name) >= CTL_NAME_BYTES)
         return 0;
-    *pid = strtol(name + 7, &end, 10);
-    if (*end != '-' || *pid <= 0)
+    const char *at = name + 7;
+    size_t digits = strspn(at, "0123456789");
+    *pid = strtol(at, NULL, 10);
+    if (digits == 0 || at[digits] != '-' || *pid <= 0)
         return 0;
-    *boot = strtoul(end + 1, &end, 16);
-    if (*end != '-')
+    at += digits + 1;
+    digits = strspn(at, hex);
+    *boot = strtoul(at, NULL, 16);
+    if (digits == 0 || at[digits] != '-')
         return 0;
-    end += 1 + strspn(end + 1, "0123456789abcdef");
-    return strcmp(end, ".sock") == 0;
+    at += digits + 1;
+    return strcmp(at + strspn(at, hex), ".sock") == 0;
 }
 
 /* The boot that names of this machine carry. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "shown.h"
 
 /* What a sample is of. */
 typedef enum subject { OF_DEVICE, OF_POOL, OF_TAG, OF_HELD, OF_IMPORTED, OF_STREAM } subject;
@@ -94,17 +95,21 @@ exit_code ctl_metrics_add(const ctl_peer *peer, const ctl_line *greeting, const 
     return EXIT_CODE_OK;
 }
 
-/* A label with its value. The format knows three escapes, and everything else stands as it is. */
+/* A label with its value. The format knows three escapes; everything else that a
+ * terminal may be shown stands as it is. */
 static void label_print(FILE *file, const char *separator, const char *name, const char *text)
 {
     fprintf(file, "%s%s=\"", separator, name);
-    for (; text && *text; text++) {
+    for (size_t bytes; text && *text; text += bytes) {
+        int is_harmless = shown_is_harmless(text, &bytes);
         if (*text == '\\' || *text == '"')
             fputc('\\', file);
         if (*text == '\n')
             fputs("\\n", file);
+        else if (is_harmless)
+            fwrite(text, 1, bytes, file);
         else
-            fputc(*text, file);
+            fputc('?', file);
     }
     fputc('"', file);
 }

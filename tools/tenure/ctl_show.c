@@ -5,15 +5,13 @@
 
 #include "ctl.h"
 #include "json.h"
+#include "shown.h"
 #include "table.h"
 
 const char *ctl_shown(const char *text, char *buffer, size_t bytes)
 {
     snprintf(buffer, bytes, "%s", text ? text : "-");
-    for (char *at = buffer; *at; at++)
-        if ((unsigned char)*at < 0x20 || *at == 0x7f)
-            *at = '?';
-    return buffer;
+    return shown(buffer);
 }
 
 void ctl_show_peer(const ctl_peer *peer, const ctl_line *greeting)
@@ -262,15 +260,31 @@ static void process_write(json_writer *json, const ctl_peer *peer, const ctl_lin
     json_object_end(json);
 }
 
-/* {"process": ..., "answer": ...}: what came is JSON already. */
+/* What came is JSON already, and stays the same to who reads it as that: texts say in escapes what
+ * a terminal would obey, and between texts nothing has a meaning but what is seen. */
+static void json_line_print(const char *text)
+{
+    for (size_t bytes; *text && *text != '\n'; text += bytes) {
+        if (shown_is_harmless(text, &bytes))
+            fwrite(text, 1, bytes, stdout);
+        else if (bytes == 1 && (unsigned char)*text < 0x20)
+            putchar(' ');
+        else
+            json_escape(stdout, text, bytes);
+    }
+}
+
+/* {"process": ..., "answer": ...} */
 void ctl_show_json(const ctl_peer *peer, const ctl_line *greeting, const ctl_line *answer)
 {
     json_writer json;
     json_start(&json, stdout);
     json_object_begin(&json, NULL);
     process_write(&json, peer, greeting);
-    if (answer)
-        printf(", \"answer\": %.*s", (int)strcspn(answer->text, "\n"), answer->text);
+    if (answer) {
+        fputs(", \"answer\": ", stdout);
+        json_line_print(answer->text);
+    }
     json_object_end(&json);
     json_end(&json);
 }

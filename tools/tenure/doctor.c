@@ -20,6 +20,7 @@
 #include "newer.h"
 #include "reach.h"
 #include "session.h"
+#include "shown.h"
 #include "table.h"
 #include "wrap.h"
 
@@ -233,8 +234,8 @@ static void driver_print(const findings *all)
 {
     heading("Driver");
     if (all->has_driver) {
-        printf("  library           %s%s\n", all->driver.path,
-               all->driver.simulated ? "  (simulated)" : "");
+        say(stdout, "  library           %s%s\n", all->driver.path,
+            all->driver.simulated ? "  (simulated)" : "");
         printf("  CUDA version      %d.%d\n", all->driver.version / 1000,
                all->driver.version % 1000 / 10);
         newer_print(all);
@@ -267,7 +268,7 @@ static void devices_print(const findings *all)
     heading("Devices");
     for (int i = 0; i < all->devices_count; i++) {
         const tnr_device_info *device = &all->devices[i];
-        printf("  %d  %s\n", i, device->name);
+        say(stdout, "  %d  %s\n", i, device->name);
         printf("     memory %s, granularity %s, compute capability %d.%d\n",
                format_bytes_binary(device->memory_bytes, memory),
                format_bytes_binary(device->granularity_bytes, granularity), device->compute_major,
@@ -291,7 +292,7 @@ static void settings_print(void)
             break;
         if (!info.is_set)
             continue;
-        printf("  %s = %s  (default %s)\n", info.key, info.value, info.default_value);
+        say(stdout, "  %s = %s  (default %s)\n", info.key, info.value, info.default_value);
         count++;
     }
     if (count == 0)
@@ -313,7 +314,7 @@ static void environment_print(const findings *all)
         if (!is_ours(*variable) || (strncmp(*variable, "TENURE_DRIVER=", 14) == 0 &&
                                     strcmp(how_chosen(&all->choice), "by TENURE_DRIVER") != 0))
             continue;
-        printf("  %s\n", *variable);
+        say(stdout, "  %s\n", *variable);
         count++;
     }
     if (count == 0)

@@ -14,6 +14,7 @@
 
 #include "holders.h"
 #include "json.h"
+#include "shown.h"
 #include "table.h"
 
 /* What is farther away is not beside. */
@@ -166,7 +167,7 @@ static void wrapped_print(const char *text, int indent)
                 cut--;
         if (cut == 0)
             cut = length < room ? length : room;
-        printf("%*s%.*s\n", indent, "", (int)cut, text);
+        say(stdout, "%*s%.*s\n", indent, "", (int)cut, text);
         text += cut + (text[cut] == ' ');
     }
 }
@@ -197,14 +198,14 @@ static void place_print(const model *in, int32_t pool_index, int32_t stream_inde
 {
     if (pool_index >= 0) {
         const pool *one = MODEL_AT(in->pools, pool, pool_index);
-        printf("  device %" PRIu64 ", pool \"%s\"", one->device, one->name);
+        say(stdout, "  device %" PRIu64 ", pool \"%s\"", one->device, one->name);
     }
     if (stream_index >= 0) {
         const stream *one = MODEL_AT(in->streams, stream, stream_index);
         printf(", stream 0x%" PRIx64 "%s", one->handle, one->ended ? " (destroyed)" : "");
         char name[80];
         if (one->name)
-            printf(" \"%s\"", model_stream_name(one, name, sizeof(name)));
+            say(stdout, " \"%s\"", model_stream_name(one, name, sizeof(name)));
     }
     putchar('\n');
 }

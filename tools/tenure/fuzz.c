@@ -17,6 +17,7 @@
 #include "fuzz_report.h"
 #include "progress.h"
 #include "session.h"
+#include "shown.h"
 #include "shrink.h"
 
 static const char *driver, *stall, *seeds, *seconds, *jobs, *ops, *replay, *out, *shrink_seconds;
@@ -215,7 +216,7 @@ static exit_code program_load(fuzz_program *program)
     fclose(file);
     if (result == 0)
         return EXIT_CODE_OK;
-    fprintf(stderr, "tenure fuzz: %s: %s\n", replay, error);
+    say(stderr, "tenure fuzz: %s: %s\n", replay, error);
     return EXIT_CODE_BAD_INPUT;
 }
 

@@ -7,6 +7,8 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "shown.h"
+
 void json_start(json_writer *json, FILE *file)
 {
     json->file = file;
@@ -19,42 +21,34 @@ void json_end(json_writer *json)
     json->needs_comma = 0;
 }
 
-/* The length of the UTF-8 sequence at `at`, or 0 if it is none. */
-static int utf8_length(const unsigned char *at)
+/* A character beyond the first 0x10000 comes as a pair of halves. */
+void json_escape(FILE *file, const char *text, size_t bytes)
 {
-    int length;
-    if (at[0] < 0x80)
-        return 1;
-    if (at[0] >= 0xc2 && at[0] <= 0xdf)
-        length = 2;
-    else if (at[0] >= 0xe0 && at[0] <= 0xef)
-        length = 3;
-    else if (at[0] >= 0xf0 && at[0] <= 0xf4)
-        length = 4;
+    static const unsigned char first[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    unsigned character = bytes <= 4 ? (unsigned char)text[0] & first[bytes] : 0xfffd;
+    if (bytes == 1 && (unsigned char)text[0] >= 0x80)
+        character = 0xfffd;
+    for (size_t i = 1; i < bytes && i < 4; i++)
+        character = character << 6 | ((unsigned char)text[i] & 0x3f);
+    if (character >= 0x10000)
+        fprintf(file, "\\u%04x\\u%04x", 0xd7c0 + (character >> 10), 0xdc00 + (character & 0x3ff));
     else
-        return 0;
-    for (int i = 1; i < length; i++)
-        if ((at[i] & 0xc0) != 0x80)
-            return 0;
-    return length;
+        fprintf(file, "\\u%04x", character);
 }
 
 static void quoted_write(FILE *file, const char *text)
 {
     fputc('"', file);
-    for (const unsigned char *at = (const unsigned char *)text; *at != '\0';) {
-        int length = utf8_length(at);
-        if (*at == '"' || *at == '\\')
-            fprintf(file, "\\%c", *at);
-        else if (*at == '\n')
+    for (size_t bytes; *text != '\0'; text += bytes) {
+        int is_harmless = shown_is_harmless(text, &bytes);
+        if (*text == '"' || *text == '\\')
+            fprintf(file, "\\%c", *text);
+        else if (*text == '\n')
             fputs("\\n", file);
-        else if (*at < 0x20 || *at == 0x7f)
-            fprintf(file, "\\u%04x", *at);
-        else if (length == 0)
-            fputs("\\ufffd", file);
+        else if (is_harmless)
+            fwrite(text, 1, bytes, file);
         else
-            fwrite(at, 1, (size_t)length, file);
-        at += length > 0 ? length : 1;
+            json_escape(file, text, bytes);
     }
     fputc('"', file);
 }

@@ -5,6 +5,7 @@
 #ifndef TENURE_TOOLS_JSON_H
 #define TENURE_TOOLS_JSON_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -23,8 +24,11 @@ void json_object_end(json_writer *json);
 void json_array_begin(json_writer *json, const char *key);
 void json_array_end(json_writer *json);
 
-/* A null text is written as null. Bytes that are not UTF-8 come out as U+FFFD. */
+/* A null text is written as null. Bytes that are not UTF-8 come out as U+FFFD, and what a terminal
+ * would obey as escapes. */
 void json_text(json_writer *json, const char *key, const char *value);
+/* A character of so many bytes as escapes; U+FFFD for a byte that is not UTF-8. */
+void json_escape(FILE *file, const char *text, size_t bytes);
 void json_unsigned(json_writer *json, const char *key, uint64_t value);
 /* Not a number and infinities are written as null. */
 void json_real(json_writer *json, const char *key, double value, int decimals);

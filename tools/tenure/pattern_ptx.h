@@ -84,8 +84,7 @@
 
 /* %x = the byte at offset %i of the block, in its low bits. */
 #define PTX_BYTE                                                                                   \
-    "shr.u64 %w, %i, 4;\n" PTX_WORD                                                                \
-    "and.b64 %t, %i, 8;\n"                                                                         \
+    "shr.u64 %w, %i, 4;\n" PTX_WORD "and.b64 %t, %i, 8;\n"                                         \
     "setp.eq.u64 %p, %t, 0;\n"                                                                     \
     "selp.b64 %x, %x, %y, %p;\n"                                                                   \
     "cvt.u32.u64 %sh, %i;\n"                                                                       \
@@ -102,34 +101,31 @@ static const char pattern_ptx_head[] = ".version 6.0\n"
 static const char pattern_ptx_fill[] =
     ".visible .entry tenure_fill(.param .u64 p_ptr, .param .u64 p_bytes, .param .u64 p_seed,\n"
     "                            .param .u64 p_points)\n"
-    "{\n" PTX_REGISTERS PTX_PROLOGUE
-    "mov.b64 %i, %gid;\n"
+    "{\n" PTX_REGISTERS PTX_PROLOGUE "mov.b64 %i, %gid;\n"
     "WORDS:\n"
     "setp.ge.u64 %p, %i, %count;\n"
-    "@%p bra TAIL;\n" PTX_POINT("FOUND") PTX_WORD
-    "shl.b64 %t, %w, 4;\n"
-    "add.u64 %address, %ptr, %t;\n"
-    "st.global.v2.u64 [%address], {%x, %y};\n"
-    "bra WORDS;\n"
-    "TAIL:\n"
-    "shl.b64 %i, %words, 4;\n"
-    "add.u64 %i, %i, %gid;\n"
-    "TAIL_BYTES:\n"
-    "setp.ge.u64 %p, %i, %bytes;\n"
-    "@%p bra DONE;\n" PTX_BYTE
-    "add.u64 %address, %ptr, %i;\n"
-    "st.global.u8 [%address], %x;\n"
-    "add.u64 %i, %i, %stride;\n"
-    "bra TAIL_BYTES;\n"
-    "DONE:\n"
-    "ret;\n"
-    "}\n";
+    "@%p bra TAIL;\n" PTX_POINT("FOUND") PTX_WORD "shl.b64 %t, %w, 4;\n"
+                                                  "add.u64 %address, %ptr, %t;\n"
+                                                  "st.global.v2.u64 [%address], {%x, %y};\n"
+                                                  "bra WORDS;\n"
+                                                  "TAIL:\n"
+                                                  "shl.b64 %i, %words, 4;\n"
+                                                  "add.u64 %i, %i, %gid;\n"
+                                                  "TAIL_BYTES:\n"
+                                                  "setp.ge.u64 %p, %i, %bytes;\n"
+                                                  "@%p bra DONE;\n" PTX_BYTE
+                                                  "add.u64 %address, %ptr, %i;\n"
+                                                  "st.global.u8 [%address], %x;\n"
+                                                  "add.u64 %i, %i, %stride;\n"
+                                                  "bra TAIL_BYTES;\n"
+                                                  "DONE:\n"
+                                                  "ret;\n"
+                                                  "}\n";
 
 static const char pattern_ptx_check[] =
     ".visible .entry tenure_check(.param .u64 p_ptr, .param .u64 p_bytes, .param .u64 p_seed,\n"
     "                             .param .u64 p_points, .param .u64 p_counter)\n"
-    "{\n" PTX_REGISTERS
-    ".reg .b64 %wrong, %first, %a, %b, %counter, %old;\n" PTX_PROLOGUE
+    "{\n" PTX_REGISTERS ".reg .b64 %wrong, %first, %a, %b, %counter, %old;\n" PTX_PROLOGUE
     "ld.param.u64 %counter, [p_counter];\n"
     "cvta.to.global.u64 %counter, %counter;\n"
     "mov.b64 %wrong, 0;\n"
@@ -152,8 +148,7 @@ static const char pattern_ptx_check[] =
     "add.u64 %i, %i, %gid;\n"
     "TAIL_BYTES:\n"
     "setp.ge.u64 %p, %i, %bytes;\n"
-    "@%p bra COUNT;\n" PTX_BYTE
-    "add.u64 %address, %ptr, %i;\n"
+    "@%p bra COUNT;\n" PTX_BYTE "add.u64 %address, %ptr, %i;\n"
     "ld.global.u8 %a, [%address];\n"
     "setp.eq.u64 %q, %a, %x;\n"
     "@%q bra BYTE_GOOD;\n"

@@ -12,6 +12,7 @@
 #include "cli.h"
 #include "commands.h"
 #include "pace.h"
+#include "shown.h"
 
 static session_options session_texts;
 static const char *check_option, *loops_option, *speed_option, *snapshot_option,
@@ -126,7 +127,7 @@ static exit_code traces_read(trace *traces, char **paths, int count,
             (settings->speed > 0 &&
              pace_check(&traces[i], settings->loops, (uint64_t)settings->speed, error,
                         sizeof(error)) != 0)) {
-            fprintf(stderr, "tenure replay: %s\n", error);
+            say(stderr, "tenure replay: %s\n", error);
             return EXIT_CODE_BAD_INPUT;
         }
     }
@@ -152,13 +153,13 @@ static exit_code traces_run(session *active, const trace *traces, int count,
     if (worst == EXIT_CODE_OK && settings->extent != PATTERN_NONE)
         worst = session_restart(active, error, sizeof(error));
     if (worst != EXIT_CODE_OK) {
-        fprintf(stderr, "tenure replay: %s\n", error);
+        say(stderr, "tenure replay: %s\n", error);
         return worst;
     }
     for (int i = 0; i < count; i++) {
         exit_code code = i == 0 ? EXIT_CODE_OK : session_restart(active, error, sizeof(error));
         if (code != EXIT_CODE_OK) {
-            fprintf(stderr, "tenure replay: %s\n", error);
+            say(stderr, "tenure replay: %s\n", error);
             return code;
         }
         pace_note_print(active, &traces[i], settings);

@@ -14,6 +14,7 @@
 #include "elfutils.h"
 #include "findings.h"
 #include "session.h"
+#include "shown.h"
 
 /* How many places of the source are said, of the first frames of each stack. */
 enum { PLACES_MAX = 200, FRAMES_SAID = 3 };
@@ -192,7 +193,7 @@ static void place_say(void *user, value frame)
     if (all->count == 0)
         fputs("tenure run: where that is:\n", stderr);
     all->texts[all->count++] = text;
-    fprintf(stderr, "  %s  %s:%" PRIu64 "\n", text, file, number);
+    say(stderr, "  %s  %s:%" PRIu64 "\n", text, file, number);
 }
 
 /* Files and lines of what the printed findings name, as far as debug information tells. */

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "run_picture.h"
+#include "shown.h"
 
 exit_code run_journal_begin(run_journal *self)
 {
@@ -129,13 +130,12 @@ static void suspect_print(const journal *book, const journal_launch *launch, uin
 {
     uint64_t base = atomic_load(&freed->was.address);
     double ms = (double)(launch->time_ns - freed->freed_ns) / 1e6;
-    fprintf(stderr,
-            "  launch %" PRIu64 " of %" PRIu64 ", %s, on stream 0x%" PRIx64 ": 0x%" PRIx64
-            ", %" PRIu64 " bytes into block 0x%" PRIx64 " of %" PRIu64
-            " bytes, which was freed %.3f ms %s\n",
-            atomic_load(&launch->number), atomic_load(&book->launches_count),
-            launch->kernel[0] ? launch->kernel : "a kernel", launch->stream, word, word - base,
-            base, freed->was.bytes, ms < 0 ? -ms : ms, ms < 0 ? "after it" : "before");
+    say(stderr,
+        "  launch %" PRIu64 " of %" PRIu64 ", %s, on stream 0x%" PRIx64 ": 0x%" PRIx64 ", %" PRIu64
+        " bytes into block 0x%" PRIx64 " of %" PRIu64 " bytes, which was freed %.3f ms %s\n",
+        atomic_load(&launch->number), atomic_load(&book->launches_count),
+        launch->kernel[0] ? launch->kernel : "a kernel", launch->stream, word, word - base, base,
+        freed->was.bytes, ms < 0 ? -ms : ms, ms < 0 ? "after it" : "before");
     run_picture_stack_print(book, "launched", launch->stack);
     run_picture_stack_print(book, "allocated", freed->was.stack);
     run_picture_stack_print(book, "freed", freed->freed_stack);

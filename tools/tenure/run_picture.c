@@ -15,6 +15,7 @@
 
 #include "encode.h"
 #include "model.h"
+#include "shown.h"
 
 enum { GRAIN = 512, POOLS = 2 }; /* what blocks are rounded to; a pool for each kind */
 
@@ -319,6 +320,6 @@ void run_picture_stack_print(const journal *book, const char *what, uint32_t num
         uint32_t module = from->modules[i];
         const char *path =
             module > 0 && module <= JOURNAL_MODULES ? book->modules[module - 1].path : "?";
-        fprintf(stderr, "      %s+0x%" PRIx64 "\n", path, from->offsets[i]);
+        say(stderr, "      %s+0x%" PRIx64 "\n", path, from->offsets[i]);
     }
 }

@@ -10,6 +10,7 @@
 #include "elfutils.h"
 #include "progress.h"
 #include "read.h"
+#include "shown.h"
 #include "symbols.h"
 #include "trim.h"
 
@@ -75,7 +76,7 @@ static void notes_print(const cli_syntax *syntax, const char *path, const model 
                         size_t first)
 {
     for (size_t i = first; i < result->notes_count; i++)
-        fprintf(stderr, "tenure %s: %s: note: %s\n", syntax->command, path, result->notes[i]);
+        say(stderr, "tenure %s: %s: note: %s\n", syntax->command, path, result->notes[i]);
 }
 
 exit_code snapshot_load(const cli_syntax *syntax, const char *path, budget *limits, model *result)
@@ -88,7 +89,7 @@ exit_code snapshot_load(const cli_syntax *syntax, const char *path, budget *limi
     if (reading.began)
         progress_end(&reading.bar);
     if (outcome != READ_OK) {
-        fprintf(stderr, "tenure %s: %s\n", syntax->command, error);
+        say(stderr, "tenure %s: %s\n", syntax->command, error);
         return outcome == READ_NO_MEMORY ? EXIT_CODE_NO_MEMORY : EXIT_CODE_BAD_INPUT;
     }
     notes_print(syntax, path, result, 0);
@@ -138,7 +139,7 @@ exit_code snapshot_load_named(const cli_syntax *syntax, const char *path, budget
 void snapshot_losses(const cli_syntax *syntax, const losses *lost)
 {
     for (size_t i = 0; i < lost->count; i++)
-        fprintf(stderr, "tenure %s: not kept: %s\n", syntax->command, lost->sentences[i]);
+        say(stderr, "tenure %s: not kept: %s\n", syntax->command, lost->sentences[i]);
 }
 
 exit_code snapshot_no_memory(const cli_syntax *syntax, const budget *limits)

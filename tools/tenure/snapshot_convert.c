@@ -14,6 +14,7 @@
 #include "encode_html.h"
 #include "findings.h"
 #include "encode_trace.h"
+#include "shown.h"
 #include "table.h"
 
 /* ---- files ---------------------------------------------------------------------------------- */
@@ -23,7 +24,7 @@ static exit_code output_finish(const cli_syntax *syntax, output *out, exit_code 
 {
     if (output_close(out, code == EXIT_CODE_OK) == 0 || code != EXIT_CODE_OK)
         return code;
-    fprintf(stderr, "tenure %s: %s\n", syntax->command, out->error);
+    say(stderr, "tenure %s: %s\n", syntax->command, out->error);
     return EXIT_CODE_CHECK_FAILED;
 }
 
@@ -32,7 +33,7 @@ static exit_code output_start(const cli_syntax *syntax, output *out, const char 
 {
     if (out && output_open(out, path, gzip) == 0)
         return EXIT_CODE_OK;
-    fprintf(stderr, "tenure %s: %s\n", syntax->command, out ? out->error : "no host memory");
+    say(stderr, "tenure %s: %s\n", syntax->command, out ? out->error : "no host memory");
     return out ? EXIT_CODE_CHECK_FAILED : EXIT_CODE_NO_MEMORY;
 }
 
@@ -335,7 +336,7 @@ static exit_code html_write(const html_part *parts, size_t count, const findings
     exit_code code = output_start(&html_syntax, out, path, 0);
     if (code == EXIT_CODE_OK) {
         if (encode_html(template_path, parts, count, found, out, error, sizeof(error)) != 0) {
-            fprintf(stderr, "tenure snapshot html: %s\n", error);
+            say(stderr, "tenure snapshot html: %s\n", error);
             code = EXIT_CODE_CHECK_FAILED;
         }
         code = output_finish(&html_syntax, out, code);
@@ -349,7 +350,7 @@ static exit_code html_findings_load(findings *found, budget *limits)
     char error[FINDINGS_ERROR_BYTES];
     int code = findings_read(found, html_findings, limits, error);
     if (code == 0 && found->is_cut_off)
-        fprintf(stderr, "tenure snapshot html: note: %s; it is left out\n", error);
+        say(stderr, "tenure snapshot html: note: %s; it is left out\n", error);
     if (code == 0 && !snapshot_common.no_symbols && found->lines.count > 0 &&
         !snapshot_names_missing(&html_syntax))
         code = findings_look_up(found);
@@ -357,7 +358,7 @@ static exit_code html_findings_load(findings *found, budget *limits)
         return EXIT_CODE_OK;
     if (limits->refused)
         return snapshot_no_memory(&html_syntax, limits);
-    fprintf(stderr, "tenure snapshot html: %s\n", error);
+    say(stderr, "tenure snapshot html: %s\n", error);
     return EXIT_CODE_BAD_INPUT;
 }
 

@@ -12,6 +12,7 @@
 #include "advice.h"
 #include "holders.h"
 #include "json.h"
+#include "shown.h"
 #include "table.h"
 
 static int is_json;
@@ -293,11 +294,11 @@ static void head_print(const summary *all)
 {
     const model *in = all->in;
     char a[32], b[32], c[32];
-    printf("%s: a snapshot of %s%s%s, %zu device%s, %zu segment%s, %zu block%s, %zu record%s\n",
-           all->path, in->writer_name, in->program[0] ? " in " : "", in->program, in->devices.count,
-           plural(in->devices.count), in->segments.count, plural(in->segments.count),
-           in->blocks.count, plural(in->blocks.count), in->records.count,
-           plural(in->records.count));
+    say(stdout,
+        "%s: a snapshot of %s%s%s, %zu device%s, %zu segment%s, %zu block%s, %zu record%s\n",
+        all->path, in->writer_name, in->program[0] ? " in " : "", in->program, in->devices.count,
+        plural(in->devices.count), in->segments.count, plural(in->segments.count), in->blocks.count,
+        plural(in->blocks.count), in->records.count, plural(in->records.count));
     printf("%s are reserved. %s in %" PRIu64 " block%s are live",
            format_bytes_binary(all->free.reserved_bytes, a),
            format_bytes_binary(all->live_bytes, b), all->live_count, plural(all->live_count));

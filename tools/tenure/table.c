@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shown.h"
+
 enum { WRAP = 88 }; /* of the first column */
 _Static_assert(WRAP + 4 < TABLE_CELL_BYTES, "a line fits into a cell");
 
@@ -62,6 +64,7 @@ void table_cell(table *result, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(result->cells[at], TABLE_CELL_BYTES, format, arguments);
     va_end(arguments);
+    (void)shown(result->cells[at]);
 }
 
 void table_cell_bad(table *result)

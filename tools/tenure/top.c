@@ -16,6 +16,7 @@
 
 #include "cli.h"
 #include "commands.h"
+#include "shown.h"
 
 static const char *dir_option, *interval_option, *by_option;
 static int is_once, is_json;
@@ -301,10 +302,9 @@ static exit_code watch_run(watch *self)
     }
     top_screen_end(&screen);
     if (code == EXIT_CODE_NO_PROCESS)
-        fprintf(stderr, "tenure top: %s %ld has ended, or listens no more\n", program(self),
-                pid(self));
+        say(stderr, "tenure top: %s %ld has ended, or listens no more\n", program(self), pid(self));
     else if (code != EXIT_CODE_OK)
-        fprintf(stderr, "tenure top: %s\n", error);
+        say(stderr, "tenure top: %s\n", error);
     return code;
 }
 
@@ -333,7 +333,7 @@ static int peers_greet(const char *name, int *one)
             continue;
         }
         if (code == EXIT_CODE_OTHER_PROTOCOL)
-            fprintf(stderr, "tenure top: %s\n", error);
+            say(stderr, "tenure top: %s\n", error);
         if (code == EXIT_CODE_OK && count++ == 0)
             *one = i;
     }
@@ -354,9 +354,9 @@ static exit_code peers_watch(watch *self, const char *name)
         fputs("tenure top: several processes fit. Choose one by its number:\n", stderr);
         for (int i = 0; i < peers.count; i++)
             if (greetings[i].text)
-                fprintf(stderr, "  %-8ld %s\n",
-                        peers.items[i].pid_here > 0 ? peers.items[i].pid_here : peers.items[i].pid,
-                        ctl_text(&greetings[i], greetings[i].parsed, "program"));
+                say(stderr, "  %-8ld %s\n",
+                    peers.items[i].pid_here > 0 ? peers.items[i].pid_here : peers.items[i].pid,
+                    ctl_text(&greetings[i], greetings[i].parsed, "program"));
         code = EXIT_CODE_SEVERAL;
     } else {
         self->peer = peers.items[one];
@@ -403,7 +403,7 @@ int command_top(int argc, char **argv)
     int is_number = whom && *whom && whom[strspn(whom, "0123456789")] == '\0';
     exit_code code = ctl_folder_open(&folder, dir_option, error);
     if (code != EXIT_CODE_OK) {
-        fprintf(stderr, "tenure top: %s\n", error);
+        say(stderr, "tenure top: %s\n", error);
         return code;
     }
     self.folder = &folder;
