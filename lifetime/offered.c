@@ -18,13 +18,14 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/host_memory.h"
 #include "exported.h"
 #include "shared.h"
 
 /* "tenureN1"; another number for each change of what follows. */
 #define NAME_MAGIC UINT64_C(0x314e65727565746e)
 
-enum { WAIT_SECONDS = 10, BACKLOG = 64, PAUSE_MS = 100 };
+enum { WAIT_SECONDS = 10, BACKLOG = 64, PAUSE_MS = 100, ASKERS_MAX = 32 };
 
 /* What a tnr_export_name holds. */
 typedef struct offer_name {
@@ -40,16 +41,32 @@ typedef struct request {
     tnr_export number;
 } request;
 
+/* A process that asks, and the thread that answers it. */
+typedef struct asker {
+    struct asker *next;
+    tnri_descriptor connection;
+    pthread_t thread;
+    int has_thread;
+    int is_answered; /* its connection is about to be closed; the mutex */
+    int is_done;     /* it belongs to askers_reap; the mutex */
+} asker;
+
 static struct {
     pthread_mutex_t starting; /* protects the token, and what is written before it is published */
-    pthread_mutex_t serving;  /* whoever answers a request, or keeps others from it */
     _Atomic uint64_t token;   /* 0: nobody answers */
     _Atomic int is_ending;
     tnri_descriptor listener; /* constant once the thread runs */
     pthread_t thread;
     pid_t process; /* that the thread is of */
+
+    pthread_mutex_t mutex; /* protects what follows */
+    pthread_cond_t changed;
+    asker *askers;       /* that have a thread */
+    int askers_count;    /* at most ASKERS_MAX */
+    int sending, pauses; /* threads that are sending a block, or keep others from it */
 } server = {.starting = PTHREAD_MUTEX_INITIALIZER,
-            .serving = PTHREAD_MUTEX_INITIALIZER,
+            .mutex = PTHREAD_MUTEX_INITIALIZER,
+            .changed = PTHREAD_COND_INITIALIZER,
             .listener = TNRI_DESCRIPTOR_NONE};
 
 static socklen_t address_make(struct sockaddr_un *address, uint64_t process, uint64_t token)
@@ -89,6 +106,24 @@ static int is_same_user(int connection, struct ucred *who)
 
 /* ---- answering ------------------------------------------------------------------------------ */
 
+/* Between these two nobody pauses. */
+static void sending_begin(void)
+{
+    (void)pthread_mutex_lock(&server.mutex);
+    while (server.pauses > 0)
+        (void)pthread_cond_wait(&server.changed, &server.mutex);
+    server.sending++;
+    (void)pthread_mutex_unlock(&server.mutex);
+}
+
+static void sending_end(void)
+{
+    (void)pthread_mutex_lock(&server.mutex);
+    server.sending--;
+    (void)pthread_cond_broadcast(&server.changed);
+    (void)pthread_mutex_unlock(&server.mutex);
+}
+
 static void request_answer(int connection)
 {
     request asked;
@@ -100,9 +135,9 @@ static void request_answer(int connection)
     tnri_descriptor_close(&stray);
     if (got != TNRI_MESSAGE_DONE || asked.magic != NAME_MAGIC)
         return;
-    pthread_mutex_lock(&server.serving);
+    sending_begin();
     tnr_status status = tnri_exported_send(asked.number, connection, who.pid);
-    pthread_mutex_unlock(&server.serving);
+    sending_end();
     /* If a part has gone, the other side takes this for the end that it is. */
     tnri_shared_block why = {.magic = TNRI_SHARED_MAGIC, .refusal = (uint64_t)status};
     if (status != TNR_OK)
@@ -122,30 +157,109 @@ static int connection_accept(tnri_descriptor *connection)
     return file >= 0;
 }
 
+static void *asker_answer(void *argument)
+{
+    asker *self = argument;
+    request_answer(self->connection.file);
+    (void)pthread_mutex_lock(&server.mutex);
+    self->is_answered = 1;
+    (void)pthread_mutex_unlock(&server.mutex);
+    tnri_descriptor_close(&self->connection);
+    (void)pthread_mutex_lock(&server.mutex);
+    self->is_done = 1;
+    (void)pthread_cond_broadcast(&server.changed);
+    (void)pthread_mutex_unlock(&server.mutex);
+    return NULL;
+}
+
+/* Ends those that are answered, and waits until there is room for one more; or for all of them. */
+static void askers_reap(int is_last)
+{
+    (void)pthread_mutex_lock(&server.mutex);
+    for (;;) {
+        asker **link = &server.askers, *one;
+        while (*link != NULL && !(*link)->is_done)
+            link = &(*link)->next;
+        if ((one = *link) == NULL) {
+            if (server.askers_count < (is_last ? 1 : ASKERS_MAX))
+                break;
+            (void)pthread_cond_wait(&server.changed, &server.mutex);
+            continue;
+        }
+        *link = one->next;
+        server.askers_count--;
+        (void)pthread_mutex_unlock(&server.mutex);
+        if (one->has_thread)
+            (void)pthread_join(one->thread, NULL);
+        tnri_host_free(one, sizeof(*one));
+        (void)pthread_mutex_lock(&server.mutex);
+    }
+    (void)pthread_mutex_unlock(&server.mutex);
+}
+
+/* Answers one that asks on a thread of its own, so that nobody waits for one that is silent or does
+ * not take what it is sent; on this thread where there is no other. */
+static void asker_take(asker *fresh)
+{
+    (void)pthread_mutex_lock(&server.mutex);
+    fresh->next = server.askers;
+    server.askers = fresh;
+    server.askers_count++;
+    fresh->has_thread = pthread_create(&fresh->thread, NULL, asker_answer, fresh) == 0;
+    int is_here = !fresh->has_thread;
+    (void)pthread_mutex_unlock(&server.mutex);
+    if (is_here)
+        (void)asker_answer(fresh);
+}
+
+/* Takes one that asks. 0: there is no descriptor or no memory for it, for now. */
+static int asker_accept(void)
+{
+    askers_reap(0);
+    asker *fresh = tnri_host_alloc(sizeof(*fresh));
+    if (fresh == NULL)
+        return 0;
+    *fresh = (asker){.connection = TNRI_DESCRIPTOR_NONE};
+    if (connection_accept(&fresh->connection)) {
+        asker_take(fresh);
+        return 1;
+    }
+    int error = errno;
+    tnri_host_free(fresh, sizeof(*fresh));
+    return error == EINTR || error == ECONNABORTED || error == EAGAIN;
+}
+
 static void *requests_answer(void *nothing)
 {
     (void)nothing;
     while (!atomic_load(&server.is_ending)) {
         struct pollfd wanted = {.fd = server.listener.file, .events = POLLIN};
-        tnri_descriptor connection = TNRI_DESCRIPTOR_NONE;
-        if (poll(&wanted, 1, -1) > 0 && connection_accept(&connection)) {
-            request_answer(connection.file);
-            tnri_descriptor_close(&connection);
-        } else if (errno != EINTR && errno != ECONNABORTED && errno != EAGAIN) {
-            (void)poll(NULL, 0, PAUSE_MS); /* no descriptor to be had, for now */
-        }
+        if (poll(&wanted, 1, -1) > 0 && !atomic_load(&server.is_ending) && !asker_accept())
+            (void)poll(NULL, 0, PAUSE_MS);
     }
     return NULL;
 }
 
-/* At the process's end, before the driver's own. */
+static void askers_hang_up(void)
+{
+    (void)pthread_mutex_lock(&server.mutex);
+    for (const asker *one = server.askers; one != NULL; one = one->next)
+        if (!one->is_answered)
+            (void)shutdown(one->connection.file, SHUT_RDWR);
+    (void)pthread_mutex_unlock(&server.mutex);
+}
+
+/* At the process's end, before the driver's own. Those that are waited for are hung up on. */
 static void server_end(void)
 {
     if (atomic_load(&server.token) == 0 || server.process != getpid())
-        return; /* a forked child has no such thread */
+        return; /* a forked child has no such threads */
     atomic_store(&server.is_ending, 1);
     (void)shutdown(server.listener.file, SHUT_RDWR);
+    askers_hang_up();
     pthread_join(server.thread, NULL);
+    askers_hang_up(); /* the last that it took */
+    askers_reap(1);
 }
 
 /* Listens and makes the thread, all of whose signals are blocked. 0, or an error number. */
@@ -209,12 +323,19 @@ tnr_status tnri_offered_name(tnr_export_name *name, tnr_export number)
 
 void tnri_offered_pause(void)
 {
-    pthread_mutex_lock(&server.serving);
+    (void)pthread_mutex_lock(&server.mutex);
+    server.pauses++;
+    while (server.sending > 0)
+        (void)pthread_cond_wait(&server.changed, &server.mutex);
+    (void)pthread_mutex_unlock(&server.mutex);
 }
 
 void tnri_offered_resume(void)
 {
-    pthread_mutex_unlock(&server.serving);
+    (void)pthread_mutex_lock(&server.mutex);
+    server.pauses--;
+    (void)pthread_cond_broadcast(&server.changed);
+    (void)pthread_mutex_unlock(&server.mutex);
 }
 
 /* ---- asking --------------------------------------------------------------------------------- */

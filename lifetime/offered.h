@@ -8,8 +8,10 @@
  * sends that export (tnri_exported_send), or hangs up. Both sides check that the other belongs to
  * their user.
  *
- * A thread of this module answers requests, one after the other, from the first offer to the end of
- * the process. It has all signals blocked. A forked child has neither thread nor socket.
+ * A thread of this module takes connections, from the first offer to the end of the process. Each
+ * is answered by a thread of its own, up to 32 side by side, so a process that asks and then is
+ * silent, or does not take its answer, keeps no other waiting. The threads have all signals
+ * blocked. A forked child has neither threads nor socket.
  */
 #ifndef TNRI_LIFETIME_OFFERED_H
 #define TNRI_LIFETIME_OFFERED_H

@@ -351,12 +351,13 @@ class OtherSides(OtherSide):
 # What a terminal would obey: a title, a colour (in three ways), another direction of writing, and
 # more; in the middle of an otherwise good text.
 HARM = "a\x1b]0;b\x07\x9b31m\u202ec\x7f\r\u200bd\u2028"
-HARMFUL = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+HARMFUL = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+                     "\ufeff]")
 
 
 class Harmless(OtherSide):
-    """No text of another process or of a file makes a terminal do anything. Seen to fail with `shown`
-    and `say` that leave texts as they are, and with each use of them taken away."""
+    """No text of another process or of a file makes a terminal do anything. Seen to fail with
+    `shown` and `say` that leave texts as they are, and with each use of them taken away."""
 
     def check(self, *arguments, code=OK, wanted="a"):
         result = self.run_tenure(*arguments, code=code)

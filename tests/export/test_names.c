@@ -11,17 +11,23 @@
  *   tnri_exported_withdraw that closes nothing: a_name_ends_with_its_block and four more
  *   import_abandon in tnri_imported_open left out: a leak, under AddressSanitizer
  *   an offer that is there not found: a_name_there_and_back
+ *   asker_take that answers on the one thread: silent_ones_keep_nobody
+ *   askers_hang_up that hangs up on nobody: the_end_waits_for_nobody
  *   hook_device_ending without tnri_offered_pause: a_device_ends_under_a_request, most times, under
- *     AddressSanitizer
+ *     AddressSanitizer; tnri_offered_pause that does not wait likewise
  */
 #include "calls.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cuda.h>
@@ -194,6 +200,89 @@ static void who_offers_dies(void **state)
     simcuda_live live;
     assert_int_equal(simcuda_live_get(-1, &live), 0);
     assert_int_equal(live.handles, 0);
+}
+
+/* Connects as one that asks, and says no more than it is told to. */
+static int asker_make(const tnr_export_name *name, int is_asking)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct {
+        uint64_t magic, number;
+    } request = {name->words[0], name->words[3]};
+    int length = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "tenure-%llu-%016llx",
+                          (unsigned long long)name->words[1], (unsigned long long)name->words[2]);
+    int asker = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_true(asker >= 0);
+    assert_int_equal(
+        connect(asker, (const struct sockaddr *)&address,
+                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)),
+        0);
+    if (is_asking)
+        assert_int_equal(send(asker, &request, sizeof(request), 0), (ssize_t)sizeof(request));
+    return asker;
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    assert_int_equal(clock_gettime(CLOCK_MONOTONIC, &now), 0);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Who connects and is silent, or asks and does not take what it is sent, keeps no other waiting;
+ * neither does it keep the process from its end. */
+static void silent_ones_keep_nobody(void **state)
+{
+    (void)state;
+    enum { SILENT = 16 };
+    int askers[SILENT];
+    uint64_t there;
+    unit_start("chunk_max_mb:2", "MEMORY=2G", NULL); /* more messages than a socket takes */
+    worker other = worker_start();
+    void *block = unit_malloc(700 * MIB, NULL), *small = unit_malloc(512, NULL);
+    tnr_export_name name, wanted;
+    assert_ok(tnr_export_offer(&name, block));
+    assert_ok(tnr_export_offer(&wanted, small));
+    for (int i = 0; i < SILENT; i++)
+        askers[i] = asker_make(&name, i % 2);
+    double began = seconds_now();
+    assert_ok(there_open(&other, &wanted, &there));
+    assert_true(seconds_now() - began < 8); /* one would take 10 s */
+    (void)worker_must(&other, 'z', there);
+    for (int i = 0; i < SILENT; i++)
+        (void)close(askers[i]);
+    assert_ok(tnr_free(small));
+    assert_ok(tnr_free(block));
+    all_is_free_at_last();
+    assert_true(worker_end(&other, 0));
+}
+
+/* Ends with a block that is offered and one that asks for it in silence. */
+static void end_now(void)
+{
+    _exit(0);
+}
+
+static void end_with_a_silent_one(void *data)
+{
+    tnr_export_name name;
+    (void)atexit(end_now); /* after what the library does at the end, before leaks are looked for */
+    unit_start(NULL, NULL, NULL);
+    (void)data;
+    assert_ok(tnr_export_offer(&name, unit_malloc(MIB, NULL)));
+    int asker = asker_make(&name, 0);
+    while (worker_descriptors(getpid()) < 3) /* the listener, and both ends of this */
+        (void)usleep(1000);
+    (void)asker;
+    exit(0);
+}
+
+static void the_end_waits_for_nobody(void **state)
+{
+    (void)state;
+    double began = seconds_now();
+    assert_int_equal(unit_in_child(end_with_a_silent_one, NULL, 0), 0);
+    assert_true(seconds_now() - began < 8);
 }
 
 static void a_child_of_who_offers_lives(void **state)
@@ -381,11 +470,13 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "worker") == 0)
         return worker_work();
     const struct CMUnitTest tests[] = {
+        CASE(the_end_waits_for_nobody), /* first: before the library has started here */
         CASE(a_name_there_and_back),
         CASE(a_name_ends_with_its_block),
         CASE(names_that_are_none),
         CASE(another_user_is_refused),
         CASE(who_offers_dies),
+        CASE(silent_ones_keep_nobody),
         CASE(a_child_of_who_offers_lives),
         CASE(who_opens_dies),
         CASE(opening_fails),
