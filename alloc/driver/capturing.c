@@ -33,6 +33,12 @@ void tnri_captures_leave(void)
     atomic_fetch_sub(&tnri_gate_word, UINT64_C(1) << TNRI_GATE_CAPTURES_SHIFT);
 }
 
+void tnri_captures_forget(void)
+{
+    atomic_store(&tnri_captures_count, 0);
+    atomic_fetch_and(&tnri_gate_word, ~TNRI_GATE_CAPTURES_MASK);
+}
+
 CUresult tnri_relaxed_enter(tnri_relaxed *relaxed)
 {
     relaxed->is_relaxed = 0;

@@ -35,6 +35,10 @@ static inline int tnri_capturing(void)
 void tnri_captures_enter(void);
 void tnri_captures_leave(void);
 
+/* In the child of a fork: what its parent captures is not under way here, so that no call asks the
+ * driver about it before it is refused. */
+void tnri_captures_forget(void);
+
 /* 1 if the stream is being captured, or may not be asked because a capture forbids it. Asks the
  * driver only while a capture is under way. The stream must be one that the caller was given: if
  * another thread may be about to draw a stream into a capture, the answer would be of no use. */

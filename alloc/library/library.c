@@ -40,6 +40,7 @@ static void library_mark_forked(void)
     atomic_store(&library_forked, 1);
     tnri_generation_stop();
     tnri_gate_set(0, TNRI_GATE_STOPPED);
+    tnri_captures_forget();
 }
 
 static void library_watch_forks(void)

@@ -3,6 +3,9 @@
  * What the layer of captures refuses, with which words, and that a refusal changes nothing:
  * meaningless arguments, calls from its own callbacks, calls in a forked child. Also that
  * tnr_validate finds mistakes that are planted in the layer's records.
+ *
+ * Lines of the library taken out to see it fail:
+ *   tnri_captures_forget in library_mark_forked: in_a_forked_child
  */
 #include "steps.h"
 
@@ -189,7 +192,10 @@ static void child_calls_everything(void *block)
     tnr_cuda_graph cuda;
     tnr_audit audit = {.struct_bytes = sizeof(audit)};
     tnr_sleep_options options = TNR_SLEEP_OPTIONS_INIT;
+    void *ptr;
     const tnr_status results[] = {
+        tnr_malloc(&ptr, MIB, 0, OTHER),
+        tnr_free(block),
         tnr_record_use(block, OTHER),
         tnr_record_stream(block, OTHER),
         tnr_free_on(block, OTHER),
@@ -228,9 +234,13 @@ static void in_a_forked_child(void **state)
     launched_exec = graph.exec;
     launched_cuda = graph.cuda;
     assert_int_equal(unit_in_child(child_calls_everything, block, 0), 0);
+    capture_begin(ORIGIN, NULL); /* while the parent captures, too */
+    assert_int_equal(unit_in_child(child_calls_everything, block, 0), 0);
+    recorded other = capture_end(ORIGIN);
     assert_ok(tnr_validate(-1));
     assert_ok(tnr_free(block));
     recorded_destroy(&graph);
+    recorded_destroy(&other);
     check_all_given_back();
 }
 
