@@ -342,6 +342,7 @@ tnr_status tnri_staging_prepare(tnri_device *device, size_t bytes)
 {
     tnri_staging *staging = tnri_staging_of(device);
     tnri_assert(tnri_staging_is_mine(device));
+    (void)late_collect(device, 0);
     size_t count = tnri_buffers_for(bytes);
     size_t before = staging->pinned.count, used = before - staging->pinned.spares_count;
     tnr_status status = tnri_staging_check(device, at_least_0(count, used));

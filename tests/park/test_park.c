@@ -22,6 +22,7 @@
  *   tnri_plan_take_parked from the other end of its list: newest_gives_first
  *   contents_save waiting for its copies: contents_beside
  *   tnr_park without copies_wait, or copies_wait that asks once: contents_refused
+ *   late_collect in tnri_staging_prepare: contents (buffers stay pinned that no copy uses)
  *   tnri_release_parked leaving its walk early: given_back (the end waits for ever)
  */
 #include "park_steps.h"
@@ -517,6 +518,9 @@ static void contents(void **state)
     sleep_fill(next, 40 * MIB, 5, stream);
     assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
     sleep_check(next, 40 * MIB, 5);
+    /* All copies are over, so none of the buffers is in use, and all of them go when asked to. */
+    assert_ok(tnr_sleep_prepare(0, 0));
+    assert_int_equal(sleep_pinned_bytes(), 0);
     end();
 }
 
