@@ -175,16 +175,15 @@ static tnr_status block_hold(tnri_arena *arena, tnri_block *block, exported *one
 static tnr_status block_export(tnri_device *device, const void *ptr, exported **fresh, int is_offer,
                                tnr_export *number)
 {
-    tnri_block *near;
-    tnri_arena *arena = tnri_arena_find_begin(device, (uintptr_t)ptr, &near);
-    tnri_block *block = arena == NULL ? NULL : tnri_arena_containing(arena, (uintptr_t)ptr);
-    tnr_status status = TNR_OK;
+    tnri_block *block = tnri_live_find(device, (uintptr_t)ptr);
     if (block == NULL)
-        status = tnri_error(TNR_ERR_NOT_LIVE,
-                            "%p lies in no live block of device %d; one of tnr_reserve needs a "
-                            "commit before it is exported.",
-                            ptr, device->index);
-    if (status == TNR_OK && block->state == TNRI_PARKED)
+        return tnri_error(TNR_ERR_NOT_LIVE,
+                          "%p lies in no live block of device %d; one of tnr_reserve needs a "
+                          "commit before it is exported.",
+                          ptr, device->index);
+    tnri_arena *arena = block->world->arena;
+    tnr_status status = TNR_OK;
+    if (block->state == TNRI_PARKED)
         status = tnri_parked_error(ptr, "it has no memory to export");
     if (status == TNR_OK)
         status = arena_check(arena, ptr);
@@ -197,7 +196,7 @@ static tnr_status block_export(tnri_device *device, const void *ptr, exported **
             *fresh = NULL;
         }
     }
-    tnri_arena_find_end(device, arena);
+    tnri_live_leave(device, block);
     return status;
 }
 

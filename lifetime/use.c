@@ -8,6 +8,7 @@
 
 #include "annotate/nvtx.h"
 #include "announced.h"
+#include "arena/find.h"
 #include "arena/free.h"
 #include "arena/note.h"
 #include "base/error.h"
@@ -30,14 +31,14 @@ static TNRI_SELDOM tnr_status arena_of_slowly(const void *ptr, tnri_arena **aren
     if (tnri_library_is_forked())
         return tnri_forked_error();
     tnri_device *device;
-    const tnri_space *space = tnri_library_space_of(ptr, &device);
-    if (space == NULL)
+    if (tnri_library_space_of(ptr, &device) == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
-    tnri_block *block = tnri_block_map_near(&space->map, (uintptr_t)ptr);
+    const tnri_block *block = tnri_live_find(device, (uintptr_t)ptr);
     if (block == NULL)
         return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
                           device->index);
     *arena = block->world->arena;
+    tnri_live_leave(device, block);
     return TNR_OK;
 }
 
@@ -54,24 +55,48 @@ static inline tnr_status arena_of(const void *ptr, tnri_arena **arena)
     return TNR_OK;
 }
 
-/* The live block at `ptr`, with its arena's lock taken; or an error, without it. */
-static tnr_status block_lock(tnri_arena *arena, const void *ptr, tnri_block **block)
+/* Takes the arena's lock if a live block of it begins at `base`; else returns 0. */
+static inline int start_lock(tnri_arena *arena, uintptr_t base, tnri_block **block)
 {
     tnri_arena_enter(arena);
-    *block = tnri_block_map_at(&tnri_arena_space(arena)->map, (uintptr_t)ptr);
-    if (tnri_likely(*block != NULL && (*block)->base == (uintptr_t)ptr &&
-                    (*block)->state == TNRI_LIVE && (*block)->world->arena == arena))
-        return TNR_OK; /* the usual case: the block's start */
-    *block = tnri_arena_containing(arena, (uintptr_t)ptr);
-    if (*block != NULL && (*block)->state != TNRI_PARKED)
-        return TNR_OK;
+    *block = tnri_block_map_at(&tnri_arena_space(arena)->map, base);
+    if (tnri_likely(*block != NULL && (*block)->base == base && (*block)->state == TNRI_LIVE &&
+                    (*block)->world->arena == arena))
+        return 1;
     tnri_arena_leave(arena);
-    if (*block != NULL)
-        return tnri_parked_error(ptr, "no stream uses it");
+    return 0;
+}
+
+static tnr_status not_live_error(const tnri_arena *arena, const void *ptr)
+{
     return tnri_error(TNR_ERR_NOT_LIVE,
                       "%p lies in no live block of device %d: it was freed before. Record a use "
                       "before the free.",
                       ptr, arena->device->index);
+}
+
+/* Where the live block begins that contains `ptr`. */
+static tnr_status start_find(const tnri_arena *arena, const void *ptr, uintptr_t *base)
+{
+    const tnri_block *block = tnri_live_find(arena->device, (uintptr_t)ptr);
+    if (block == NULL)
+        return not_live_error(arena, ptr);
+    int is_parked = block->state == TNRI_PARKED;
+    *base = block->base;
+    tnri_live_leave(arena->device, block);
+    return is_parked ? tnri_parked_error(ptr, "no stream uses it") : TNR_OK;
+}
+
+/* The live block that contains `ptr`, with its arena's lock taken; or an error, without it. */
+static tnr_status block_lock(tnri_arena *arena, const void *ptr, tnri_block **block)
+{
+    uintptr_t base = 0;
+    if (start_lock(arena, (uintptr_t)ptr, block)) /* the usual case: the block's start */
+        return TNR_OK;
+    tnr_status status = start_find(arena, ptr, &base);
+    if (status == TNR_OK && !start_lock(arena, base, block))
+        status = not_live_error(arena, ptr); /* freed just now */
+    return status;
 }
 
 /* The use of the block's own stream is what its free is ordered after anyway. */

@@ -17,6 +17,21 @@ tnri_arena *tnri_arena_find_begin(tnri_device *device, uintptr_t address, tnri_b
     return arena;
 }
 
+tnri_block *tnri_live_find(tnri_device *device, uintptr_t address)
+{
+    tnri_block *near;
+    tnri_arena *arena = tnri_arena_find_begin(device, address, &near);
+    tnri_block *block = arena == NULL ? NULL : tnri_arena_containing(arena, address);
+    if (block == NULL)
+        tnri_arena_find_end(device, arena);
+    return block;
+}
+
+void tnri_live_leave(tnri_device *device, const tnri_block *block)
+{
+    tnri_arena_find_end(device, block->world->arena);
+}
+
 void tnri_arena_find_end(tnri_device *device, tnri_arena *arena)
 {
     if (arena != NULL)

@@ -15,4 +15,9 @@
 tnri_arena *tnri_arena_find_begin(struct tnri_device *device, uintptr_t address, tnri_block **near);
 void tnri_arena_find_end(struct tnri_device *device, tnri_arena *arena);
 
+/* The live block that contains the address, with its arena's lock and the device's, which
+ * tnri_live_leave releases; null: none, and no lock. */
+tnri_block *tnri_live_find(struct tnri_device *device, uintptr_t address);
+void tnri_live_leave(struct tnri_device *device, const tnri_block *block);
+
 #endif

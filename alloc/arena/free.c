@@ -11,16 +11,14 @@
 tnr_status tnri_free_refused(tnri_device *device, void *ptr)
 {
     uintptr_t address = (uintptr_t)ptr;
-    tnri_block *near;
-    tnri_arena *arena = tnri_arena_find_begin(device, address, &near);
-    const tnri_block *block = arena == NULL ? NULL : tnri_arena_containing(arena, address);
-    uintptr_t base = block == NULL ? 0 : block->base;
-    tnri_arena_find_end(device, arena);
-    if (base == 0)
+    const tnri_block *block = tnri_live_find(device, address);
+    if (block == NULL)
         return tnri_error(TNR_ERR_NOT_LIVE,
                           "%p is not a live block of device %d: it was freed before, or never "
                           "handed out. Nothing was changed.",
                           ptr, device->index);
+    uintptr_t base = block->base;
+    tnri_live_leave(device, block);
     return tnri_error(TNR_ERR_INTERIOR_POINTER,
                       "%p lies %zu bytes inside the block at %p. Free the block's start. Nothing "
                       "was changed.",

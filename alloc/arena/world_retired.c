@@ -3,6 +3,7 @@
 #include "arena/world_retired.h"
 
 #include "arena/record.h"
+#include "arena/world_lend.h"
 
 void tnri_world_retire(tnri_world *world, tnri_block *block)
 {
@@ -22,6 +23,28 @@ static tnri_block *find_above(tnri_block *block, uintptr_t address)
     return block;
 }
 
+/* The lowest record of the range that begins highest, of some ranges, and not above the address. */
+static tnri_block *range_first(const tnri_world *world, size_t from, size_t end, uintptr_t address)
+{
+    tnri_block *first = NULL;
+    for (size_t i = from; i < end; i++) {
+        tnri_block *other = world->span_first[i];
+        if (other->base <= address && (first == NULL || other->base > first->base))
+            first = other;
+    }
+    return first;
+}
+
+/* The highest LENT record above `from` that begins at or below the address; else `from`. Between
+ * it and the address nothing is another world's. */
+static tnri_block *lent_below(const tnri_world *world, tnri_block *from, uintptr_t address)
+{
+    for (tnri_block *lent = world->lent; lent != NULL; lent = lent->next)
+        if (lent->base <= address && lent->base > from->base)
+            from = lent;
+    return from;
+}
+
 tnri_block *tnri_world_find(const tnri_world *world, tnri_block *hint, uintptr_t address)
 {
     if (hint != NULL && hint->world == world && hint->state != TNRI_UNUSED &&
@@ -30,19 +53,18 @@ tnri_block *tnri_world_find(const tnri_world *world, tnri_block *hint, uintptr_t
         if (found != NULL)
             return found;
     }
-    /* Whoever asks at each growth may not pay for all blocks that there are. */
-    tnri_block *below = tnri_block_map_below(&world->space->map, world, address);
-    tnri_block *near = below == NULL ? NULL : find_above(below, address);
-    if (near != NULL)
-        return near;
-    for (size_t i = 0; i < world->spans_count; i++) {
-        if (world->span_first[i] == NULL || world->span_first[i]->base > address)
-            continue;
-        tnri_block *found = find_above(world->span_first[i], address);
-        if (found != NULL)
-            return found;
+    /* A search at each growth may not pay for all blocks that there are. */
+    int is_own = tnri_world_owns(world, address);
+    tnri_block *from = is_own ? range_first(world, 0, world->spans_own, address)
+                              : range_first(world, world->spans_own, world->spans_count, address);
+    if (is_own) {
+        from = lent_below(world, from, address);
+        tnri_block *below = tnri_block_map_below(
+            &world->space->map, world, from->state == TNRI_LENT ? tnri_block_end(from) : from->base,
+            address);
+        from = below != NULL ? below : from;
     }
-    return NULL;
+    return find_above(from, address);
 }
 
 void tnri_world_join(tnri_world *world, tnri_block *block)

@@ -21,10 +21,10 @@
 static tnr_status arena_take_at(tnri_arena *arena, uintptr_t address, const tnri_request *request)
 {
     tnri_world *world = tnri_arena_world(arena, request->bytes);
+    if (tnri_world_find(world, NULL, address) == NULL)
+        return TNR_ERR_FOREIGN_POINTER;
     (void)tnri_world_flush(world);
     tnri_block *run = tnri_world_find(world, NULL, address);
-    if (run == NULL)
-        return TNR_ERR_FOREIGN_POINTER;
     if (run->state != TNRI_FREE || tnri_block_end(run) - address < request->bytes)
         return TNR_ERR_BUSY;
     tnri_block *block = tnri_serve_at(world, run, address, request->bytes);

@@ -108,14 +108,13 @@ tnr_status tnr_memory_registered(const void *ptr)
         return tnri_forked_error();
     if (tnri_library_space_of(ptr, &device) == NULL)
         return tnri_foreign_error(ptr);
-    tnri_block *near;
-    tnri_arena *arena = tnri_arena_find_begin(device, (uintptr_t)ptr, &near);
-    int is_live = arena != NULL && tnri_arena_containing(arena, (uintptr_t)ptr) != NULL;
+    const tnri_block *block = tnri_live_find(device, (uintptr_t)ptr);
+    if (block == NULL)
+        return not_live_error(device, ptr);
     /* The block is live, so its memory does not move now; later everybody sees this first. */
-    if (is_live)
-        atomic_store_explicit(&arena->account->is_registered, 1, memory_order_release);
-    tnri_arena_find_end(device, arena);
-    return is_live ? TNR_OK : not_live_error(device, ptr);
+    atomic_store_explicit(&block->world->arena->account->is_registered, 1, memory_order_release);
+    tnri_live_leave(device, block);
+    return TNR_OK;
 }
 
 tnr_status tnri_free_outside(void *ptr)

@@ -117,6 +117,18 @@ static void commit_annotate(const tnri_arena *arena, const void *ptr, size_t byt
         tnri_nvtx_block_grown((uintptr_t)ptr, bytes);
 }
 
+/* The arena whose growable block begins at an address; null: none does. It stays as long as the
+ * block is reserved. */
+static tnri_arena *growable_at(const tnri_space *space, tnri_device *device, uintptr_t address)
+{
+    tnri_device_look_begin(device);
+    const tnri_block *block = tnri_block_map_at(&space->map, address);
+    tnri_arena *arena = block == NULL ? NULL : block->world->arena;
+    int is_growable = arena != NULL && arena->growable.base == address;
+    tnri_device_look_end(device);
+    return is_growable ? arena : NULL;
+}
+
 tnr_status tnr_commit(void *ptr, size_t bytes)
 {
     if (ptr == NULL)
@@ -129,10 +141,9 @@ tnr_status tnr_commit(void *ptr, size_t bytes)
     const tnri_space *space = tnri_library_space_of(ptr, &device);
     if (space == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not reserved by Tenure.", ptr);
-    tnri_block *block = tnri_block_map_at(&space->map, (uintptr_t)ptr);
-    tnri_arena *arena = block == NULL ? NULL : block->world->arena;
+    tnri_arena *arena = growable_at(space, device, (uintptr_t)ptr);
     tnr_status status;
-    if (arena != NULL && arena->growable.base == (uintptr_t)ptr) {
+    if (arena != NULL) {
         uint32_t began = tnri_note_begin();
         int was_bare;
         status = tnri_grow_commit(&was_bare, arena, ptr, bytes);

@@ -298,12 +298,15 @@ static tnri_block *granules_search(const tnri_block_map *map, const search *what
 }
 
 tnri_block *tnri_block_map_below(const tnri_block_map *map, const struct tnri_world *world,
-                                 uintptr_t address)
+                                 uintptr_t floor, uintptr_t address)
 {
     const search what = {world, world, address};
     size_t granule = (address - map->base) >> TNRI_GRANULE_SHIFT;
-    return granules_search(map, &what,
-                           granule < TNRI_BELOW_GRANULES ? 0 : granule - TNRI_BELOW_GRANULES + 1);
+    size_t first = (floor - map->base) >> TNRI_GRANULE_SHIFT;
+    tnri_assert(floor % TNRI_GRANULE_BYTES == 0);
+    if (granule - first >= TNRI_BELOW_GRANULES && floor <= address)
+        first = granule - TNRI_BELOW_GRANULES + 1;
+    return granules_search(map, &what, first);
 }
 
 tnri_block *tnri_block_map_containing(const tnri_block_map *map, const struct tnri_world *small,

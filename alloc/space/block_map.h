@@ -21,9 +21,10 @@
  * An entry is written when a block becomes live at a new place, and never cleared. So a reader must
  * check, under the arena's lock, that the record it found is live and contains the address. Then a
  * stale entry can mislead nobody, and a free writes nothing. Records stay readable as long as the
- * map leads to them (space/block.h). When a span is given back, its entries are wiped. Code that
- * looks up an address at which nothing need be live keeps spans from going meanwhile, by
- * tnri_device_look_begin.
+ * map leads to them (space/block.h). When a span is given back, its entries are wiped. So a search
+ * that may meet entries of others, or begins where nothing need be live, keeps spans from going
+ * meanwhile, by tnri_device_look_begin (arena/find.h). Two do without: the look at the start of a
+ * block that the caller says is live, and a search in addresses that the world has.
  *
  * Reading takes no lock. A writer holds the lock of the arena that has the addresses. Before the
  * addresses go to another arena (ladder/lend.h), whole granules are cleared. So a granule's entries
@@ -177,10 +178,11 @@ tnri_block *tnri_block_map_near(const tnri_block_map *map, uintptr_t address);
 tnri_block *tnri_block_map_containing(const tnri_block_map *map, const struct tnri_world *small,
                                       const struct tnri_world *large, uintptr_t address);
 
-/* Of the live blocks of a world that begin at or below `address`, the one that begins highest. Null
- * if none begins in the TNRI_BELOW_GRANULES granules up to there. Under the lock of the world's
- * arena. */
+/* Of the live blocks of a world that begin in [floor, address], the one that begins highest. Null
+ * if none begins in the TNRI_BELOW_GRANULES granules up to there. `floor` is the start of a
+ * granule, and the world has all addresses from there to `address`: records of others may be gone.
+ * Under the lock of the world's arena. */
 tnri_block *tnri_block_map_below(const tnri_block_map *map, const struct tnri_world *world,
-                                 uintptr_t address);
+                                 uintptr_t floor, uintptr_t address);
 
 #endif

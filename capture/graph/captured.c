@@ -3,6 +3,7 @@
 #include "graph/captured.h"
 
 #include "arena/count.h"
+#include "arena/find.h"
 #include "arena/world_retired.h"
 #include "base/array.h"
 #include "base/error.h"
@@ -240,19 +241,18 @@ tnr_status tnri_place_use(tnri_capture *capture, tnri_arena *arena, const void *
                           tnr_stream stream, int until_free)
 {
     tnr_status status = TNR_OK;
-    tnri_arena_enter(arena);
-    tnri_block *block = tnri_arena_containing(arena, (uintptr_t)ptr);
-    tnri_captured *captured = block != NULL && block->uses != NULL ? block->uses->captured : NULL;
-    int is_own = captured != NULL && captured->capture == capture;
+    tnri_block *block = tnri_live_find(arena->device, (uintptr_t)ptr);
     if (block == NULL)
-        status = tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
-                            arena->device->index);
-    else if (captured != NULL && captured->capture != NULL && !is_own)
+        return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
+                          arena->device->index);
+    tnri_captured *captured = block->uses != NULL ? block->uses->captured : NULL;
+    int is_own = captured != NULL && captured->capture == capture;
+    if (captured != NULL && captured->capture != NULL && !is_own)
         captured->is_kept = 1; /* two captures at once: no order between them */
     else if (!is_own)
         status = arena->account->is_vouched ? tnri_capture_keep(capture, arena, block)
                                             : tnri_graph_hold(capture->graph, arena, block);
-    tnri_arena_leave(arena);
+    tnri_live_leave(arena->device, block);
     /* A use of its own stream ends here as any other: the program may be about to take that
      * stream's dependencies away. */
     if (status != TNR_OK || !is_own || (until_free && stream == captured->home))

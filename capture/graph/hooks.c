@@ -8,6 +8,7 @@
  */
 #include "graph/hooks.h"
 
+#include "arena/find.h"
 #include "arena/note.h"
 #include "arena/upper.h"
 #include "base/error.h"
@@ -191,12 +192,12 @@ static int hook_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_syn
 static void use_outside(tnri_arena *arena, const void *ptr)
 {
     (void)tnri_graph_lock();
-    tnri_arena_enter(arena);
-    const tnri_block *block = tnri_arena_containing(arena, (uintptr_t)ptr);
+    const tnri_block *block = tnri_live_find(arena->device, (uintptr_t)ptr);
     tnri_captured *captured = block != NULL && block->uses != NULL ? block->uses->captured : NULL;
     if (captured != NULL && captured->capture != NULL)
         captured->is_kept = 1;
-    tnri_arena_leave(arena);
+    if (block != NULL)
+        tnri_live_leave(arena->device, block);
     tnri_graph_unlock();
 }
 

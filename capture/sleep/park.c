@@ -58,8 +58,6 @@ static tnr_status kind_check(const tnri_arena *arena, const tnri_block *block)
 static tnr_status block_check(const tnri_arena *arena, const tnri_block *block, void *ptr,
                               int is_parked)
 {
-    if (block == NULL)
-        return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block.", ptr);
     if (block->base != (uintptr_t)ptr)
         return tnri_error(TNR_ERR_INTERIOR_POINTER,
                           "%p lies %zu bytes inside the block at %p. Give the block's start.", ptr,
@@ -85,20 +83,21 @@ static int block_keeps(const tnri_arena *arena, const tnri_block *block, tnr_con
 static tnr_status parking_find(parking *self, void *ptr, tnr_content content, int is_parked)
 {
     tnri_device *device;
-    tnri_block *near;
     if (tnri_library_is_forked())
         return tnri_forked_error();
     if (tnri_library_space_of(ptr, &device) == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
-    tnri_arena *arena = tnri_arena_find_begin(device, (uintptr_t)ptr, &near);
-    const tnri_block *block = arena == NULL ? NULL : tnri_arena_containing(arena, (uintptr_t)ptr);
+    const tnri_block *block = tnri_live_find(device, (uintptr_t)ptr);
+    if (block == NULL)
+        return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block.", ptr);
+    tnri_arena *arena = block->world->arena;
     tnr_status status = block_check(arena, block, ptr, is_parked);
     *self = (parking){.ptr = ptr, .arena = arena};
     if (status == TNR_OK) {
         self->keeps = block_keeps(arena, block, content);
         self->bytes = tnri_block_requested(block);
     }
-    tnri_arena_find_end(device, arena);
+    tnri_live_leave(device, block);
     return status;
 }
 

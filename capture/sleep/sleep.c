@@ -28,6 +28,7 @@
 #include <stdio.h>
 
 #include "arena/count.h"
+#include "arena/find.h"
 #include "arena/note.h"
 #include "base/array.h"
 #include "base/error.h"
@@ -684,25 +685,15 @@ tnr_status tnr_block_content_set(const void *ptr, tnr_content content)
     if ((int)content < 0 || content > TNR_CONTENT_DISCARD)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "%d is no content policy.", (int)content);
     tnri_device *device;
-    const tnri_space *space = tnri_library_space_of(ptr, &device);
-    if (space == NULL)
+    if (tnri_library_space_of(ptr, &device) == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
-    tnri_device_look_begin(device);
-    tnri_block *near = tnri_block_map_near(&space->map, (uintptr_t)ptr);
-    tnri_block *block = NULL;
-    if (near != NULL) {
-        tnri_arena *arena = near->world->arena;
-        tnri_arena_enter(arena);
-        block = tnri_arena_containing(arena, (uintptr_t)ptr);
-        if (block != NULL)
-            block->content = (uint64_t)content & 3;
-        tnri_arena_leave(arena);
-    }
-    tnri_device_look_end(device);
-    if (block != NULL)
-        return TNR_OK;
-    return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
-                      device->index);
+    tnri_block *block = tnri_live_find(device, (uintptr_t)ptr);
+    if (block == NULL)
+        return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
+                          device->index);
+    block->content = (uint64_t)content & 3;
+    tnri_live_leave(device, block);
+    return TNR_OK;
 }
 
 uint64_t tnr_pool_generation(tnr_pool handle, int device)

@@ -171,18 +171,18 @@ const char *tnr_tag_name(size_t index)
 tnr_status tnr_tag_of(const char **tag, const void *ptr)
 {
     tnri_device *device;
-    tnri_block *near;
     if (tag == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_tag_of: tag is null.");
     *tag = NULL;
     if (tnri_library_space_of(ptr, &device) == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
-    tnri_arena *arena = tnri_arena_find_begin(device, (uintptr_t)ptr, &near);
-    int is_live = arena != NULL && tnri_arena_containing(arena, (uintptr_t)ptr) != NULL;
-    if (is_live && arena->account->tag != NULL)
-        *tag = arena->account->tag->name;
-    tnri_arena_find_end(device, arena);
-    return is_live ? TNR_OK
-                   : tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
-                                device->index);
+    const tnri_block *block = tnri_live_find(device, (uintptr_t)ptr);
+    if (block == NULL)
+        return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
+                          device->index);
+    const tnri_account *account = block->world->arena->account;
+    if (account->tag != NULL)
+        *tag = account->tag->name;
+    tnri_live_leave(device, block);
+    return TNR_OK;
 }

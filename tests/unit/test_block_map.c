@@ -61,12 +61,12 @@ static void starts_and_interiors(void **state)
     assert_null(tnri_block_map_containing(&map, &nobody, NULL, BASE + 511));
     assert_null(tnri_block_map_containing(&map, &nobody, NULL, BASE + 2560));
     assert_ptr_equal(tnri_block_map_near(&map, BASE + 100), &a);
-    assert_ptr_equal(tnri_block_map_below(&map, &nobody, BASE + 512), &a);
-    assert_ptr_equal(tnri_block_map_below(&map, &nobody, BASE + 5 * GRANULE), &a);
-    assert_null(tnri_block_map_below(&map, &nobody, BASE + 511));
-    assert_null(tnri_block_map_below(&map, NULL, BASE + 512));
+    assert_ptr_equal(tnri_block_map_below(&map, &nobody, BASE, BASE + 512), &a);
+    assert_ptr_equal(tnri_block_map_below(&map, &nobody, BASE, BASE + 5 * GRANULE), &a);
+    assert_null(tnri_block_map_below(&map, &nobody, BASE, BASE + 511));
+    assert_null(tnri_block_map_below(&map, NULL, BASE, BASE + 512));
     a.state = TNRI_FREE;
-    assert_null(tnri_block_map_below(&map, &nobody, BASE + 512));
+    assert_null(tnri_block_map_below(&map, &nobody, BASE, BASE + 512));
     a.state = TNRI_LIVE;
 }
 

@@ -11,12 +11,15 @@
  * more_streams_do_not_either failed. In arena_takes_often, always 0:
  * who_takes_often_gets_its_own failed. In plan_would_borrow, always 0 without a budget:
  * much_is_lent_at_any_time failed. In ladder_plan, no addresses had back:
- * loans_without_end_use_few_addresses failed.
+ * loans_without_end_use_few_addresses failed. In tnri_world_find, the map searched from any other
+ * place than the range's start or the end of what is lent below, and without tnri_world_owns:
+ * a_search_reads_no_records_of_others failed.
  */
 #include "few.h"
 #include "unit.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include <tenure/lifetime.h>
 
@@ -576,6 +579,49 @@ static void random_loans(void **state)
     geometry_stop();
 }
 
+/* Enters a live record that nobody may read, as if its world were just being destroyed. */
+static void gone_enter(char *page, uintptr_t address)
+{
+    assert_int_equal(mprotect(page, 4096, PROT_READ | PROT_WRITE), 0);
+    tnri_block *gone = (tnri_block *)page;
+    assert_true(tnri_block_map_prepare(&g.space.map, address, 0));
+    *gone = (tnri_block){
+        .base = address, .bytes = PAGE, .state = TNRI_LIVE, .world = world_of(ARENAS - 1)};
+    tnri_block_map_enter(&g.space.map, gone);
+    assert_int_equal(mprotect(page, 4096, PROT_NONE), 0);
+}
+
+/* Records of others are read under their lock only: their world may be ending. Neither what lies
+ * below the span is read, nor what is lent, nor what was borrowed until just now. */
+static void a_search_reads_no_records_of_others(void **state)
+{
+    (void)state;
+    geometry_start();
+    char *pages = mmap(NULL, 3 * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(pages, MAP_FAILED);
+    size_t mine = PAGES / OWNERS; /* the first page of the second span */
+    gone_enter(pages, BASE + (mine - 1) * PAGE);
+    tnri_block *whole = free_at(1, mine + 5);
+    assert_non_null(whole);
+    assert_int_equal(whole->base, BASE + mine * PAGE);
+    lend_pages(1, 2, whole, mine + 2, 2);
+    gone_enter(pages + 4096, BASE + (mine + 3) * PAGE);
+    assert_int_equal(free_at(1, mine)->base, BASE + mine * PAGE);
+    assert_int_equal(free_at(1, mine + 9)->base, BASE + (mine + 4) * PAGE);
+    tnri_block *lent = tnri_world_find(world_of(1), NULL, BASE + (mine + 3) * PAGE + 1);
+    assert_int_equal(lent->state, TNRI_LENT);
+    assert_int_equal(free_at(2, mine + 3)->base, BASE + (mine + 2) * PAGE);
+    lend_pages(2, 1, free_at(2, mine + 2), mine + 2, 2);
+    gone_enter(pages + 2 * 4096, BASE + PAGE);
+    assert_null(tnri_world_find(world_of(2), NULL, BASE + (mine + 2) * PAGE));
+    /* Nor is the map asked about an address that it does not have. */
+    assert_null(tnri_world_find(world_of(1), NULL, 512));
+    assert_null(tnri_world_find(world_of(1), NULL, BASE + 16 * GIB));
+    assert_null(tnri_world_find(world_of(1), NULL, UINTPTR_MAX));
+    geometry_stop();
+    assert_int_equal(munmap(pages, 3 * 4096), 0);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -604,6 +650,7 @@ int main(void)
         LEND_TEST(the_borrower_waits),
         LEND_TEST(streams_end),
         cmocka_unit_test(random_loans),
+        cmocka_unit_test(a_search_reads_no_records_of_others),
     };
     return cmocka_run_group_tests_name("lend", tests, NULL, NULL);
 }
