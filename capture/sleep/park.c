@@ -236,7 +236,7 @@ tnr_status tnr_park(size_t *bytes, void *ptr, tnr_stream stream, tnr_content con
         tnri_stream_recycle(self.own, event);
     if (status != TNR_OK && self.contents != NULL) {
         copies_wait(&self); /* the block may be freed, and what is free unmapped */
-        tnri_contents_end(self.contents, NULL);
+        tnri_contents_unmake(self.contents);
     }
     if (status == TNR_OK)
         atomic_fetch_add(&self.arena->device->parks, 1);

@@ -7,17 +7,20 @@
 #include "driver/capturing.h"
 
 /* Pinned buffers for so many bytes. The staging is claimed. */
-static tnr_status buffers_take(tnri_buffer **buffers, tnri_device *device, size_t bytes)
+static tnr_status buffers_take(tnri_contents *contents, tnri_device *device, size_t bytes)
 {
+    const tnri_staging *staging = tnri_staging_of(device);
+    size_t pinned = staging->pinned.count, paged = staging->paged.count;
     if (tnri_capturing())
         return tnri_error(TNR_ERR_BUSY, "a stream capture is under way; it forbids pinning memory. "
                                         "Park before or after it, or discard the contents.");
     tnr_status status = tnri_staging_check(device, tnri_buffers_for(bytes));
     if (status == TNR_OK)
-        status = tnri_staging_take(device, bytes, 0, buffers);
-    if (status != TNR_OK || !(*buffers)->is_paged)
+        status = tnri_staging_take(device, bytes, 0, &contents->buffers);
+    contents->made = staging->pinned.count - pinned;
+    if (status != TNR_OK || !contents->buffers->is_paged) /* ordinary ones come first */
         return status;
-    tnri_staging_give(device, *buffers, 1); /* ordinary ones come first */
+    tnri_staging_undo(device, contents->buffers, pinned, paged);
     return tnri_error(TNR_ERR_HOST_MEMORY,
                       "the system does not pin %zu bytes more for a block's contents. Raise the "
                       "limit on locked memory, or discard the contents.",
@@ -30,6 +33,7 @@ tnr_status tnri_contents_make(tnri_contents **made, tnri_device *device, size_t 
     tnri_contents *contents = tnri_staging_take_late(device, bytes, stream);
     if (contents != NULL) {
         contents->bytes = bytes;
+        contents->made = 0;
         *made = contents;
         return TNR_OK;
     }
@@ -39,7 +43,7 @@ tnr_status tnri_contents_make(tnri_contents **made, tnri_device *device, size_t 
     contents->device = device;
     contents->bytes = bytes;
     tnri_staging_claim(device);
-    tnr_status status = buffers_take(&contents->buffers, device, bytes);
+    tnr_status status = buffers_take(contents, device, bytes);
     tnri_staging_unclaim(device);
     if (status == TNR_OK)
         *made = contents;
@@ -65,6 +69,18 @@ tnr_status tnri_contents_copy(const tnri_contents *contents, void *ptr, CUstream
         done += bytes;
     }
     return TNR_OK;
+}
+
+void tnri_contents_unmake(tnri_contents *contents)
+{
+    tnri_device *device = contents->device;
+    const tnri_staging *staging = tnri_staging_of(device);
+    tnri_staging_claim(device);
+    size_t made = tnri_capturing() ? 0 : contents->made; /* a capture forbids freeing them */
+    tnri_staging_undo(device, contents->buffers, staging->pinned.count - made,
+                      staging->paged.count);
+    tnri_staging_unclaim(device);
+    tnri_host_free(contents, sizeof(*contents));
 }
 
 void tnri_contents_end(void *of, tnri_event *event)

@@ -20,8 +20,10 @@ tnr_status tnri_contents_make(tnri_contents **contents, tnri_device *device, siz
  * way. */
 tnr_status tnri_contents_copy(const tnri_contents *contents, void *ptr, CUstream stream,
                               int is_out);
-/* Ends them; takes the reference to `event` over. `event` tells when no copy is under way; null:
- * only the end of all work tells that. Calls no driver. */
+/* Undoes tnri_contents_make; no copy is under way. */
+void tnri_contents_unmake(tnri_contents *contents);
+/* Ends them; takes the reference to `event` over, which tells when no copy is under way. Calls no
+ * driver. */
 void tnri_contents_end(void *contents, tnri_event *event);
 /* The same if the copies have been put on `stream`; `event` is the mark `number` of that stream. */
 void tnri_contents_end_after(tnri_contents *contents, tnri_event *event, tnri_stream *stream,

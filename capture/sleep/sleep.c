@@ -52,6 +52,7 @@ typedef struct pool_set {
     int is_all; /* 1: all of the device's: graph pools keep, whatever the options say */
     tnr_pool *pools;
     size_t count, room;
+    size_t pinned, paged; /* buffers that there were before a sleep */
 } pool_set;
 
 /* ---- sets of pools -------------------------------------------------------------------------- */
@@ -317,8 +318,10 @@ static tnr_status set_take_back(const pool_set *set, tnr_status error)
     for (size_t i = 0; i < set->count; i++) {
         tnri_sleeper *sleeper = set->pools[i]->asleep.sleeper;
         if (sleeper == NULL || pool_restore(set, i) == TNR_OK) {
-            if (sleeper != NULL)
+            if (sleeper != NULL) {
+                sleeper->keeps_buffers = 1;
                 sleeper_forget(sleeper, set->device);
+            }
             state_set(set->pools[i], TNRI_AWAKE);
             continue;
         }
@@ -326,6 +329,7 @@ static tnr_status set_take_back(const pool_set *set, tnr_status error)
         atomic_fetch_add(&stuck->asleep.sleeps, 1);
         state_set(stuck, TNRI_ASLEEP);
     }
+    tnri_staging_undo(set->device, NULL, set->pinned, set->paged);
     tnri_error_driver(error, driver_result, "%s", reason);
     if (stuck != NULL)
         tnri_error_append(" The way back was refused too, so pool \"%s\" is asleep; wake it when "
@@ -506,8 +510,10 @@ static tnr_status set_check_importers(const pool_set *set)
 }
 
 /* Steps 2 to 5, and back if one fails. In the device's context. */
-static tnr_status set_fall_asleep(const pool_set *set, const tnr_sleep_options *options)
+static tnr_status set_fall_asleep(pool_set *set, const tnr_sleep_options *options)
 {
+    set->pinned = tnri_staging_of(set->device)->pinned.count;
+    set->paged = tnri_staging_of(set->device)->paged.count;
     tnr_status status = set_check_importers(set);
     if (status == TNR_OK)
         status = set_drain(set);

@@ -259,7 +259,7 @@ tnri_late *tnri_staging_take_late(tnri_device *device, size_t bytes, tnri_stream
 /* Whether copies are over that may use late buffers; waits for them if `wait`. */
 static CUresult late_prove(const tnri_late *late, int wait, int *is_over)
 {
-    *is_over = late->event != NULL && tnri_event_is_over(late->event);
+    *is_over = tnri_event_is_over(late->event);
     if (*is_over || !wait)
         return CUDA_SUCCESS;
     CUresult result = tnri_drive(cuCtxSynchronize, ());
@@ -308,8 +308,7 @@ tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_ma
     *buffers = NULL;
     tnr_status status = spares_make(staging, count, &pinned, &ring);
     if (status != TNR_OK) {
-        (void)pinned_trim(device, pinned_before);
-        paged_trim(device, paged_before);
+        tnri_staging_undo(device, NULL, pinned_before, paged_before);
         return status;
     }
     for (size_t i = 0; i < ring; i++)
@@ -322,16 +321,30 @@ tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_ma
     return TNR_OK;
 }
 
-void tnri_staging_give(tnri_device *device, tnri_buffer *buffers, int keep_all)
+/* The ring goes too when nothing needs it. */
+static void buffers_return(tnri_staging *staging, tnri_buffer *buffers)
 {
-    tnri_staging *staging = tnri_staging_of(device);
-    tnri_assert(tnri_staging_is_mine(device));
     buffers_push(staging, buffers);
     if (staging->ring[0] != NULL && staging->paged.count == staging->paged.spares_count)
         for (int i = 0; i < TNRI_RING; i++) {
             buffer_push(&staging->pinned, staging->ring[i]);
             staging->ring[i] = NULL;
         }
+}
+
+void tnri_staging_undo(tnri_device *device, tnri_buffer *buffers, size_t pinned, size_t paged)
+{
+    tnri_assert(tnri_staging_is_mine(device));
+    buffers_return(tnri_staging_of(device), buffers);
+    (void)pinned_trim(device, pinned);
+    paged_trim(device, paged);
+}
+
+void tnri_staging_give(tnri_device *device, tnri_buffer *buffers, int keep_all)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    tnri_assert(tnri_staging_is_mine(device));
+    buffers_return(staging, buffers);
     if (keep_all)
         return;
     (void)pinned_trim(device, staging->kept_count);

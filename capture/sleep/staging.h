@@ -42,9 +42,9 @@ typedef struct tnri_buffers {
 typedef struct tnri_late {
     tnri_device *device; /* whose staging they go back to; constant */
     tnri_buffer *buffers;
-    size_t bytes; /* of the contents */
-    /* When it is over, no copy uses them. Null: none does after a wait for the context. */
-    tnri_event *event;
+    size_t bytes;        /* of the contents */
+    size_t made;         /* buffers that did not exist before */
+    tnri_event *event;   /* when it is over, no copy uses them */
     tnri_stream *stream; /* with a reference: the event is its mark `number`; null: not known */
     uint64_t number;
     struct tnri_late *next;
@@ -117,6 +117,9 @@ tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_ma
 /* Takes a list of buffers back, and frees those that are not to be kept, unless `keep_all`. If the
  * driver refuses to free one, it is kept. */
 void tnri_staging_give(tnri_device *device, tnri_buffer *buffers, int keep_all);
+/* Takes a list back from a call that fails, and frees spares until there are at most so many
+ * buffers of each kind, as before the call. */
+void tnri_staging_undo(tnri_device *device, tnri_buffer *buffers, size_t pinned, size_t paged);
 /* Keeps pinned memory for `bytes` ready for the future, no more and no less, and nothing else. */
 tnr_status tnri_staging_prepare(tnri_device *device, size_t bytes);
 

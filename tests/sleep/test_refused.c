@@ -7,6 +7,8 @@
  * Lines changed in the library to see a test fail:
  *   set_take_back: pool_restore not called: a_refused_sleep_changes_nothing
  *   pool_restore: no copy although is_lost: release_refused
+ *   set_take_back: without tnri_staging_undo, a_refused_sleep_changes_nothing; sleeper_forget with
+ *   the sleep's keeps_buffers: not_during_a_capture
  *   set_sink emptied: a_refused_wake_gives_back
  *   the test of tnri_capturing in set_drain and in set_wake: not_during_a_capture
  *   either test of is_busy in set_wake: copies_that_nobody_could_wait_for
@@ -21,6 +23,7 @@
 enum { BLOCKS = 4 };
 
 static void *blocks[BLOCKS];
+static const tnr_sleep_options keep_backing = {sizeof(tnr_sleep_options), TNR_CONTENT_KEEP, 1, 0};
 
 static void blocks_make(void)
 {
@@ -65,7 +68,7 @@ static void a_refused_sleep_changes_nothing(void **state)
             uint64_t reserved = unit_stats().reserved_bytes.current;
             assert_int_equal(reserved, 24 * MIB); /* 12 chunks: both ends of every loop */
             simcuda_fail(calls[c], (uint64_t)nths[n], 0, CUDA_ERROR_UNKNOWN);
-            tnr_status status = tnr_pool_sleep(NULL, 0, NULL);
+            tnr_status status = tnr_pool_sleep(NULL, 0, &keep_backing);
             simcuda_fail_clear();
             assert_true(status == TNR_ERR_DRIVER);
             assert_non_null(strstr(tnr_last_error(), calls[c][2] == 'M' && calls[c][5] == 'c'
@@ -205,6 +208,10 @@ static void not_during_a_capture(void **state)
     sleep_context_enter();
     blocks_make();
     uint64_t reserved = unit_stats().reserved_bytes.current;
+    assert_ok(tnr_pool_sleep(NULL, 0, &keep_backing));
+    assert_ok(tnr_pool_wake(NULL, 0));
+    uint64_t pinned = sleep_pinned_bytes();
+    assert_true(pinned > 0);
     tnri_captures_enter(); /* as tnr_capture_begin does */
     CUstream stream = unit_stream(0);
     assert_int_equal(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
@@ -215,6 +222,7 @@ static void not_during_a_capture(void **state)
     assert_int_equal(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
     assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
     tnri_captures_leave();
+    assert_int_equal(sleep_pinned_bytes(), pinned); /* what an earlier sleep has left stays */
     check_awake(reserved);
     assert_ok(tnr_pool_sleep(NULL, 0, NULL));
     tnri_captures_enter();

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parks with contents that are refused, wherever that comes from: the block is live, and no host
+ * memory is kept that was not there before.
+ *
+ * Lines changed in the library to see a test fail:
+ *   tnri_contents_unmake, nothing freed (as before): all but pinning_refused; all spares freed:
+ *   the_stream_has_ended, late_buffers_stay
+ *   buffers_take: tnri_staging_give for tnri_staging_undo: pinning_refused
+ *   tnri_contents_make: `made` of an earlier call left in late buffers: late_buffers_stay
+ *   tnr_park without copies_wait: the_stream_has_ended
+ *   tnri_staging_prepare without late_collect: any_step_fails
+ */
+#include "park_steps.h"
+
+#include "base/host_memory.h"
+#include "sleep/staging.h"
+
+enum { TURNS = 5 };
+
+/* What there is of host memory for contents. */
+static void assert_staging(size_t pinned, size_t paged)
+{
+    assert_int_equal(sleep_pinned_bytes(), pinned * TNRI_BUFFER_BYTES);
+    assert_int_equal(tnri_staging_of(tnri_device_at(0))->pinned.count, pinned);
+    assert_int_equal(tnri_staging_of(tnri_device_at(0))->paged.count, paged);
+    assert_int_equal(unit_stats().bytes_parked, 0);
+}
+
+/* A block of a stream that has ended, with another stream. */
+static void the_stream_has_ended(void **state)
+{
+    (void)state;
+    start(NULL, "SCHEDULE=lazy");
+    for (size_t prepared = 0; prepared < 3; prepared += 2) {
+        tnr_stream stream = unit_stream(0), other = unit_stream(0);
+        assert_ok(tnr_sleep_prepare(prepared * TNRI_BUFFER_BYTES, 0));
+        void *a = unit_malloc(40 * MIB, stream);
+        sleep_fill(a, 40 * MIB, 1, stream);
+        assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+        assert_ok(tnr_stream_destroying(0, stream));
+        assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
+        for (int turn = 0; turn < TURNS; turn++) {
+            assert_error(tnr_park(NULL, a, other, TNR_CONTENT_KEEP), TNR_ERR_INVALID_STREAM,
+                         "has ended");
+            assert_int_equal(simcuda_pending(), 0);
+            assert_staging(prepared, 0);
+        }
+        sleep_check(a, 40 * MIB, 1);
+        assert_ok(tnr_free(a));
+    }
+    end();
+}
+
+/* Parks while something fails, and undoes it if that was not refused; 0 if nothing failed. */
+static int park_tried(void *ptr, tnr_stream stream, uint64_t *refused)
+{
+    tnr_status status = tnr_park(NULL, ptr, stream, TNR_CONTENT_KEEP);
+    uint64_t failed = simcuda_fail_hits() + tnri_host_fail_at(0, 0);
+    simcuda_fail_clear();
+    *refused += status != TNR_OK;
+    if (status == TNR_OK) {
+        assert_ok(tnr_unpark(ptr, stream));
+        assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+        assert_staging(2, 0);
+        assert_ok(tnr_sleep_prepare(0, 0)); /* of what is not in use, all goes */
+    }
+    assert_staging(0, 0);
+    return failed > 0;
+}
+
+/* Each call of the driver refused once, and each allocation of host memory, until none is left. */
+static void any_step_fails(void **state)
+{
+    (void)state;
+    start(NULL, "SCHEDULE=lazy");
+    tnr_stream stream = unit_stream(0), other = unit_stream(0);
+    void *a = unit_malloc(40 * MIB, stream);
+    sleep_fill(a, 40 * MIB, 1, stream);
+    uint64_t nth = 0, refused = 0;
+    do
+        simcuda_fail("*", ++nth, 0, CUDA_ERROR_UNKNOWN);
+    while (park_tried(a, other, &refused));
+    assert_true(refused >= 8);
+    nth = refused = 0;
+    do
+        (void)tnri_host_fail_at(++nth, 0);
+    while (park_tried(a, other, &refused));
+    assert_true(refused >= 4);
+    sleep_check(a, 40 * MIB, 1);
+    end();
+}
+
+/* The system pins no more than a part of what is needed. */
+static void pinning_refused(void **state)
+{
+    (void)state;
+    start(NULL, "SCHEDULE=lazy");
+    tnr_stream stream = unit_stream(0);
+    void *a = unit_malloc(150 * MIB, stream);
+    for (unsigned nth = 1; nth <= 5; nth++)
+        for (size_t prepared = 0; prepared < 2; prepared++) {
+            assert_ok(tnr_sleep_prepare(prepared * TNRI_BUFFER_BYTES, 0));
+            simcuda_fail("cuMemHostAlloc", nth, 1, CUDA_ERROR_OUT_OF_MEMORY);
+            tnr_status status = tnr_park(NULL, a, stream, TNR_CONTENT_KEEP);
+            simcuda_fail_clear();
+            if (nth == 5 && prepared == 1)
+                break;
+            assert_int_equal(status, TNR_ERR_HOST_MEMORY);
+            assert_staging(prepared, 0);
+        }
+    end();
+}
+
+/* Buffers that a call takes over from copies that are under way were there before: they stay. */
+static void late_buffers_stay(void **state)
+{
+    (void)state;
+    start(NULL, "SCHEDULE=lazy");
+    tnr_stream stream = unit_stream(0), other = unit_stream(0);
+    void *a = unit_malloc(40 * MIB, stream), *b = unit_malloc(40 * MIB, other);
+    assert_ok(tnr_park(NULL, a, stream, TNR_CONTENT_KEEP));
+    assert_ok(tnr_unpark(a, stream));
+    assert_ok(tnr_record_use(b, stream));
+    assert_ok(tnr_stream_destroying(0, other));
+    assert_error(tnr_park(NULL, b, stream, TNR_CONTENT_KEEP), TNR_ERR_INVALID_STREAM, "has ended");
+    assert_staging(2, 0);
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(the_stream_has_ended, unit_stop),
+        cmocka_unit_test_teardown(any_step_fails, unit_stop),
+        cmocka_unit_test_teardown(pinning_refused, unit_stop),
+        cmocka_unit_test_teardown(late_buffers_stay, unit_stop),
+    };
+    return cmocka_run_group_tests_name("park_refused", tests, NULL, NULL);
+}
