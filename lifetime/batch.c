@@ -45,7 +45,8 @@ static tnr_status proxy_follow_device(tnri_device *device, tnri_stream *proxy)
         tnri_event *event;
         if (stream == proxy || status != TNR_OK || !tnri_stream_is_markable(stream))
             continue;
-        status = tnri_stream_mark_idle(stream, &event, &number);
+        status = tnri_capturing() ? tnri_stream_mark_beside(stream, &event, &number)
+                                  : tnri_stream_mark_idle(stream, &event, &number);
         if (status == TNR_OK) {
             status = tnri_stream_follow(proxy, event, stream, number);
             tnri_stream_recycle(stream, event);
@@ -107,7 +108,8 @@ static void uses_fence(tnri_uses *uses, tnri_stream *proxy, uint64_t number, tnr
 
 tnr_status tnri_batch_fence(tnri_device *device)
 {
-    if (tnri_capturing())
+    /* The legacy stream stands for others that cannot be named. */
+    if (tnri_capturing() && tnri_stream_is_capturing(TNRI_STREAM_LEGACY))
         return TNR_ERR_CAPTURE;
     tnri_uses *batch = batch_take(device);
     if (batch == NULL)

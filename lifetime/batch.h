@@ -13,8 +13,10 @@
 void tnri_batch_add(tnri_device *device, tnri_uses *uses);
 
 /* Fences the device's batch: every block in it gets one use, of the proxy's mark. On failure the
- * blocks stay in the batch. TNR_ERR_CAPTURE, without a sentence: a capture is under way, and then
- * not every stream can be marked. */
+ * blocks stay in the batch. TNR_ERR_CAPTURE, perhaps without a sentence: a capture is under way,
+ * and not every stream can be marked meanwhile. None can if a blocking stream is captured. Another
+ * one can unless it was drawn into a capture, or captured by an engine: then the end of what it did
+ * before that has no mark. */
 tnr_status tnri_batch_fence(tnri_device *device);
 
 #endif

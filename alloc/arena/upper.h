@@ -110,6 +110,11 @@ typedef struct tnri_captures {
     /* Looks for graphs that have ended, and lets go what they held. */
     void (*settle)(struct tnri_device *device);
 
+    /* Called, while a capture is under way, when memory is short: lets go of what was freed in
+     * captures that the calling thread takes part in, as far as it is known that they do not refer
+     * to it. Returns how many bytes that may make free. */
+    size_t (*memory_is_short)(void);
+
     /* From the first of these to the last, no capture or graph begins, ends or changes. `describe`
      * tells of the graphs of all devices, and of the blocks, live or freed, that they and captures
      * under way keep. `still_begin` is called before the lock of the history is taken, because a

@@ -242,6 +242,7 @@ static size_t reclaim_counted(tnri_arena *arena, size_t bytes, int thorough)
     tnri_device *device = arena->device;
     tnri_captures_settle(device); /* graphs may have ended that nobody has looked for, */
     (void)tnri_streams_reap(device, SIZE_MAX); /* and threads */
+    size_t let_go = tnri_capturing() ? tnri_captures_get()->memory_is_short() : 0;
     /* What the last chunk of the request misses may be as large as a page on either side. */
     size_t excess = limit_excess(tnri_device_most(device), &device->reserved_bytes);
     size_t pool_excess = limit_excess(atomic_load(&arena->pool->account.limit_bytes),
@@ -253,7 +254,7 @@ static size_t reclaim_counted(tnri_arena *arena, size_t bytes, int thorough)
     size_t wanted = bytes + 2 * tnri_page_bytes(&device->space) + (excess > lack ? excess : lack);
     /* Retired blocks first, of this pool, then of the device: only as many are waited for as the
      * request needs, and the caller looks again. */
-    size_t collected = tnri_collect_pool(arena->pool, wanted, TNRI_COLLECT_WAIT);
+    size_t collected = let_go + tnri_collect_pool(arena->pool, wanted, TNRI_COLLECT_WAIT);
     if (collected > 0 && !thorough)
         return collected; /* giving idle memory back waits for more than that */
     /* What other pools collect must be given back before it is of use here. */

@@ -165,19 +165,31 @@ tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *n
     return stream_mark_seldom(stream, event, number);
 }
 
-/* The capture mark, with a reference; 0 if there is none. */
+/* The capture mark, with a reference; 0 if there is none, or if the capture is over although Tenure
+ * has not been told: then the stream may have worked since. */
 static int capture_mark_take(tnri_stream *stream, tnri_event **event, uint64_t *number)
 {
     if (tnri_likely(atomic_load_explicit(&stream->capture_mark, memory_order_relaxed) == NULL))
         return 0;
     tnri_lock_take(&stream->lock);
+    const tnri_event *seal = seal_of(stream);
     *event = atomic_load_explicit(&stream->capture_mark, memory_order_relaxed);
+    /* A late seal says that it was captured to its end. */
+    if (seal != NULL && seal->late == 0)
+        *event = NULL;
     if (*event != NULL) {
         tnri_event_hold(*event);
         *number = stream->capture_number;
     }
     tnri_lock_release(&stream->lock);
-    return *event != NULL;
+    if (*event == NULL)
+        return 0;
+    if (seal != NULL || !tnri_stream_is_markable(stream) ||
+        tnri_stream_is_capturing(stream_handle(stream)))
+        return 1;
+    tnri_event_drop(*event);
+    *event = NULL;
+    return 0;
 }
 
 tnr_status tnri_stream_mark_idle(tnri_stream *stream, tnri_event **event, uint64_t *number)
@@ -195,6 +207,27 @@ tnr_status tnri_stream_mark_idle(tnri_stream *stream, tnri_event **event, uint64
     /* It was destroyed under us. What it ran is over when the context is idle. */
     *number = tnri_number_now();
     return tnri_event_context(stream->device, event);
+}
+
+tnr_status tnri_stream_mark_beside(tnri_stream *stream, tnri_event **event, uint64_t *number)
+{
+    if (capture_mark_take(stream, event, number))
+        return TNR_OK;
+    tnr_status status = tnri_stream_mark(stream, event, number);
+    if (status != TNR_OK)
+        return status;
+    tnri_lock_take(&stream->lock);
+    const tnri_event *seal = seal_of(stream);
+    /* It leaves a capture only with the capture's end, and of one that has ended no event can be
+     * waited for. So the answer holds for the time of the record, too. */
+    int is_drawn_in =
+        seal != NULL ? *event != seal : tnri_stream_is_capturing(stream_handle(stream));
+    tnri_lock_release(&stream->lock);
+    if (!is_drawn_in)
+        return TNR_OK;
+    tnri_event_drop(*event);
+    *event = NULL;
+    return TNR_ERR_CAPTURE;
 }
 
 int tnri_stream_is_markable(const tnri_stream *stream)

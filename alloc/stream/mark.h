@@ -38,6 +38,12 @@ tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *n
  * to Tenure, waits for the whole context. In the device's context. */
 tnr_status tnri_stream_mark_idle(tnri_stream *stream, tnri_event **event, uint64_t *number);
 
+/* The same while a capture is under way, of a stream that another thread may draw into it at any
+ * time. The event is one that may be waited for: never one of a capture, which would draw in
+ * whatever waits for it. TNR_ERR_CAPTURE, perhaps without a sentence: the stream is in a capture,
+ * and the end of its work before that was not marked. */
+tnr_status tnri_stream_mark_beside(tnri_stream *stream, tnri_event **event, uint64_t *number);
+
 /* 1 if the calling thread may mark the stream under its own handle: the stream has ended, or it is
  * not another thread's default stream (only a mark on the legacy stream covers that one). */
 int tnri_stream_is_markable(const tnri_stream *stream);

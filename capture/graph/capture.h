@@ -23,7 +23,7 @@ typedef struct tnri_capture {
     tnri_place *place;
     tnri_graph *graph;
     tnr_stream origin;
-    tnri_stream *origin_object; /* with a reference; null if attached */
+    tnri_stream *origin_object; /* with a reference; null if attached without host memory */
     tnr_capture_mode mode;
     int is_attached;
     int is_vouched;    /* its memory comes from a vouched pool, and none from `place` */

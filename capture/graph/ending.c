@@ -145,12 +145,14 @@ void tnri_capture_finish(tnri_capture *capture, tnri_ending ending)
         tnri_graph_end(graph);
 }
 
-/* 1 if the origin's stream is no longer in the capture. Another thread's default stream cannot be
- * asked. */
+/* 1 if the origin's stream is no longer in the capture. A stream that is gone ends its capture, and
+ * its handle may not be asked; another thread's default stream cannot be. */
 static int capture_is_over(const tnri_capture *capture)
 {
     tnri_standing standing;
     tnri_visit visit;
+    if (capture->origin_object != NULL && atomic_load(&capture->origin_object->is_dead))
+        return 1;
     if (capture->origin == TNRI_STREAM_PER_THREAD && capture->threads[0] != tnri_thread_number())
         return 0;
     if (tnri_device_enter(capture->device, &visit) != TNR_OK)
@@ -158,19 +160,60 @@ static int capture_is_over(const tnri_capture *capture)
     int is_over =
         !tnri_stream_is_capturing(capture->origin) ||
         (tnri_standing_ask(capture->origin, &standing) == TNR_OK &&
+         standing.status != CU_STREAM_CAPTURE_STATUS_INVALIDATED && /* which has no id */
          (standing.status == CU_STREAM_CAPTURE_STATUS_NONE || standing.id != capture->id));
     tnri_device_leave(&visit);
     return is_over;
 }
 
-void tnri_captures_check(void)
+void tnri_captures_check(tnri_checked which)
 {
     tnri_capture *next;
     for (tnri_capture *capture = tnri_capture_walk(NULL); capture != NULL; capture = next) {
         next = tnri_capture_walk(capture);
-        if (capture->is_attached && capture_is_over(capture))
-            tnri_capture_finish(capture, TNRI_ENDING_UNREAD);
+        if ((capture->is_attached || which == TNRI_CHECKED_ALL) && capture_is_over(capture))
+            tnri_capture_finish(capture, tnri_graph_is_let_go(capture->graph) ? TNRI_ENDING_NO_GRAPH
+                                                                              : TNRI_ENDING_UNREAD);
     }
+}
+
+/* Has the capture's graph hold what its nodes refer to so far. 1 if they have all been read, or no
+ * graph will come of it. */
+static int capture_read(const tnri_capture *capture)
+{
+    tnri_standing standing;
+    int is_read = 0;
+    if (tnri_standing_ask(capture->origin, &standing) != TNR_OK)
+        return 0;
+    if (standing.status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+        return 1;
+    tnri_graph_ranges_settle(capture->graph);
+    return standing.status == CU_STREAM_CAPTURE_STATUS_ACTIVE && standing.id == capture->id &&
+           tnri_graph_hold_all(capture->graph, standing.graph, &is_read) == TNR_OK && is_read;
+}
+
+/* The next capture that the calling thread takes part in; null is the end. */
+static tnri_capture *own_next(const tnri_capture *capture)
+{
+    tnri_capture *next = tnri_capture_walk(capture);
+    while (next != NULL && !tnri_capture_has_thread(next))
+        next = tnri_capture_walk(next);
+    return next;
+}
+
+size_t tnri_captures_read(void)
+{
+    size_t bytes = 0;
+    for (const tnri_capture *capture = NULL; (capture = own_next(capture)) != NULL;)
+        for (size_t i = 0; i < capture->kept.count; i++)
+            bytes += ((const tnri_uses *)capture->kept.members[i])->bytes;
+    /* Each keeps what any of them may refer to. */
+    for (const tnri_capture *capture = NULL; bytes > 0 && (capture = own_next(capture)) != NULL;)
+        if (!capture_read(capture))
+            bytes = 0;
+    for (tnri_capture *capture = NULL; bytes > 0 && (capture = own_next(capture)) != NULL;)
+        tnri_holds_let_go(capture->device, &capture->kept);
+    return bytes;
 }
 
 /* ---- in the driver --------------------------------------------------------------------------- */

@@ -21,8 +21,19 @@ void tnri_capture_finish(tnri_capture *capture, tnri_ending ending);
  * context. */
 void tnri_place_vouch(tnri_place *place);
 
-/* Ends attached captures that are over without a word to Tenure. */
-void tnri_captures_check(void);
+typedef enum tnri_checked {
+    TNRI_CHECKED_ATTACHED, /* those that engines begin and end */
+    TNRI_CHECKED_ALL
+} tnri_checked;
+
+/* Ends captures that are over without a word to Tenure: another thread tried to end one, its stream
+ * was destroyed, or the program has ended it past Tenure. */
+void tnri_captures_check(tnri_checked which);
+
+/* Lets go of what was freed in captures that the calling thread takes part in, and that no node
+ * refers to so far: what has been freed will be in no later one. Reads all nodes. Returns how many
+ * bytes it let go of, which other graphs may still hold. */
+size_t tnri_captures_read(void);
 
 /* Ties the graph's record to the driver's graph and holds what the driver's graph refers to. If not
  * all nodes could be read, everything that was freed during the capture is kept. */

@@ -85,7 +85,7 @@ tnr_status tnr_graph_pool_vouch(tnr_pool handle)
     else if (tnri_graph_lock() > 0)
         status = tnri_graph_lock_error("tnr_graph_pool_vouch");
     else {
-        tnri_captures_check(); /* what has ended leaves blocks that live on */
+        tnri_captures_check(TNRI_CHECKED_ALL); /* what has ended leaves blocks that live on */
         status = tnri_device_enter(pool->device, &visit);
     }
     if (status == TNR_OK) {

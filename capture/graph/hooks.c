@@ -177,7 +177,7 @@ static int hook_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_syn
     uint32_t began = tnri_note_begin();
     /* A capture that an engine has ended without a word would keep what is freed from now on. */
     if (tnri_graph_lock() == 0)
-        tnri_captures_check();
+        tnri_captures_check(TNRI_CHECKED_ATTACHED);
     int is_done = is_graph && tnri_place_release(arena, block, ptr, is_sync);
     if (!is_done)
         is_done = free_later(arena, block, ptr, is_sync, status);
@@ -238,11 +238,19 @@ static void hook_settle(tnri_device *device)
     (void)device;
     if (tnri_capturing() && tnri_graph_lock_depth() == 0) {
         (void)tnri_graph_lock();
-        tnri_captures_check();
+        tnri_captures_check(TNRI_CHECKED_ALL);
         tnri_graph_unlock();
     }
     tnri_launched_settle();
     tnri_graphs_settle();
+}
+
+static size_t hook_short(void)
+{
+    (void)tnri_graph_lock();
+    size_t bytes = tnri_captures_read();
+    tnri_graph_unlock();
+    return bytes;
 }
 
 static void hook_still_begin(void)
@@ -386,6 +394,7 @@ static const tnri_captures hooks = {
     .captured_gone = tnri_captured_free,
     .home = hook_home,
     .settle = hook_settle,
+    .memory_is_short = hook_short,
     .still_begin = hook_still_begin,
     .describe = tnri_graphs_describe,
     .still_end = hook_still_end,

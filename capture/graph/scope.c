@@ -135,6 +135,9 @@ static tnr_status scope_begin_driver(tnri_capture *capture, tnr_stream stream)
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuStreamBeginCapture", "beginning a capture");
     tnr_status status = tnri_standing_ask(stream, &standing);
+    /* At once, and not when it ends: it may end without a word to Tenure. */
+    if (status == TNR_OK)
+        status = tnri_graph_tie(capture->graph, standing.graph);
     if (status == TNR_OK) {
         tnri_capture_enter(capture, standing.id);
         return TNR_OK;
@@ -204,6 +207,7 @@ tnr_status tnr_capture_begin(int device_index, tnr_stream stream,
      * only after a callback has freed, for which it comes here. */
     tnri_captures_enter();
     (void)tnri_graph_lock();
+    tnri_captures_check(TNRI_CHECKED_ALL); /* as in tnr_capture_attach */
     status = scope_begin_inside(device, stream, options);
     tnri_graph_unlock();
     if (status != TNR_OK)
@@ -216,6 +220,7 @@ tnr_status tnr_capture_begin(int device_index, tnr_stream stream,
 /* The capture that the caller may end on a stream. */
 static tnr_status scope_find(tnri_device *device, tnr_stream stream, tnri_capture **found)
 {
+    tnri_captures_check(TNRI_CHECKED_ALL);
     tnri_capture *capture = tnri_capture_begun_on(device, stream);
     *found = capture;
     if (capture == NULL)
@@ -296,6 +301,8 @@ static tnr_status scope_attach_inside(tnri_device *device, tnr_stream stream,
     status = scope_make(device, stream, options, &capture);
     if (status != TNR_OK)
         return status;
+    if (tnri_stream_find_captured(device, stream, &capture->origin_object) == TNR_OK)
+        tnri_stream_hold(capture->origin_object);
     capture->is_attached = 1;
     capture->graph->was_attached = 1;
     capture->graph->attached = standing.graph;
@@ -325,7 +332,7 @@ tnr_status tnr_capture_attach(tnr_graph *graph, int device_index, tnr_stream str
     tnri_captures_register();
     tnri_captures_enter(); /* as in tnr_capture_begin */
     (void)tnri_graph_lock();
-    tnri_captures_check(); /* one that has ended may have been on this stream */
+    tnri_captures_check(TNRI_CHECKED_ALL); /* one that has ended may have been on this stream */
     status = scope_attach_inside(device, stream, options, graph);
     tnri_graph_unlock();
     if (status != TNR_OK)

@@ -40,7 +40,11 @@
  * capture ends, because the graph may refer to the blocks: those by a thread that takes part in the
  * capture, and those of blocks of a stream that captures. A thread takes part once it has begun the
  * capture, allocated in it or recorded a use in it. If another thread frees a block of the capture,
- * Tenure hands the block out again only after the capture has ended.
+ * Tenure hands the block out again only after the capture has ended. When memory is short, a thread
+ * that takes part has its captures' nodes read so far, and gets back what it freed and no node
+ * refers to. What tnr_free_sync frees can be handed out again meanwhile, except in two cases: while
+ * a blocking stream is captured, or one whose work before the capture has no mark (it was drawn
+ * into the capture, or is captured by an engine).
  *
  * The idea of reuse by reachability in the graph, without nodes added for it, is PyTorch's
  * (graph_capture_record_stream_reuse); there it works within a stream's own blocks.
@@ -113,7 +117,12 @@ TNR_NODISCARD TNR_API tnr_status tnr_capture_begin(int device, tnr_stream stream
  * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. Tenure gives back what the capture held; blocks allocated in
  * it stay live until they are freed. There is one exception, whatever the error: if the driver
  * refuses twice to end the capture, and says that it is under way, it is under way for Tenure too.
- * The text says so; end or abort it again. Since 0.1.0. */
+ * The text says so; end or abort it again.
+ * The driver ends a capture without this call if another thread calls cuStreamEndCapture, which
+ * gives that thread an error, and if the stream is destroyed. Tenure notices that when a stream is
+ * captured next, when memory is short and when it is asked for statistics. A graph that came of the
+ * capture past Tenure keeps its memory, and everything that was freed during the capture, until it
+ * ends. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_capture_end(tnr_cuda_graph *cuda_graph, tnr_graph *graph,
                                                  int device, tnr_stream stream);
 
