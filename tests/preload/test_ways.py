@@ -147,6 +147,31 @@ class Ways(PreloadTest):
             self.assertEqual(result.counts[0]["captures_followed"], 3)
             self.assertEqual(result.counts[0]["graph_launches_announced"], 3)
 
+    def test_captures_that_end_in_every_way(self):
+        """Broken to see it fail: replace_cuStreamEndCapture (graphs.c) without the look after a
+        failure, stream_ends (order.c) without tnr_capture_abort, together with attached captures
+        alone in tnri_captures_check; TNR_ERR_CAPTURE for every fence beside a capture (batch.c)."""
+        for devices, captures in [(1, 120), (2, 240)]:
+            for more in [{}, {"TENURE_SIM_RACES": 1, "TENURE_SIM_STRICT": "abort",
+                              "TENURE_SIM_SCHEDULE": "random"}]:
+                result = self.run_with(engine("lookup2", "capture_ends"), environment={
+                    "TENURE_SIM_DEVICES": devices, "TENURE_SIM_MEMORY": "1G", **more})
+                self.assertEqual(result.code, 0, result.err)
+                self.assertEqual(result.messages, [])
+                self.check_served(result.counts[0])
+                self.assertEqual(result.counts[0]["captures_followed"], captures)
+                self.assertEqual(result.counts[0]["captures_passed_on"], 0)
+
+    def test_captures_that_begin_unseen(self):
+        """Broken to see it fail: capture_over without strange_keep; freed_take that takes nothing;
+        graphs_is_strange that does not attach (graphs.c)."""
+        result = self.run_with(engine("lookup2", "capture_unseen"))
+        self.assertEqual(result.code, 0, result.err)
+        self.assertEqual(result.messages, [])
+        self.check_served(result.counts[0])
+        self.assertEqual(result.counts[0]["captures_passed_on"], 1)
+        self.assertEqual(result.counts[0]["captures_followed"], 3)
+
     def test_captures_with_an_older_driver(self):
         """CUDA 12.2 does not tell enough of a capture: it is the driver's business."""
         result = self.check_same(engine("dlsym", "capture_plain"),

@@ -65,7 +65,7 @@ static void context_resets(CUdevice device)
     if (!service_enter())
         return;
     peers_device_resets(device);
-    graphs_forget(device, service_device_reset(device));
+    graphs_forget(service_device_reset(device));
     order_forget(device);
     pools_forget(device);
     service_leave();

@@ -9,10 +9,21 @@
  * one that Tenure does not follow: then nothing is served on its streams, and no record is
  * announced any more.
  *
+ * Nothing here remembers which captures are under way: Tenure knows, and notices that one is over
+ * when another thread has tried to end it, or its stream is gone.
+ *
+ * A capture may begin by a name that is not replaced here. As long as that cannot be, nothing is
+ * asked. It can be with a driver that is newer than this library, and after the end of a capture
+ * that began that way. From then on a stream is asked before each allocation and free, and Tenure
+ * attaches to what it finds.
+ *
  * Numbers of Tenure's graphs follow the driver's handles from the capture over clones and
- * executables to the launch.
+ * executables to the launch. Without host memory for a number, a launch is not told, and nothing
+ * else is missing: Tenure learns of a graph's end by itself.
  */
 #include "graphs.h"
+
+#include <stdlib.h>
 
 #include "account.h"
 #include "check/check.h"
@@ -20,55 +31,11 @@
 #include "order.h"
 #include "shortage.h"
 
-static handles begun = HANDLES_INIT;       /* origin stream -> device + 1: begun by Tenure */
-static handles attached = HANDLES_INIT;    /* origin stream -> number: begun by the driver */
-static handles targets = HANDLES_INIT;     /* the same -> the program's graph */
+static handles attached = HANDLES_INIT;    /* graph that the driver captures into -> number */
 static handles graphs = HANDLES_INIT;      /* graph -> number */
 static handles executables = HANDLES_INIT; /* executable -> number */
-static _Atomic int strange_count; /* captures under way, or once so, that are not followed */
-
-int graphs_is_strange(CUstream stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (atomic_load_explicit(&strange_count, memory_order_relaxed) == 0)
-        return 0;
-    return REAL(cuStreamIsCapturing, (stream, &status)) != CUDA_SUCCESS ||
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-/* What is left of one device among others does no harm: Tenure gives no number twice, and knows
- * those of its graphs no more. */
-void graphs_forget(int device, int is_only)
-{
-    handles_clear(&begun, (uint64_t)device + 1);
-    if (!is_only)
-        return;
-    handles_clear(&attached, 0);
-    handles_clear(&targets, 0);
-    handles_clear(&graphs, 0);
-    handles_clear(&executables, 0);
-}
-
-/* ---- captures ------------------------------------------------------------------------------- */
-
-/* Per-thread default streams are one handle for many streams: each thread's own place in a table
- * is its address, which no handle is. */
-static const void *origin_key(CUstream stream)
-{
-    static _Thread_local char own;
-    return stream == CU_STREAM_PER_THREAD ? (const void *)&own : (const void *)stream;
-}
-
-/* A capture begins that Tenure does not follow. */
-static CUresult capture_passed(CUresult result)
-{
-    if (result != CUDA_SUCCESS)
-        return result;
-    service_count_one(COUNT_CAPTURES_PASSED);
-    atomic_fetch_add(&strange_count, 1);
-    order_give_up();
-    return result;
-}
+enum { FREED_LARGEST = 1 << 30 };          /* of one piece of memory, a power of two */
+static _Atomic int strangers_expected;     /* 1: a capture may be under way that is not followed */
 
 /* Set for ever by an engine that has Tenure follow its captures itself. */
 static _Atomic int is_left_to_engine;
@@ -78,22 +45,159 @@ __attribute__((visibility("default"))) void tenure_preload_engine(void)
     atomic_store(&is_left_to_engine, 1);
 }
 
+static int is_left(void)
+{
+    return atomic_load_explicit(&is_left_to_engine, memory_order_relaxed);
+}
+
+/* What is left of one device among others does no harm: Tenure gives no number twice, and knows
+ * those of its graphs no more. */
+void graphs_forget(int is_only)
+{
+    if (!is_only)
+        return;
+    handles_clear(&attached, 0);
+    handles_clear(&graphs, 0);
+    handles_clear(&executables, 0);
+}
+
+/* ---- captures that the driver begins -------------------------------------------------------- */
+
+/* The graph that a stream is captured into; null: none that the driver tells. */
+static CUgraph captured_into(CUstream stream)
+{
+    CUstreamCaptureStatus status;
+    cuuint64_t id;
+    CUgraph graph = NULL;
+    const CUgraphNode *nodes;
+    const CUgraphEdgeData *edges;
+    size_t count;
+    (void)REAL(cuStreamGetCaptureInfo_v3, (stream, &status, &id, &graph, &nodes, &edges, &count));
+    return graph;
+}
+
+/* Has Tenure follow the capture that a stream is in. Inside. */
+static tnr_status capture_attach(CUstream stream)
+{
+    tnr_graph number = 0;
+    const service_device *device = is_left() ? NULL : order_device(stream);
+    if (device == NULL)
+        return TNR_ERR_INVALID_DEVICE;
+    tnr_status status = tnr_capture_attach(&number, device->index, stream, NULL);
+    if (status == TNR_OK) {
+        handles_set(&attached, captured_into(stream), number);
+        service_count_one(COUNT_CAPTURES);
+    }
+    return status;
+}
+
+void graphs_expect_strangers(void)
+{
+    atomic_store(&strangers_expected, 1);
+}
+
+int graphs_is_strange(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (atomic_load_explicit(&strangers_expected, memory_order_relaxed) == 0)
+        return 0;
+    if (REAL(cuStreamIsCapturing, (stream, &status)) != CUDA_SUCCESS)
+        return 1;
+    if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        return status != CU_STREAM_CAPTURE_STATUS_NONE;
+    tnr_status followed = capture_attach(stream);
+    return followed != TNR_OK && followed != TNR_ERR_CAPTURE; /* which says that it was before */
+}
+
+/* A capture begins that Tenure does not follow. */
+static CUresult capture_passed(CUresult result)
+{
+    if (result != CUDA_SUCCESS)
+        return result;
+    service_count_one(COUNT_CAPTURES_PASSED);
+    graphs_expect_strangers();
+    order_give_up();
+    return result;
+}
+
+/* ---- graphs of captures that nothing told of ------------------------------------------------ */
+
+/* Places in freed memory that a graph refers to; then the blocks that were taken there. */
+typedef struct freed_places {
+    void **list;
+    size_t count, room;
+} freed_places;
+
+static void freed_note(const tnr_audit_finding *finding, void *of)
+{
+    freed_places *freed = of;
+    if (finding->verdict != TNR_AUDIT_FREED)
+        return;
+    if (freed->count == freed->room) {
+        size_t room = freed->room * 2 + 16;
+        void **grown = realloc(freed->list, room * sizeof(*grown));
+        if (grown == NULL)
+            return;
+        freed->list = grown;
+        freed->room = room;
+    }
+    uintptr_t place = finding->address - finding->address % TNR_ALIGNMENT_DEFAULT;
+    freed->list[freed->count++] = (void *)place;
+}
+
+/* Takes what is free from a place on, as far as it goes: nothing says how much of it the graph
+ * uses. Null: nothing is free there on this stream. */
+static void *freed_take(const service_device *device, CUstream stream, void *place)
+{
+    size_t bytes = 0;
+    tnr_status status = TNR_OK;
+    for (size_t more = FREED_LARGEST; more >= TNR_ALIGNMENT_DEFAULT; more /= 2)
+        if (tnr_pool_malloc_at(place, NULL, bytes + more, device->index, stream) == TNR_OK) {
+            bytes += more;
+            status = tnr_free_on(place, stream);
+        }
+    if (bytes > 0 && status == TNR_OK)
+        status = tnr_pool_malloc_at(place, NULL, bytes, device->index, stream);
+    return bytes > 0 && status == TNR_OK ? place : NULL;
+}
+
+/* Keeps what a graph refers to that has come of a capture which nothing told of: what is live, and
+ * what was freed and is not in use again. Inside. */
+static void strange_keep(CUstream stream, CUgraph graph)
+{
+    freed_places freed = {0};
+    tnr_audit sums = {.struct_bytes = sizeof(sums)};
+    tnr_graph number = 0;
+    const service_device *device = order_device_started(stream);
+    if (device == NULL || tnr_graph_audit(&sums, graph, 0, freed_note, &freed) != TNR_OK)
+        freed.count = 0;
+    for (size_t i = 0; i < freed.count; i++)
+        freed.list[i] = freed_take(device, stream, freed.list[i]);
+    if (device != NULL && tnr_graph_adopt(&number, graph, device->index, NULL) == TNR_OK)
+        handles_set(&graphs, graph, number);
+    for (size_t i = 0; i < freed.count; i++) {
+        tnr_status status = tnr_free_on(freed.list[i], stream); /* the graph has hold of it */
+        (void)status;
+    }
+    free(freed.list);
+}
+
+/* ---- captures ------------------------------------------------------------------------------- */
+
 /* 1 if Tenure has begun it. */
 static int capture_begin(CUstream stream, CUstreamCaptureMode mode)
 {
     int is_begun = 0;
-    if (atomic_load_explicit(&is_left_to_engine, memory_order_relaxed) || !service_enter())
+    if (is_left() || !service_enter())
         return 0;
-    service_device *device = order_device(stream);
+    const service_device *device = order_device(stream);
     if (device != NULL && (int)mode >= 0 && mode <= CU_STREAM_CAPTURE_MODE_RELAXED) {
         tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
         options.mode = (tnr_capture_mode)mode;
         is_begun = tnr_capture_begin(device->index, stream, &options) == TNR_OK;
     }
-    if (is_begun) {
-        handles_set(&begun, origin_key(stream), (uint64_t)device->index + 1);
+    if (is_begun)
         service_count_one(COUNT_CAPTURES);
-    }
     service_leave();
     return is_begun;
 }
@@ -125,27 +229,26 @@ CUresult CUDAAPI replace_cuStreamBeginCapture_ptsz(CUstream stream)
     return replace_cuStreamBeginCapture(stream_of_thread(stream));
 }
 
+/* The driver has begun a capture, or has refused to. */
+static CUresult capture_given(CUstream stream, CUresult result)
+{
+    if (result != CUDA_SUCCESS || is_left())
+        return capture_passed(result);
+    if (!service_enter())
+        return result;
+    tnr_status status = capture_attach(stream);
+    service_leave();
+    return status == TNR_OK ? result : capture_passed(result);
+}
+
 CUresult CUDAAPI replace_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
                                                      const CUgraphNode *dependencies,
                                                      const CUgraphEdgeData *edges, size_t count,
                                                      CUstreamCaptureMode mode)
 {
     CHECK_TELL(check_capture_begins());
-    CUresult result =
-        REAL(cuStreamBeginCaptureToGraph, (stream, graph, dependencies, edges, count, mode));
-    if (atomic_load_explicit(&is_left_to_engine, memory_order_relaxed))
-        return capture_passed(result);
-    if (result != CUDA_SUCCESS || !service_enter())
-        return result;
-    tnr_graph number = 0;
-    service_device *device = order_device(stream);
-    if (device != NULL && tnr_capture_attach(&number, device->index, stream, NULL) == TNR_OK) {
-        handles_set(&attached, origin_key(stream), number);
-        handles_set(&targets, origin_key(stream), (uint64_t)(uintptr_t)graph);
-        service_count_one(COUNT_CAPTURES);
-    }
-    service_leave();
-    return number != 0 ? result : capture_passed(result);
+    return capture_given(stream, REAL(cuStreamBeginCaptureToGraph,
+                                      (stream, graph, dependencies, edges, count, mode)));
 }
 
 CUresult CUDAAPI replace_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
@@ -157,46 +260,64 @@ CUresult CUDAAPI replace_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgra
                                                count, mode);
 }
 
-/* Ends a capture that Tenure has begun. 1 if it has ended, well or badly. */
+/* Ends a capture that Tenure has begun. 1 if it has ended, well or badly. 0: Tenure has not begun
+ * it, or this thread may not end it, for which the driver has an error. */
 static int capture_end(CUstream stream, CUgraph *graph, CUresult *result)
 {
-    uint64_t device;
     tnr_graph number = 0;
-    int is_ended = 0;
-    if (graph == NULL || !service_enter())
+    tnr_status status = TNR_ERR_CAPTURE;
+    if (graph == NULL || is_left() || !service_enter())
         return 0;
-    if (handles_get(&begun, origin_key(stream), &device)) {
-        tnr_status status = tnr_capture_end(graph, &number, (int)device - 1, stream);
-        /* Another thread than the one that began it: the driver has an error for that. */
-        is_ended = status != TNR_ERR_CAPTURE;
-        *result = service_result(status);
-        (void)handles_take(&begun, origin_key(stream), NULL);
-        if (status == TNR_OK)
-            handles_set(&graphs, *graph, number);
-    }
+    const service_device *device = order_device_started(stream);
+    if (device != NULL)
+        status = tnr_capture_end(graph, &number, device->index, stream);
+    *result = service_result(status);
+    if (status == TNR_OK)
+        handles_set(&graphs, *graph, number);
     service_leave();
-    return is_ended;
+    return status == TNR_OK || status == TNR_ERR_CAPTURE_INVALIDATED || status == TNR_ERR_DRIVER ||
+           status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_HOST_MEMORY;
+}
+
+/* The driver was asked to end the capture into a graph (null: not known which); `made` is what came
+ * of it. Inside. */
+static void capture_over(CUstream stream, CUgraph into, CUgraph made)
+{
+    uint64_t number;
+    const service_device *device = order_device_started(stream);
+    if (into != NULL && handles_get(&attached, into, &number)) {
+        tnr_status status = tnr_capture_ended(number, made);
+        if (status != TNR_ERR_CAPTURE) /* else it goes on */
+            (void)handles_take(&attached, into, NULL);
+        if (status == TNR_OK && made != NULL)
+            handles_set(&graphs, made, number);
+    } else if (made != NULL) {
+        /* Strangers that are expected were asked for their memory before they got any. */
+        if (atomic_load(&strangers_expected) == 0) {
+            (void)capture_passed(CUDA_SUCCESS);
+            strange_keep(stream, made);
+        }
+    } else if (device != NULL) {
+        /* Another thread has begun it, and the driver may have ended it with an error: then Tenure
+         * looks, and finds nothing to throw away. */
+        tnr_status looked = tnr_capture_abort(device->index, stream);
+        (void)looked;
+    }
 }
 
 CUresult CUDAAPI replace_cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
     CUresult result;
-    uint64_t number, into = 0;
     if (capture_end(stream, graph, &result))
         return result;
+    /* A program that captures into a graph of its own need not ask which one came of it: if it
+     * fills the body of a conditional node, it does not. */
+    CUgraph into = handles_changes(&attached) != 0 ? captured_into(stream) : NULL;
     result = REAL(cuStreamEndCapture, (stream, graph));
-    if (!service_enter())
+    if (is_left() || !service_enter())
         return result;
-    /* A program that captures into a graph of its own need not ask which one came of it: who fills
-     * the body of a conditional node does not. */
-    (void)handles_take(&targets, origin_key(stream), &into);
-    if (handles_take(&attached, origin_key(stream), &number)) {
-        CUgraph made = graph != NULL ? *graph : (CUgraph)(uintptr_t)into;
-        if (result != CUDA_SUCCESS)
-            made = NULL;
-        if (tnr_capture_ended(number, made) == TNR_OK && made != NULL)
-            handles_set(&graphs, made, number);
-    }
+    CUgraph made = graph != NULL ? *graph : into;
+    capture_over(stream, into, result == CUDA_SUCCESS ? made : NULL);
     service_leave();
     return result;
 }
@@ -293,9 +414,15 @@ CUresult CUDAAPI replace_cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph
 CUresult CUDAAPI replace_cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph,
                                                            CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
-    if (params != NULL && params->hUploadStream == NULL)
-        params->hUploadStream = CU_STREAM_PER_THREAD;
-    return replace_cuGraphInstantiateWithParams(exec, graph, params);
+    if (params == NULL || params->hUploadStream != NULL)
+        return replace_cuGraphInstantiateWithParams(exec, graph, params);
+    /* The program's own stays as it is, but for what the driver says. */
+    CUDA_GRAPH_INSTANTIATE_PARAMS asked = *params;
+    asked.hUploadStream = CU_STREAM_PER_THREAD;
+    CUresult result = replace_cuGraphInstantiateWithParams(exec, graph, &asked);
+    params->hErrNode_out = asked.hErrNode_out;
+    params->result_out = asked.result_out;
+    return result;
 }
 
 /* ---- executables ---------------------------------------------------------------------------- */

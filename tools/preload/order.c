@@ -311,6 +311,10 @@ static void stream_ends(CUstream stream)
     if (is_default(stream) || !service_enter())
         return;
     service_device *device = order_device_started(stream);
+    /* A capture that began here ends with the stream: Tenure had better end it first. If that is
+     * another thread's business, the next look tells. */
+    tnr_status ended = device == NULL ? TNR_OK : tnr_capture_abort(device->index, stream);
+    (void)ended;
     /* If that fails, the stream's memory waits for the end of its work all the same. */
     tnr_status told = device == NULL ? TNR_OK : tnr_stream_destroying(device->index, stream);
     (void)told;
