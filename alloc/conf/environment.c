@@ -18,3 +18,9 @@ const char *tnri_environment_nvtx(void)
 {
     return getenv("NVTX_INJECTION64_PATH");
 }
+
+/* A program with more rights than its user's does not take the user's word for a folder. */
+const char *tnri_environment_runtime(void)
+{
+    return secure_getenv("XDG_RUNTIME_DIR");
+}

@@ -10,4 +10,7 @@ const char *tnri_environment_conf(void);
 /* NVTX_INJECTION64_PATH: the library of a tool. Null if unset. */
 const char *tnri_environment_nvtx(void);
 
+/* XDG_RUNTIME_DIR, or null. */
+const char *tnri_environment_runtime(void);
+
 #endif

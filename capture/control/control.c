@@ -109,11 +109,9 @@ static void watch_begin(void)
 
 static tnr_status server_switch_on(const tnri_conf *conf)
 {
-    char path[TNRI_FOLDER_BYTES];
     tnri_server *made;
     pthread_once(&watch_once, watch_begin);
-    tnri_folder_path(path, conf->control_dir);
-    tnr_status status = tnri_server_make(&made, path);
+    tnr_status status = tnri_server_make(&made, conf->control_dir);
     if (status != TNR_OK)
         return conf->control == TNRI_CONTROL_TRY ? TNR_OK : status;
     server_switch_off();

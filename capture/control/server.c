@@ -281,10 +281,12 @@ static void name_remove(const tnri_server *server)
 }
 
 /* The descriptors, and the socket's name. */
-static tnr_status server_open(tnri_server *server)
+static tnr_status server_open(tnri_server *server, const char *setting)
 {
+    tnri_places places;
     tnri_gate_of_servers_enter();
-    tnr_status status = tnri_folder_open(&server->folder, server->path, "control");
+    tnri_places_list(&places, setting);
+    tnr_status status = tnri_folder_open(&server->folder, server->path, &places, "control");
     if (status == TNR_OK) {
         server->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (server->event < 0)
@@ -297,7 +299,7 @@ static tnr_status server_open(tnri_server *server)
     return status;
 }
 
-tnr_status tnri_server_make(tnri_server **made, const char *path)
+tnr_status tnri_server_make(tnri_server **made, const char *setting)
 {
     tnri_server *server = tnri_host_alloc(sizeof(*server));
     if (server == NULL)
@@ -307,8 +309,7 @@ tnr_status tnri_server_make(tnri_server **made, const char *path)
         server->connections[i].file = -1;
     (void)pthread_mutex_init(&server->mutex, NULL);
     (void)pthread_cond_init(&server->changed, NULL);
-    snprintf(server->path, sizeof(server->path), "%s", path);
-    tnr_status status = server_open(server);
+    tnr_status status = server_open(server, setting);
     if (status != TNR_OK)
         server->name[0] = '\0';
     int error = status == TNR_OK ? thread_make(server) : 0;

@@ -46,9 +46,9 @@ typedef struct tnri_server {
     struct tnri_server *next; /* among those that end; the owner's */
 } tnri_server;
 
-/* Makes one whose socket is in the folder, and its thread. Errors: TNR_ERR_FILE,
- * TNR_ERR_HOST_MEMORY. */
-tnr_status tnri_server_make(tnri_server **made, const char *path);
+/* Makes one whose socket is in the folder that the setting control_dir says, and its thread.
+ * Errors: TNR_ERR_FILE, TNR_ERR_HOST_MEMORY. */
+tnr_status tnri_server_make(tnri_server **made, const char *setting);
 
 /* Removes the socket's name and tells the thread to end. Waits for nobody. */
 void tnri_server_retire(tnri_server *server);

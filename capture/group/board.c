@@ -128,11 +128,12 @@ static tnr_status board_map(tnri_sitting *sitting, const char *path, const char 
                       TNRI_SEATS_MAX, path, name);
 }
 
-tnr_status tnri_board_sit(tnri_sitting *sitting, int folder, const char *path, const char *name)
+tnr_status tnri_board_sit(tnri_sitting *sitting, int folder, const char *path, const char *name,
+                          int may_make)
 {
     *sitting = (tnri_sitting){0};
-    sitting->file =
-        openat(folder, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | (may_make ? O_CREAT : 0);
+    sitting->file = openat(folder, name, flags, 0600);
     if (sitting->file < 0)
         return board_error(path, name, "cannot be opened", errno);
     tnr_status status = board_map(sitting, path, name);

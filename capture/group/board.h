@@ -54,9 +54,10 @@ typedef struct tnri_sitting {
     int file, own;     /* its descriptor; the number of the seat */
 } tnri_sitting;
 
-/* Opens a board in a folder, makes it if it is not there, and takes a seat. Errors: TNR_ERR_FILE,
- * TNR_ERR_BUSY (all seats are taken). */
-tnr_status tnri_board_sit(tnri_sitting *sitting, int folder, const char *path, const char *name);
+/* Opens a board in a folder, makes it if it is not there and `may_make`, and takes a seat. Errors:
+ * TNR_ERR_FILE, TNR_ERR_BUSY (all seats are taken). */
+tnr_status tnri_board_sit(tnri_sitting *sitting, int folder, const char *path, const char *name,
+                          int may_make);
 
 /* Gives the seat up. `is_leaving` 0: what the seat says stays until somebody sees that its owner
  * has gone. */

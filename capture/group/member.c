@@ -193,16 +193,51 @@ static void board_name(char *name, size_t bytes, const tnri_device *device)
     snprintf(name + length, bytes - (size_t)length, ".group");
 }
 
+/* 1 if somebody else sits there. */
+static int has_company(const tnri_sitting *at)
+{
+    for (int i = 0; i < TNRI_SEATS_MAX; i++)
+        if (tnri_seat_lives(at, i))
+            return 1;
+    return 0;
+}
+
+/* Sits down at a board that is there, at a place. `is_shared`: only if somebody else sits there. */
+static tnr_status place_sit(tnri_sitting *at, const char *path, const char *name, int is_shared)
+{
+    int folder;
+    if (!tnri_place_open(&folder, path))
+        return TNR_ERR_FILE;
+    tnr_status status = tnri_board_sit(at, folder, path, name, 0);
+    (void)close(folder);
+    if (status != TNR_OK || !is_shared || has_company(at))
+        return status;
+    tnri_board_rise(at, 1);
+    return TNR_ERR_FILE;
+}
+
+/* Where others sit; else at the board that is there, the last one, where processes sit that see no
+ * other place; else at a new one. */
 static tnr_status member_sit(tnri_member *self)
 {
     char path[TNRI_FOLDER_BYTES], name[TNRI_CONF_TEXT_BYTES];
+    tnri_places places;
     int folder;
-    tnri_folder_path(path, tnri_conf_get()->control_dir);
+    tnr_status status = TNR_ERR_FILE;
+    tnri_places_list(&places, tnri_conf_get()->control_dir);
     board_name(name, sizeof(name), self->device);
-    tnr_status status = tnri_folder_open(&folder, path, "group");
+    if (places.count > 1) {
+        for (int i = 0; i < places.count && status == TNR_ERR_FILE; i++)
+            status = place_sit(&self->at, places.paths[i], name, 1);
+        for (int i = places.count; i > 0 && status == TNR_ERR_FILE; i--)
+            status = place_sit(&self->at, places.paths[i - 1], name, 0);
+    }
+    if (status != TNR_ERR_FILE)
+        return status;
+    status = tnri_folder_open(&folder, path, &places, "group");
     if (status != TNR_OK)
         return status;
-    status = tnri_board_sit(&self->at, folder, path, name);
+    status = tnri_board_sit(&self->at, folder, path, name, 1);
     (void)close(folder);
     return status;
 }

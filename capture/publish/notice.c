@@ -29,43 +29,6 @@ static tnr_status file_error(const char *what, const char *name, int error)
                       strerror_r(error, text, sizeof(text)));
 }
 
-tnr_status tnri_names_open(tnri_descriptor *folder)
-{
-    char path[TNRI_FOLDER_BYTES];
-    int file;
-    tnri_folder_path(path, tnri_conf_get()->control_dir);
-    tnri_descriptors_enter();
-    tnr_status status = tnri_folder_open(&file, path, "published names");
-    if (status == TNR_OK)
-        tnri_descriptor_keep(folder, file);
-    tnri_descriptors_leave();
-    return status;
-}
-
-tnr_status tnri_names_lock(tnri_descriptor *folder)
-{
-    char text[128];
-    tnr_status status = tnri_names_open(folder);
-    if (status != TNR_OK)
-        return status;
-    int waited = 0, result;
-    while ((result = flock(folder->file, LOCK_EX | LOCK_NB)) != 0 &&
-           (errno == EWOULDBLOCK || errno == EINTR) && waited < PATIENCE_MS) {
-        (void)poll(NULL, 0, NAP_MS);
-        waited += NAP_MS;
-    }
-    if (result == 0)
-        return TNR_OK;
-    int error = errno;
-    tnri_descriptor_close(folder);
-    if (error == EWOULDBLOCK || error == EINTR)
-        return tnri_error(TNR_ERR_FILE,
-                          "another process has kept the folder of published names locked for 10 s. "
-                          "Is one of them stopped?");
-    return tnri_error(TNR_ERR_FILE, "the folder of published names cannot be locked (%s).",
-                      strerror_r(error, text, sizeof(text)));
-}
-
 tnr_status tnri_name_check(const char *name)
 {
     static const char allowed[] =
@@ -179,4 +142,85 @@ void tnri_notice_clean(tnri_notice *notice, int own)
     }
     memset(&notice->holders[notice->holders_count], 0,
            (TNR_HOLDERS_MAX - notice->holders_count) * sizeof(notice->holders[0]));
+}
+
+/* ---- the folder ----------------------------------------------------------------------------- */
+
+/* Opens the folder at a place. 0: it is not there. */
+static int place_open(tnri_descriptor *folder, const char *path)
+{
+    int file;
+    tnri_descriptors_enter();
+    int is_open = tnri_place_open(&file, path);
+    if (is_open)
+        tnri_descriptor_keep(folder, file);
+    tnri_descriptors_leave();
+    return is_open;
+}
+
+static tnr_status home_open(tnri_descriptor *folder, const tnri_places *places)
+{
+    char path[TNRI_FOLDER_BYTES];
+    int file;
+    tnri_descriptors_enter();
+    tnr_status status = tnri_folder_open(&file, path, places, "published names");
+    if (status == TNR_OK)
+        tnri_descriptor_keep(folder, file);
+    tnri_descriptors_leave();
+    return status;
+}
+
+/* The place in which a name is; -1: it is in none. A notice that cannot be read is one. */
+static int place_find(const tnri_places *places, const char *name)
+{
+    int found = -1;
+    for (int i = 0; i < places->count; i++) {
+        tnri_notice notice;
+        tnri_descriptor folder = TNRI_DESCRIPTOR_NONE;
+        if (!place_open(&folder, places->paths[i]))
+            continue;
+        tnr_status status = tnri_notice_read(&notice, &folder, name);
+        tnri_descriptor_close(&folder);
+        if (status == TNR_OK && notice.generation == 0)
+            continue;
+        tnri_notice_clean(&notice, 0);
+        found = i;
+        if (status == TNR_OK && notice.holders_count > 0)
+            break;
+    }
+    return found;
+}
+
+tnr_status tnri_names_open(tnri_descriptor *folder, const char *name)
+{
+    tnri_places places;
+    tnri_places_list(&places, tnri_conf_get()->control_dir);
+    int place = places.count > 1 ? place_find(&places, name) : -1;
+    if (place >= 0 && place_open(folder, places.paths[place]))
+        return TNR_OK;
+    return home_open(folder, &places);
+}
+
+tnr_status tnri_names_lock(tnri_descriptor *folder, const char *name)
+{
+    char text[128];
+    tnr_status status = tnri_names_open(folder, name);
+    if (status != TNR_OK)
+        return status;
+    int waited = 0, result;
+    while ((result = flock(folder->file, LOCK_EX | LOCK_NB)) != 0 &&
+           (errno == EWOULDBLOCK || errno == EINTR) && waited < PATIENCE_MS) {
+        (void)poll(NULL, 0, NAP_MS);
+        waited += NAP_MS;
+    }
+    if (result == 0)
+        return TNR_OK;
+    int error = errno;
+    tnri_descriptor_close(folder);
+    if (error == EWOULDBLOCK || error == EINTR)
+        return tnri_error(TNR_ERR_FILE,
+                          "another process has kept the folder of published names locked for 10 s. "
+                          "Is one of them stopped?");
+    return tnri_error(TNR_ERR_FILE, "the folder of published names cannot be locked (%s).",
+                      strerror_r(error, text, sizeof(text)));
 }

@@ -21,11 +21,12 @@ typedef struct tnri_notice {
     tnr_export_name holders[TNR_HOLDERS_MAX];
 } tnri_notice;
 
-/* Opens the folder of the names. Errors: TNR_ERR_FILE. */
-tnr_status tnri_names_open(tnri_descriptor *folder);
-/* The same, and keeps others from changing any name until the descriptor is closed. Waits at most
- * 10 s. */
-tnr_status tnri_names_lock(tnri_descriptor *folder);
+/* Opens the folder in which a name is: of the places of folder.h the one where somebody holds it,
+ * else the last that knows of it, else home. Errors: TNR_ERR_FILE. */
+tnr_status tnri_names_open(tnri_descriptor *folder, const char *name);
+/* The same, and keeps others from changing any name there until the descriptor is closed. Waits at
+ * most 10 s. */
+tnr_status tnri_names_lock(tnri_descriptor *folder, const char *name);
 
 /* Errors: TNR_ERR_INVALID_ARGUMENT. */
 tnr_status tnri_name_check(const char *name);

@@ -218,7 +218,7 @@ tnr_status tnr_publish(uint64_t *generation, const char *name, const void *ptr,
         return status;
     status = older_check(name, options);
     if (status == TNR_OK)
-        status = tnri_names_lock(&folder);
+        status = tnri_names_lock(&folder, name);
     if (status == TNR_OK)
         status = tnri_notice_read(&notice, &folder, name);
     if (status == TNR_OK) {
@@ -242,7 +242,7 @@ tnr_status tnr_publish(uint64_t *generation, const char *name, const void *ptr,
 static tnr_status notice_look(tnri_notice *notice, const char *name)
 {
     tnri_descriptor folder = TNRI_DESCRIPTOR_NONE;
-    tnr_status status = tnri_names_open(&folder);
+    tnr_status status = tnri_names_open(&folder, name);
     if (status != TNR_OK)
         return status;
     status = tnri_notice_read(notice, &folder, name);
@@ -274,7 +274,7 @@ static tnr_status holder_add(const holding *fresh, tnri_notice *notice, const ch
 {
     tnri_descriptor folder = TNRI_DESCRIPTOR_NONE;
     uint64_t generation = notice->generation;
-    tnr_status status = tnri_names_lock(&folder);
+    tnr_status status = tnri_names_lock(&folder, name);
     if (status == TNR_OK)
         status = tnri_notice_read(notice, &folder, name);
     *is_late = status == TNR_OK && notice->generation != generation;
@@ -359,7 +359,7 @@ tnr_status tnr_unpublish(const char *name)
         status =
             tnri_error(TNR_ERR_INVALID_EXPORT, "this process holds nothing under \"%s\".", name);
     if (status == TNR_OK)
-        status = tnri_names_lock(&folder);
+        status = tnri_names_lock(&folder, name);
     if (status == TNR_OK)
         status = tnri_notice_read(&notice, &folder, name);
     if (status == TNR_OK && has_own(&notice)) {
@@ -430,7 +430,7 @@ tnr_status tnr_published_get(tnr_published_info *info, const char *name)
             "tnr_published_get: set info->struct_bytes to sizeof(tnr_published_info).");
     tnr_status status = name_begin(name);
     if (status == TNR_OK)
-        status = tnri_names_open(&folder);
+        status = tnri_names_open(&folder, name);
     if (status != TNR_OK)
         return status;
     status = tnri_notice_read(&notice, &folder, name);

@@ -29,10 +29,14 @@ class Ctl(CommandTest):
         self.addCleanup(folder.cleanup)
         self.sockets = pathlib.Path(folder.name)
 
-    def hold(self, conf="", through=()):
+    def hold(self, conf="", through=(), runtime=None, where=None):
         """Starts a process that can be ruled, and returns it with the path of its socket."""
+        where = f",control_dir:{self.sockets}" if where is None else where
         environment = dict(os.environ, TENURE_DRIVER="sim",
-                           TENURE_CONF=f"control:on,control_dir:{self.sockets},{conf}")
+                           TENURE_CONF=f"control:on{where},{conf}")
+        environment.pop("XDG_RUNTIME_DIR", None)
+        if runtime:
+            environment["XDG_RUNTIME_DIR"] = str(runtime)
         process = subprocess.Popen([*through, HOLDER], env=environment, text=True,
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.addCleanup(self.end, process)
@@ -215,6 +219,49 @@ class Choosing(Ctl):
                 listener.bind(str(name))
         self.assertIn("no process", self.ctl("status", code=NO_PROCESS).stderr)
         self.assertEqual(sorted(os.listdir(self.sockets)), sorted([other.name, "other.sock"]))
+
+    def test_sockets_that_were_never_published(self):
+        """Of a process that died in between; one that was made just now may be about to be."""
+        process, path = self.hold()
+        process.kill()
+        process.wait()
+        names = [self.sockets / f".{path.name}", self.sockets / f".{path.name[:-6]}0.sock"]
+        for name in names:
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(str(name))
+        os.utime(names[0], (0, 0))
+        other = self.sockets / ".tenure-1-00000000-0123456789abcdef.sock"  # of another boot
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(other))
+        os.utime(other, (0, 0))
+        self.ctl("list")
+        self.assertEqual(sorted(os.listdir(self.sockets)), sorted([names[1].name, other.name]))
+
+    def test_both_places(self):
+        """Processes whose environment names a runtime folder, and those of cron that have none: the
+        command finds all, whichever it has itself."""
+        runtime = self.sockets / "runtime"
+        runtime.mkdir(mode=0o700)
+        one, path = self.hold(runtime=runtime, where="")
+        self.assertEqual(path.parent, runtime / "tenure")
+        other, path = self.hold(where="")
+        if path.parent != pathlib.Path(f"/tmp/tenure-{os.geteuid()}"):
+            self.skipTest("there is no folder of this user's in /tmp")
+        for where in ((), ("--dir", path.parent)):
+            for wanted in (one, other):
+                (line,) = self.json_lines(self.run_tenure(
+                    "ctl", "status", "--json", "--pid", wanted.pid, *where,
+                    environment={"XDG_RUNTIME_DIR": runtime}))
+                self.assertTrue(line["answer"]["ok"])
+                self.assertIn(f" {wanted.pid}", self.run_tenure(
+                    "top", wanted.pid, "--once", *where,
+                    environment={"XDG_RUNTIME_DIR": runtime}).stdout)
+        target = self.folder / "x.json"
+        self.run_tenure("ctl", "snapshot", target, "--pid", one.pid,
+                        environment={"XDG_RUNTIME_DIR": runtime})
+        self.assertTrue(target.exists())
+        self.run_tenure("ctl", "status", "--pid", one.pid, code=NO_PROCESS,
+                        environment={"XDG_RUNTIME_DIR": None})
 
     def test_folders(self):
         self.assertIn("No such file", self.run_tenure(

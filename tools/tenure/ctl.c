@@ -20,8 +20,9 @@ static const char *dir_option, *pid_option, *name_option, *timeout_option, *tag_
 static int is_all, is_json, keeps_backing, has_streams;
 
 static const cli_option options[] = {
-    {"dir", "FOLDER", "where the processes' sockets are (default /tmp/tenure-UID)", &dir_option,
-     NULL},
+    {"dir", "FOLDER",
+     "where the processes' sockets are (default: of this user, in\nXDG_RUNTIME_DIR and /tmp)",
+     &dir_option, NULL},
     {"pid", "N",
      "the process with this number; in another container, with\n"
      "the number that it has there",
@@ -250,14 +251,14 @@ static int request_make(asking *self)
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
-static exit_code answer_show(const asking *self, const ctl_folder *folder, const ctl_peer *peer,
-                             const ctl_line *greeting, const ctl_line *answer, char *error)
+static exit_code answer_show(const asking *self, const ctl_peer *peer, const ctl_line *greeting,
+                             const ctl_line *answer, char *error)
 {
     exit_code code = EXIT_CODE_OK;
     if (!ctl_is_true(answer, answer->parsed, "ok"))
         code = ctl_refusal(answer, error);
     else if (strcmp(self->command, "snapshot") == 0)
-        code = ctl_snapshot_fetch(folder, answer, self->argument, self->patience_ms, error);
+        code = ctl_snapshot_fetch(peer, answer, self->argument, self->patience_ms, error);
     if (is_json)
         ctl_show_json(peer, greeting, answer);
     else if (code == EXIT_CODE_OK && is_metrics(self))
@@ -270,7 +271,7 @@ static exit_code answer_show(const asking *self, const ctl_folder *folder, const
 }
 
 /* Asks one process, and shows what it says. */
-static exit_code peer_ask(const asking *self, const ctl_folder *folder, const ctl_peer *peer)
+static exit_code peer_ask(const asking *self, const ctl_peer *peer)
 {
     char error[CTL_ERROR_BYTES] = "";
     ctl_line greeting = {0}, answer = {0};
@@ -286,7 +287,7 @@ static exit_code peer_ask(const asking *self, const ctl_folder *folder, const ct
     if (code == EXIT_CODE_OK) {
         if (is_all && !is_json && !is_metrics(self))
             ctl_show_peer(peer, &greeting);
-        code = answer_show(self, folder, peer, &greeting, &answer, error);
+        code = answer_show(self, peer, &greeting, &answer, error);
     }
     if (code != EXIT_CODE_OK)
         say(stderr, "tenure ctl: %s\n", error);
@@ -327,14 +328,14 @@ static exit_code peers_list(const ctl_peers *peers, const asking *self)
     return first;
 }
 
-static exit_code peers_ask(const ctl_peers *peers, const ctl_folder *folder, const asking *self)
+static exit_code peers_ask(const ctl_peers *peers, const ctl_folders *folders, const asking *self)
 {
     exit_code first = EXIT_CODE_OK;
     if (peers->count == 0) {
         fprintf(stderr,
                 "tenure ctl: no process in %s%s. One listens if it was started by `tenure run`, or "
                 "with TENURE_CONF=control:on, and with control_dir if the folder is another\n",
-                folder->path, self->pid || name_option ? " fits" : "");
+                folders->text, self->pid || name_option ? " fits" : "");
         return EXIT_CODE_NO_PROCESS;
     }
     if (peers->count > 1 && !is_all) {
@@ -346,7 +347,7 @@ static exit_code peers_ask(const ctl_peers *peers, const ctl_folder *folder, con
         return EXIT_CODE_SEVERAL;
     }
     for (int i = 0; i < peers->count; i++) {
-        exit_code code = peer_ask(self, folder, &peers->items[i]);
+        exit_code code = peer_ask(self, &peers->items[i]);
         if (first == EXIT_CODE_OK)
             first = code;
     }
@@ -357,7 +358,7 @@ static exit_code peers_ask(const ctl_peers *peers, const ctl_folder *folder, con
 
 int command_ctl(int argc, char **argv)
 {
-    static ctl_folder folder;
+    static ctl_folders folders;
     static ctl_peers peers;
     cli_result parsed;
     asking self = {0};
@@ -372,16 +373,16 @@ int command_ctl(int argc, char **argv)
         return EXIT_CODE_BAD_INPUT;
     }
     char error[CTL_ERROR_BYTES];
-    exit_code code = ctl_folder_open(&folder, dir_option, error);
+    exit_code code = ctl_folders_open(&folders, dir_option, error);
     if (code != EXIT_CODE_OK) {
         say(stderr, "tenure ctl: %s\n", error);
     } else {
-        ctl_peers_find(&peers, &folder);
+        ctl_peers_find(&peers, &folders);
         ctl_peers_choose(&peers, self.pid, name_option);
         code = strcmp(self.command, "list") == 0 ? peers_list(&peers, &self)
-                                                 : peers_ask(&peers, &folder, &self);
+                                                 : peers_ask(&peers, &folders, &self);
         ctl_peers_release(&peers);
-        close(folder.file);
+        ctl_folders_close(&folders);
     }
     free(self.request);
     return code;

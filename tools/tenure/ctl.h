@@ -13,7 +13,13 @@
 #include "exit_code.h"
 #include "value.h"
 
-enum { CTL_PROTOCOL = 1, CTL_NAME_BYTES = 96, CTL_PEERS_MAX = 1024, CTL_ERROR_BYTES = 512 };
+enum {
+    CTL_PROTOCOL = 1,
+    CTL_NAME_BYTES = 96,
+    CTL_PEERS_MAX = 1024,
+    CTL_ERROR_BYTES = 512,
+    CTL_FOLDERS_MAX = 2
+};
 
 /* A folder of sockets, open. */
 typedef struct ctl_folder {
@@ -22,8 +28,16 @@ typedef struct ctl_folder {
     uint32_t owner; /* its user, whose the processes must be */
 } ctl_folder;
 
+/* The places where a user's processes may be. */
+typedef struct ctl_folders {
+    ctl_folder items[CTL_FOLDERS_MAX];
+    int count;
+    char text[2 * PATH_MAX + 8]; /* "FOLDER" or "FOLDER and FOLDER" */
+} ctl_folders;
+
 /* A process that can be asked. */
 typedef struct ctl_peer {
+    const ctl_folder *folder;
     char name[CTL_NAME_BYTES]; /* of its socket in the folder */
     long pid;                  /* as it sees itself */
     long pid_here;             /* as this command does; 0: not at all */
@@ -45,14 +59,16 @@ typedef struct ctl_line {
 
 /* ---- finding (ctl_find.c) ------------------------------------------------------------------- */
 
-/* Opens the folder; `path` may be null: the calling user's folder. A folder that others may enter
- * is refused. Returns EXIT_CODE_OK, or the exit code with a sentence in `error`, which has room for
- * CTL_ERROR_BYTES. */
-exit_code ctl_folder_open(ctl_folder *folder, const char *path, char *error);
+/* Opens the folder. Without a path, the calling user's: in the runtime folder (XDG_RUNTIME_DIR,
+ * else /run/user/UID) and in /tmp; with a path of /tmp/tenure-UID, that user's in both. What is not
+ * there, or others may enter, is left out. If nothing is left, returns the exit code with a
+ * sentence in `error`, which has room for CTL_ERROR_BYTES. */
+exit_code ctl_folders_open(ctl_folders *folders, const char *path, char *error);
+void ctl_folders_close(ctl_folders *folders);
 
 /* Connects to all processes that are there, in the order of their names. Removes sockets on which
  * no process listens or ever will again, and the files that belong to them. */
-void ctl_peers_find(ctl_peers *peers, const ctl_folder *folder);
+void ctl_peers_find(ctl_peers *peers, const ctl_folders *folders);
 void ctl_peers_release(ctl_peers *peers);
 
 /* Keeps only the processes that are meant; `pid` and `name` may be 0 and null. */
@@ -82,7 +98,7 @@ exit_code ctl_refusal(const ctl_line *answer, char *error);
 
 /* Brings the file that an answer to `snapshot` names to `path` (ctl_fetch.c). `patience_ms`: how
  * long that may take; -1: for ever. */
-exit_code ctl_snapshot_fetch(const ctl_folder *folder, const ctl_line *answer, const char *path,
+exit_code ctl_snapshot_fetch(const ctl_peer *peer, const ctl_line *answer, const char *path,
                              int patience_ms, char *error);
 
 /* The time of a clock that only goes forward. */

@@ -51,23 +51,23 @@ static int file_copy(int from, uint64_t bytes, const char *beside, int64_t until
     return why ? -1 : 0;
 }
 
-exit_code ctl_snapshot_fetch(const ctl_folder *folder, const ctl_line *answer, const char *path,
+exit_code ctl_snapshot_fetch(const ctl_peer *peer, const ctl_line *answer, const char *path,
                              int patience_ms, char *error)
 {
     char beside[PATH_MAX];
     uint64_t bytes = 0;
     int64_t until = patience_ms < 0 ? -1 : ctl_now_ms() + patience_ms;
     const char *name = ctl_text(answer, answer->parsed, "file");
-    int from = name && !strchr(name, '/') ? file_open(folder->file, name, &bytes) : -1;
+    int from = name && !strchr(name, '/') ? file_open(peer->folder->file, name, &bytes) : -1;
     if (from < 0) {
         snprintf(error, CTL_ERROR_BYTES, "the snapshot is not in %.300s, where the process put it",
-                 folder->path);
+                 peer->folder->path);
         return EXIT_CODE_CHECK_FAILED;
     }
     snprintf(beside, sizeof(beside), "%s.%ld.part", path, (long)getpid());
     int status = file_copy(from, bytes, beside, until, error);
     close(from);
-    unlinkat(folder->file, name, 0); /* or the process does it when this command is gone */
+    unlinkat(peer->folder->file, name, 0); /* or the process does it when this command is gone */
     if (status == 0 && rename(beside, path) != 0) {
         snprintf(error, CTL_ERROR_BYTES, "%.300s: %s", path, strerror(errno));
         status = -1;

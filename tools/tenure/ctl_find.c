@@ -8,19 +8,20 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ctl.h"
 
-/* ---- the folder ----------------------------------------------------------------------------- */
+enum { UNBORN_S = 60 };
 
-exit_code ctl_folder_open(ctl_folder *folder, const char *path, char *error)
+/* ---- the folders ---------------------------------------------------------------------------- */
+
+/* Opens the folder at a path. */
+static exit_code folder_open(ctl_folder *folder, const char *path, char *error)
 {
     struct stat found;
-    if (path)
-        snprintf(folder->path, sizeof(folder->path), "%s", path);
-    else
-        snprintf(folder->path, sizeof(folder->path), "/tmp/tenure-%lu", (unsigned long)geteuid());
+    snprintf(folder->path, sizeof(folder->path), "%.*s", (int)sizeof(folder->path) - 1, path);
     folder->file = open(folder->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder->file < 0 || fstat(folder->file, &found) != 0) {
         snprintf(error, CTL_ERROR_BYTES,
@@ -40,6 +41,59 @@ exit_code ctl_folder_open(ctl_folder *folder, const char *path, char *error)
              folder->path, (unsigned long)found.st_uid, (unsigned)(found.st_mode & 0777));
     close(folder->file);
     return EXIT_CODE_BAD_INPUT;
+}
+
+/* The user whose folder in /tmp this is; -1: it is another folder. */
+static long user_of(const char *path)
+{
+    static const char begin[] = "/tmp/tenure-";
+    const char *digits = path + strlen(begin);
+    if (strncmp(path, begin, strlen(begin)) != 0 || !*digits ||
+        digits[strspn(digits, "0123456789")] != '\0')
+        return -1;
+    return strtol(digits, NULL, 10);
+}
+
+/* The user's folder in the runtime folder; empty: there is none. */
+static void runtime_path(char path[PATH_MAX], long user)
+{
+    const char *named = getenv("XDG_RUNTIME_DIR");
+    path[0] = '\0';
+    if (named && named[0] == '/' && user == (long)geteuid())
+        snprintf(path, PATH_MAX, "%s/tenure", named);
+    if (path[0] == '\0' || access(path, X_OK) != 0)
+        snprintf(path, PATH_MAX, "/run/user/%ld/tenure", user);
+}
+
+exit_code ctl_folders_open(ctl_folders *folders, const char *path, char *error)
+{
+    char paths[CTL_FOLDERS_MAX][PATH_MAX] = {""};
+    long user = path ? user_of(path) : (long)geteuid();
+    exit_code code = EXIT_CODE_OK;
+    folders->count = 0;
+    if (user >= 0)
+        runtime_path(paths[0], user);
+    if (path)
+        snprintf(paths[1], PATH_MAX, "%s", path);
+    else
+        snprintf(paths[1], PATH_MAX, "/tmp/tenure-%ld", user);
+    for (int i = 0; i < CTL_FOLDERS_MAX; i++) {
+        if (paths[i][0] == '\0')
+            continue;
+        code = folder_open(&folders->items[folders->count], paths[i], error);
+        folders->count += code == EXIT_CODE_OK;
+    }
+    if (folders->count > 0)
+        snprintf(folders->text, sizeof(folders->text), "%s%s%s", folders->items[0].path,
+                 folders->count > 1 ? " and " : "",
+                 folders->count > 1 ? folders->items[1].path : "");
+    return folders->count > 0 ? EXIT_CODE_OK : code;
+}
+
+void ctl_folders_close(ctl_folders *folders)
+{
+    while (folders->count > 0)
+        close(folders->items[--folders->count].file);
 }
 
 /* ---- names ---------------------------------------------------------------------------------- */
@@ -118,6 +172,25 @@ static int socket_connect(int *made, const ctl_folder *folder, const char *name)
     return error;
 }
 
+/* Removes a socket that its process was about to publish when it died (.tenure-...: the name comes
+ * when it listens). A process that lives refuses connections as well in that moment, and tries
+ * again if it was so slow that this was taken for dead. */
+static void unborn_remove(const ctl_folder *folder, const char *name, unsigned long boot_of_this)
+{
+    struct stat found;
+    unsigned long boot;
+    long pid;
+    int made = -1;
+    if (!name_read(name + 1, &pid, &boot) || boot != boot_of_this ||
+        fstatat(folder->file, name, &found, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISSOCK(found.st_mode) ||
+        time(NULL) - found.st_mtime < UNBORN_S)
+        return;
+    if (socket_connect(&made, folder, name) == ECONNREFUSED)
+        unlinkat(folder->file, name, 0);
+    if (made >= 0)
+        close(made);
+}
+
 /* Who listens: its process as this command sees it. -1: not the user whose folder it is. */
 static long peer_pid(int socket, const ctl_folder *folder)
 {
@@ -132,8 +205,10 @@ static long peer_pid(int socket, const ctl_folder *folder)
 static void peer_add(ctl_peers *peers, const ctl_folder *folder, const char *name,
                      unsigned long boot_of_this)
 {
-    ctl_peer peer = {.socket = -1};
+    ctl_peer peer = {.folder = folder, .socket = -1};
     unsigned long boot;
+    if (name[0] == '.')
+        unborn_remove(folder, name, boot_of_this);
     if (peers->count == CTL_PEERS_MAX || !name_read(name, &peer.pid, &boot))
         return;
     int error = socket_connect(&peer.socket, folder, name);
@@ -141,7 +216,7 @@ static void peer_add(ctl_peers *peers, const ctl_folder *folder, const char *nam
         stale_remove(folder, name);
     if (error != 0 && error != EAGAIN) /* that is: many are waiting already */
         return;
-    snprintf(peer.name, sizeof(peer.name), "%s", name);
+    snprintf(peer.name, sizeof(peer.name), "%.*s", (int)sizeof(peer.name) - 1, name);
     if (error == 0) {
         peer.pid_here = peer_pid(peer.socket, folder);
         if (peer.pid_here < 0) {
@@ -157,12 +232,10 @@ static int peers_order(const void *one, const void *other)
     return strcmp(((const ctl_peer *)one)->name, ((const ctl_peer *)other)->name);
 }
 
-void ctl_peers_find(ctl_peers *peers, const ctl_folder *folder)
+static void folder_look(ctl_peers *peers, const ctl_folder *folder, unsigned long boot)
 {
-    unsigned long boot = boot_here();
     int again = openat(folder->file, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *entries = again < 0 ? NULL : fdopendir(again);
-    peers->count = 0;
     if (!entries) {
         if (again >= 0)
             close(again);
@@ -171,6 +244,14 @@ void ctl_peers_find(ctl_peers *peers, const ctl_folder *folder)
     for (struct dirent *entry; (entry = readdir(entries));)
         peer_add(peers, folder, entry->d_name, boot);
     closedir(entries);
+}
+
+void ctl_peers_find(ctl_peers *peers, const ctl_folders *folders)
+{
+    unsigned long boot = boot_here();
+    peers->count = 0;
+    for (int i = 0; i < folders->count; i++)
+        folder_look(peers, &folders->items[i], boot);
     qsort(peers->items, (size_t)peers->count, sizeof(peers->items[0]), peers_order);
 }
 

@@ -27,8 +27,9 @@ static const cli_option options[] = {
     {"interval", "S", "seconds between two looks, 0.1 to 3600 (default 1)", &interval_option, NULL},
     {"once", NULL, "look once, and end", NULL, &is_once},
     {"json", NULL, "the answers as they come, a line for each look", NULL, &is_json},
-    {"dir", "FOLDER", "where the processes' sockets are (default /tmp/tenure-UID)", &dir_option,
-     NULL},
+    {"dir", "FOLDER",
+     "where the processes' sockets are (default: of this user, in\nXDG_RUNTIME_DIR and /tmp)",
+     &dir_option, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -67,7 +68,6 @@ enum { GREETING_PATIENCE_MS = 5000, ANSWER_PATIENCE_MS = 30000 };
 typedef enum asked { ASKED_NOTHING, ASKED_STATUS, ASKED_TRIM, ASKED_SNAPSHOT } asked;
 
 typedef struct watch {
-    const ctl_folder *folder;
     ctl_peer peer;
     const ctl_line *greeting;
     ctl_line answer; /* the latest to status; its text is null: none yet */
@@ -176,7 +176,7 @@ static void snapshot_tell(watch *self, const ctl_line *answer)
     do
         snprintf(path, sizeof(path), "tenure-%ld-%d.json.gz", pid(self), number);
     while (access(path, F_OK) == 0 && number++ < 10000);
-    if (ctl_snapshot_fetch(self->folder, answer, path, ANSWER_PATIENCE_MS, error) == EXIT_CODE_OK)
+    if (ctl_snapshot_fetch(&self->peer, answer, path, ANSWER_PATIENCE_MS, error) == EXIT_CODE_OK)
         snprintf(self->message, sizeof(self->message), "snapshot: %s", path);
     else
         snprintf(self->message, sizeof(self->message), "%s", error);
@@ -310,7 +310,7 @@ static exit_code watch_run(watch *self)
 
 /* ---- finding -------------------------------------------------------------------------------- */
 
-static ctl_folder folder;
+static ctl_folders folders;
 static ctl_peers peers;
 static ctl_line greetings[CTL_PEERS_MAX]; /* of those that are meant; they stay where they are */
 
@@ -348,7 +348,7 @@ static exit_code peers_watch(watch *self, const char *name)
         fprintf(stderr,
                 "tenure top: no process in %s fits. One can be watched if it was started by "
                 "`tenure run`, or with TENURE_CONF=control:on, and has used a GPU\n",
-                folder.path);
+                folders.text);
         code = EXIT_CODE_NO_PROCESS;
     } else if (count > 1) {
         fputs("tenure top: several processes fit. Choose one by its number:\n", stderr);
@@ -401,18 +401,17 @@ int command_top(int argc, char **argv)
         return EXIT_CODE_BAD_INPUT;
     const char *whom = parsed.positionals_count > 0 ? parsed.positionals[0] : NULL;
     int is_number = whom && *whom && whom[strspn(whom, "0123456789")] == '\0';
-    exit_code code = ctl_folder_open(&folder, dir_option, error);
+    exit_code code = ctl_folders_open(&folders, dir_option, error);
     if (code != EXIT_CODE_OK) {
         say(stderr, "tenure top: %s\n", error);
         return code;
     }
-    self.folder = &folder;
-    ctl_peers_find(&peers, &folder);
+    ctl_peers_find(&peers, &folders);
     if (is_number)
         ctl_peers_choose(&peers, strtol(whom, NULL, 10), NULL);
     code = peers_watch(&self, is_number ? NULL : whom);
     ctl_line_release(&self.answer);
     ctl_peers_release(&peers);
-    close(folder.file);
+    ctl_folders_close(&folders);
     return code;
 }
