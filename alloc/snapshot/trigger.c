@@ -18,7 +18,7 @@
 #include "snapshot/formats.h"
 #include "snapshot/snapshot.h"
 
-enum { OOM_SNAPSHOTS_MAX = 16, NAME_BYTES = 512 };
+enum { OOM_SNAPSHOTS_MAX = 16, NAME_BYTES = 512, EXIT_BYTES = 2048 };
 
 /* ---- on a signal ---------------------------------------------------------------------------- */
 
@@ -165,9 +165,25 @@ static struct {
     _Atomic int is_due; /* 1: at the end of the process, unless tnr_shutdown comes before */
 } at_exit = {.once = PTHREAD_ONCE_INIT};
 
+/* The path that the setting says, with this process's number for each %p: several processes of a
+ * program may end. */
+static void exit_path(char path[EXIT_BYTES], const char *setting)
+{
+    size_t length = 0;
+    for (; *setting != '\0' && length + 24 < EXIT_BYTES; setting++)
+        if (strncmp(setting, "%p", 2) == 0) {
+            length += (size_t)snprintf(path + length, EXIT_BYTES - length, "%ld", (long)getpid());
+            setting++;
+        } else {
+            path[length++] = *setting;
+        }
+    path[length] = '\0';
+}
+
 static void exit_write(void)
 {
-    const char *path = tnri_conf_get()->snapshot_at_exit;
+    char path[EXIT_BYTES];
+    exit_path(path, tnri_conf_get()->snapshot_at_exit);
     if (!atomic_exchange(&at_exit.is_due, 0) || path[0] == '\0' ||
         atomic_load(&tnri_generation) == 0)
         return;

@@ -339,6 +339,17 @@ static void at_the_end_of_the_process(void **state)
     assert_int_equal(files_count("exit.json"), 1);
 }
 
+/* Each process of a program leaves its own. Seen to fail without exit_path: one file, named %p. */
+static void of_several_processes(void **state)
+{
+    (void)state;
+    const char *conf = conf_with("snapshot_at_exit:%s/%%p-of-%%p.json");
+    for (int i = 0; i < 4; i++)
+        assert_string_equal(complaint_of("exit", conf), "");
+    assert_int_equal(files_count("[1-9]*-of-[1-9]*.json"), 4);
+    assert_int_equal(files_count("*"), 4);
+}
+
 static void into_a_folder_that_is_not_there(void **state)
 {
     (void)state;
@@ -372,6 +383,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(a_forked_child_may_start_afresh, triggers_stop),
         cmocka_unit_test_teardown(a_shutdown_that_fails, triggers_stop),
         cmocka_unit_test_teardown(at_the_end_of_the_process, triggers_stop),
+        cmocka_unit_test_teardown(of_several_processes, triggers_stop),
         cmocka_unit_test_teardown(into_a_folder_that_is_not_there, triggers_stop),
         cmocka_unit_test_teardown(sixteen_at_most, triggers_stop),
     };

@@ -202,41 +202,6 @@ static int is_same_driver(void)
     return handle != NULL && driver_has(dlsym_of_libc()(handle, "cuInit"));
 }
 
-/* The setting of a path in which %p is replaced by this process's number, in quotation marks, its
- * own doubled. Without room for it, nothing. */
-static void snapshot_setting_make(char *setting, size_t room, const char *path, const char *mark)
-{
-    size_t length = (size_t)snprintf(setting, room, "snapshot_at_exit:'");
-    for (; *path != '\0' && length + 32 < room; path++) {
-        if (path == mark) {
-            length += (size_t)snprintf(setting + length, room - length, "%ld", (long)getpid());
-            path++;
-            continue;
-        }
-        setting[length++] = *path;
-        if (*path == '\'')
-            setting[length++] = '\'';
-    }
-    (void)snprintf(setting + length, room - length, "'");
-    if (*path != '\0')
-        setting[0] = '\0';
-}
-
-/* A program may start several processes, and each leaves a snapshot. */
-static void snapshot_path_number(void)
-{
-    tnr_setting_info info = {.struct_bytes = sizeof(info)};
-    for (size_t i = 0; tnr_setting_get(&info, i) == TNR_OK; i++) {
-        char setting[8192];
-        if (strcmp(info.key, "snapshot_at_exit") != 0 || strstr(info.value, "%p") == NULL)
-            continue;
-        snapshot_setting_make(setting, sizeof(setting), info.value, strstr(info.value, "%p"));
-        if (tnr_configure(setting) != TNR_OK)
-            service_say("%s", tnr_last_error());
-        return;
-    }
-}
-
 /* Under the mutex. */
 static int library_start(void)
 {
@@ -253,7 +218,6 @@ static int library_start(void)
                     "program goes on with the driver's own allocator.");
         return 0;
     }
-    snapshot_path_number();
     if (account_is_on())
         (void)tnr_outside_set(account_tell, NULL);
     is_started = 1;
