@@ -48,15 +48,18 @@ tnri_looks_sums tnri_looks_sums_get(void)
 
 /* ---- slots ---------------------------------------------------------------------------------- */
 
-/* Makes looks for the device of the context; null if there is no memory for them. */
+/* Makes looks for the device of the context; null if there is no memory for them, or the driver
+ * could not take it back. */
 static looks *looks_make(void)
 {
     void *pinned = NULL;
     looks *fresh = tnri_host_alloc(sizeof(*fresh));
     if (fresh == NULL)
         return NULL;
-    CUresult result =
-        tnri_drive_if(cuMemHostAlloc, (&pinned, (size_t)TNRI_LOOKS_MAX * TNRI_LOOK_BYTES, 0));
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    if (tnri_driver.cuMemFreeHost != NULL)
+        result =
+            tnri_drive_if(cuMemHostAlloc, (&pinned, (size_t)TNRI_LOOKS_MAX * TNRI_LOOK_BYTES, 0));
     if (result != CUDA_SUCCESS) {
         tnri_host_free(fresh, sizeof(*fresh));
         return NULL;

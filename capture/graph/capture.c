@@ -23,16 +23,37 @@ static _Thread_local uint64_t serial_own;
 
 /* ---- asking the driver ---------------------------------------------------------------------- */
 
+/* What is called without being compared with null first, or else no capture could end. What reads
+ * one kind of nodes is not among it: those are then unread. */
+#define CAPTURE_NEEDS(X)                                                                           \
+    X(cuStreamBeginCapture)                                                                        \
+    X(cuStreamEndCapture)                                                                          \
+    X(cuStreamIsCapturing)                                                                         \
+    X(cuStreamGetCaptureInfo)                                                                      \
+    X(cuThreadExchangeStreamCaptureMode)                                                           \
+    X(cuGraphDestroy)                                                                              \
+    X(cuGraphLaunch)                                                                               \
+    X(cuGraphGetNodes)                                                                             \
+    X(cuGraphNodeGetType)                                                                          \
+    X(cuGraphNodeGetDependencies)                                                                  \
+    X(cuUserObjectCreate)                                                                          \
+    X(cuUserObjectRelease)                                                                         \
+    X(cuGraphRetainUserObject)
+
 tnr_status tnri_captures_supported(void)
 {
-    if (tnri_driver_loaded.version >= 12030 && tnri_driver.cuStreamGetCaptureInfo != NULL &&
-        tnri_driver.cuGraphNodeGetDependencies != NULL &&
-        tnri_driver.cuThreadExchangeStreamCaptureMode != NULL &&
-        tnri_driver.cuGraphRetainUserObject != NULL)
+    const char *lacks = tnri_driver_loaded.version < 12030 ? "" : NULL;
+#define CAPTURE_NEED(name)                                                                         \
+    if (tnri_driver.name == NULL && lacks == NULL)                                                 \
+        lacks = ", and lacks " #name;
+    CAPTURE_NEEDS(CAPTURE_NEED)
+#undef CAPTURE_NEED
+    if (lacks == NULL)
         return TNR_OK;
     return tnri_error(TNR_ERR_DRIVER_TOO_OLD,
-                      "captures need a driver of CUDA 12.3 or newer; this one is of CUDA %d.%d.",
-                      tnri_driver_loaded.version / 1000, tnri_driver_loaded.version % 1000 / 10);
+                      "captures need a driver of CUDA 12.3 or newer; this one is of CUDA %d.%d%s.",
+                      tnri_driver_loaded.version / 1000, tnri_driver_loaded.version % 1000 / 10,
+                      lacks);
 }
 
 tnr_status tnri_standing_ask(tnr_stream stream, tnri_standing *standing)

@@ -480,6 +480,18 @@ void fault_starve(const fault_scenario *scenario)
     print_message("%s: %llu runs without host memory\n", scenario->name, (unsigned long long)runs);
 }
 
+/* Without a fault of ours: TENURE_SIM_MISSING has taken an entry point away (test_missing.py). A
+ * call that needs it is refused, with a sentence, and nothing else is different. */
+void fault_lack(const fault_scenario *scenario)
+{
+    fault_run run;
+    snprintf(fault_text, sizeof(fault_text), "%s: without %s", scenario->name,
+             getenv("TENURE_SIM_MISSING"));
+    run_begin(&run, scenario);
+    scenario->body(&run);
+    run_end(&run, 1);
+}
+
 /* ---- a program of scenarios ----------------------------------------------------------------- */
 
 static void driver_calls_fail(void **state)
@@ -492,6 +504,11 @@ static void host_memory_fails(void **state)
     fault_starve(*state);
 }
 
+static void an_entry_point_lacks(void **state)
+{
+    fault_lack(*state);
+}
+
 /* What the simulation itself still holds, for the leak checkers. */
 static int group_end(void **state)
 {
@@ -502,7 +519,11 @@ static int group_end(void **state)
 int fault_main(const fault_scenario *scenarios, size_t count, int argc, char **argv)
 {
     struct CMUnitTest tests[FAULT_SCENARIOS_MAX];
-    int is_host = argc > 1 && strcmp(argv[1], "host") == 0;
+    CMUnitTestFunction kind = driver_calls_fail;
+    if (argc > 1 && strcmp(argv[1], "host") == 0)
+        kind = host_memory_fails;
+    else if (argc > 1 && strcmp(argv[1], "lack") == 0)
+        kind = an_entry_point_lacks;
     size_t first = 0;
     if (argc > 2) {
         first = strtoul(argv[2], NULL, 10);
@@ -516,7 +537,7 @@ int fault_main(const fault_scenario *scenarios, size_t count, int argc, char **a
     for (size_t i = first; i < count; i++)
         tests[i - first] = (struct CMUnitTest){
             .name = scenarios[i].name,
-            .test_func = is_host ? host_memory_fails : driver_calls_fail,
+            .test_func = kind,
             .initial_state = (void *)(uintptr_t)&scenarios[i],
         };
     return _cmocka_run_group_tests("faults", tests, count - first, NULL, group_end);

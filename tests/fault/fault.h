@@ -68,8 +68,11 @@ void fault_drive(const fault_scenario *scenario);
 /* The same for allocations of host memory. */
 void fault_starve(const fault_scenario *scenario);
 
-/* The main function of a program of scenarios: one test for each. Arguments: driver or host, the
- * kind of fault; and the number of a scenario, from 0, to run that alone. */
+/* Runs it once, with an entry point that the driver lacks. */
+void fault_lack(const fault_scenario *scenario);
+
+/* The main function of a program of scenarios: one test for each. Arguments: driver, host or lack,
+ * the kind of fault; and the number of a scenario, from 0, to run that alone. */
 int fault_main(const fault_scenario *scenarios, size_t count, int argc, char **argv);
 
 /* The library's calls, checked. They return the status. `pool` is an index into run->pools, or -1
