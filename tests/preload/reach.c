@@ -47,6 +47,12 @@ static const function functions[] = {
 #undef API_STREAM
 };
 
+/* In place of a function that the driver of a test lacks, whatever its arguments. */
+static CUresult lacking(void)
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 static void *library_open(void)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -98,6 +104,9 @@ int reach_driver(const char *way)
             found = by_look_up(library, &functions[i], way[6] == '1',
                                is_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
                                          : CU_GET_PROC_ADDRESS_LEGACY_STREAM);
+        CUresult (*instead)(void) = lacking;
+        if (found == NULL && getenv("ENGINE_MAY_LACK") != NULL)
+            memcpy(&found, &instead, sizeof(found));
         memcpy((char *)&cu + functions[i].offset, &found, sizeof(found));
         if (found == NULL) {
             fprintf(stderr, "%s was not found by %s\n", functions[i].name, way);
