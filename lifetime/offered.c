@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/helper.h"
 #include "base/host_memory.h"
 #include "exported.h"
 #include "shared.h"
@@ -237,6 +237,7 @@ static void *requests_answer(void *nothing)
         if (poll(&wanted, 1, -1) > 0 && !atomic_load(&server.is_ending) && !asker_accept())
             (void)poll(NULL, 0, PAUSE_MS);
     }
+    tnri_helper_end();
     return NULL;
 }
 
@@ -273,13 +274,8 @@ static int listener_start(uint64_t token)
                         listen(server.listener.file, BACKLOG) != 0
                     ? errno
                     : 0;
-    if (error == 0) {
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        error = pthread_create(&server.thread, NULL, requests_answer, NULL);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-    }
+    if (error == 0)
+        error = tnri_helper_make(&server.thread, requests_answer, NULL);
     if (error != 0)
         tnri_descriptor_close(&server.listener);
     return error;

@@ -5,7 +5,9 @@
 #include "base/heuristics.h"
 
 #include <sched.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 static inline void rest_pause(void)
 {
@@ -25,6 +27,6 @@ void tnri_rest(unsigned round)
         sched_yield();
     } else {
         struct timespec nap = {0, TNRI_REST_NAP_NS};
-        nanosleep(&nap, NULL);
+        (void)syscall(SYS_nanosleep, &nap, NULL); /* who waits for a lock is not cancelled there */
     }
 }

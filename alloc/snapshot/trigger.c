@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/helper.h"
 #include "history/history.h"
 #include "pool/cache.h"
 #include "snapshot/formats.h"
@@ -78,12 +79,14 @@ static void *watcher_run(void *argument)
         uint64_t count;
         ssize_t got = read(atomic_load(&watcher_event), &count, sizeof(count));
         if (atomic_load(&watcher.is_ending))
-            return NULL;
+            break;
         if (got == (ssize_t)sizeof(count))
             watcher_write();
         else if (errno != EINTR)
-            return NULL;
+            break;
     }
+    tnri_helper_end();
+    return NULL;
 }
 
 static void watcher_end(void)
@@ -102,17 +105,6 @@ static void watcher_end(void)
     watcher.number = 0;
 }
 
-/* Makes the watcher's thread, with all signals blocked. 0 or an error number. */
-static int thread_make(void)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&watcher.thread, NULL, watcher_run, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 static tnr_status watcher_make(void)
 {
     int event = eventfd(0, EFD_CLOEXEC);
@@ -120,7 +112,7 @@ static tnr_status watcher_make(void)
     if (error == 0) {
         atomic_store(&watcher_event, event);
         atomic_store(&watcher.is_ending, 0);
-        error = thread_make();
+        error = tnri_helper_make(&watcher.thread, watcher_run, NULL);
         if (error != 0)
             close(atomic_exchange(&watcher_event, -1));
     }

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/helper.h"
 #include "base/host_memory.h"
 #include "control/commands.h"
 
@@ -248,18 +248,8 @@ static void *server_run(void *argument)
     for (int i = 0; i < TNRI_CONNECTIONS_MAX; i++)
         if (server->connections[i].file >= 0)
             connection_end(server, &server->connections[i]);
+    tnri_helper_end();
     return NULL;
-}
-
-/* Makes the thread, with all signals blocked. 0 or an error number. */
-static int thread_make(tnri_server *server)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&server->thread, NULL, server_run, server);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
 }
 
 /* ---- beginning and ending ------------------------------------------------------------------- */
@@ -312,7 +302,7 @@ tnr_status tnri_server_make(tnri_server **made, const char *setting)
     tnr_status status = server_open(server, setting);
     if (status != TNR_OK)
         server->name[0] = '\0';
-    int error = status == TNR_OK ? thread_make(server) : 0;
+    int error = status == TNR_OK ? tnri_helper_make(&server->thread, server_run, server) : 0;
     if (error != 0)
         status = tnri_error(TNR_ERR_HOST_MEMORY, "control: its thread cannot be made (%s).",
                             strerror(error));

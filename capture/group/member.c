@@ -4,13 +4,13 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/helper.h"
 #include "conf/conf.h"
 #include "folder.h"
 #include "group/ask.h"
@@ -121,18 +121,8 @@ static void *member_run(void *argument)
         tnri_word_ring(&self->at.board->answers);
         member_nap(self, urgent, began_ns, atomic_load(&own->gave_bytes) != gave);
     }
+    tnri_helper_end();
     return NULL;
-}
-
-/* Makes the thread, with all signals blocked. 0 or an error number. */
-static int thread_make(tnri_member *self)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&self->thread, NULL, member_run, self);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
 }
 
 static void thread_end(tnri_member *self)
@@ -276,7 +266,7 @@ static tnr_status group_join(tnri_device *device)
         return status;
     (void)pthread_mutex_init(&self->turn, NULL);
     member_begin(self);
-    int error = thread_make(self);
+    int error = tnri_helper_make(&self->thread, member_run, self);
     if (error != 0) {
         tnri_board_rise(&self->at, 1);
         return tnri_error(TNR_ERR_HOST_MEMORY, "group: its thread cannot be made (%s).",
