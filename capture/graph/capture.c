@@ -101,17 +101,9 @@ tnri_capture *tnri_capture_of(const tnri_graph *graph)
     return capture;
 }
 
-tnri_capture *tnri_capture_on(const tnri_device *device)
+int tnri_capture_is_stranded(const tnri_capture *capture)
 {
-    tnri_capture *found = NULL;
-    for (tnri_capture *capture = captures; capture != NULL; capture = capture->next) {
-        if (capture->device != device)
-            continue;
-        if (tnri_capture_has_thread(capture))
-            return capture;
-        found = capture;
-    }
-    return found;
+    return capture->origin_object != NULL && atomic_load(&capture->origin_object->is_dead);
 }
 
 /* ---- threads -------------------------------------------------------------------------------- */

@@ -58,8 +58,9 @@ tnri_capture *tnri_capture_find(cuuint64_t id);
 tnri_capture *tnri_capture_begun_on(const tnri_device *device, tnr_stream stream);
 /* The capture that makes a graph; null: it is over. */
 tnri_capture *tnri_capture_of(const tnri_graph *graph);
-/* A capture on the device, if possible one that the calling thread takes part in; null: none. */
-tnri_capture *tnri_capture_on(const tnri_device *device);
+/* 1 if the program has told the end of the stream that the capture began on: the capture ends with
+ * it, and the driver is not asked about the stream any more. */
+int tnri_capture_is_stranded(const tnri_capture *capture);
 /* All captures; null is the end. */
 tnri_capture *tnri_capture_walk(const tnri_capture *capture);
 

@@ -13,11 +13,12 @@
 
 /* The stream that a block was handed out on; null if it cannot be named any more. In the context.
  * */
-static tnri_stream *captured_home(const tnri_captured *captured, tnri_device *device)
+static tnri_stream *captured_home(const tnri_capture *capture, const tnri_captured *captured)
 {
     tnri_stream *home;
     if (tnri_stream_key(captured->home) != captured->home_key ||
-        tnri_stream_find(device, captured->home, &home) != TNR_OK)
+        (captured->home == capture->origin && tnri_capture_is_stranded(capture)) ||
+        tnri_stream_find(capture->device, captured->home, &home) != TNR_OK)
         return NULL;
     return home;
 }
@@ -39,7 +40,7 @@ static void survivor_settle(tnri_capture *capture, tnri_captured *captured)
 {
     tnri_block *block = captured->uses.block;
     tnri_arena *arena = capture->place->arena;
-    tnri_stream *home = captured_home(captured, capture->device);
+    tnri_stream *home = captured_home(capture, captured);
     tnri_event *none = NULL;
     tnri_arena_enter(arena);
     captured->capture = NULL;
@@ -151,7 +152,7 @@ static int capture_is_over(const tnri_capture *capture)
 {
     tnri_standing standing;
     tnri_visit visit;
-    if (capture->origin_object != NULL && atomic_load(&capture->origin_object->is_dead))
+    if (tnri_capture_is_stranded(capture))
         return 1;
     if (capture->origin == TNRI_STREAM_PER_THREAD && capture->threads[0] != tnri_thread_number())
         return 0;
@@ -183,6 +184,8 @@ static int capture_read(const tnri_capture *capture)
 {
     tnri_standing standing;
     int is_read = 0;
+    if (tnri_capture_is_stranded(capture))
+        return 1;
     if (tnri_standing_ask(capture->origin, &standing) != TNR_OK)
         return 0;
     if (standing.status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)

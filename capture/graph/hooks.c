@@ -147,21 +147,33 @@ static int is_vouched_for(tnri_arena *arena, const tnri_block *block)
     return !is_used;
 }
 
-/* Frees a block that no capture handed out: held until a capture on its device is over. 0: there is
- * none, or it is no live block that starts at `ptr`, which the usual way finds out. */
+/* 1 if a graph that is being captured may refer to a block that the thread frees: one of a capture
+ * that the thread takes part in, on whichever device, or if there is none, of any. */
+static int may_refer(const tnri_capture *capture)
+{
+    const tnri_capture *own = NULL;
+    while ((own = tnri_capture_walk(own)) != NULL && !tnri_capture_has_thread(own))
+        ;
+    return own == NULL || tnri_capture_has_thread(capture);
+}
+
+/* Frees a block that no capture handed out: held until the captures that may refer to it are over.
+ * 0: there is none, or it is no live block that starts at `ptr`, which the usual way finds out. */
 static int free_later(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync,
                       tnr_status *status)
 {
-    tnri_capture *capture = tnri_capture_on(arena->device);
+    int is_kept = 0;
     *status = TNR_OK;
-    if (capture == NULL)
-        return 0;
     tnri_arena_enter(arena);
     int is_live = block->state == TNRI_LIVE && block->base == (uintptr_t)ptr;
-    if (is_live)
-        *status = tnri_capture_keep(capture, arena, block);
+    for (tnri_capture *capture = NULL;
+         is_live && *status == TNR_OK && (capture = tnri_capture_walk(capture)) != NULL;)
+        if (may_refer(capture)) {
+            *status = tnri_capture_keep(capture, arena, block);
+            is_kept = 1;
+        }
     tnri_arena_leave(arena);
-    return is_live && (*status != TNR_OK || tnri_hold_free(arena, block, ptr, is_sync));
+    return is_kept && (*status != TNR_OK || tnri_hold_free(arena, block, ptr, is_sync));
 }
 
 static int hook_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync,

@@ -353,8 +353,9 @@ static tnr_status ended_late(tnri_graph *graph, CUgraph cuda_graph)
 
 static tnr_status scope_ended(tnri_capture *capture, CUgraph cuda_graph)
 {
-    tnri_standing standing;
-    tnr_status status = tnri_standing_ask(capture->origin, &standing);
+    tnri_standing standing = {.status = CU_STREAM_CAPTURE_STATUS_NONE};
+    tnr_status status =
+        tnri_capture_is_stranded(capture) ? TNR_OK : tnri_standing_ask(capture->origin, &standing);
     if (status != TNR_OK)
         return status;
     if (standing.status != CU_STREAM_CAPTURE_STATUS_NONE && standing.id == capture->id)

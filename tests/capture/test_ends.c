@@ -6,6 +6,8 @@
  * Broken to see it fail (captures_that_end_past_tenure): ending.c, tnri_captures_check: attached
  * captures alone; capture_is_over without "is_dead" (a stream's handle is asked after its end);
  * scope.c, scope_begin_driver: the graph tied only where the capture ends.
+ * Likewise a_block_outlives_its_stream: captured_home, and scope_ended, without
+ * tnri_capture_is_stranded.
  */
 #include "steps.h"
 #include "few.h"
@@ -357,6 +359,33 @@ static recorded graph_of_one(unsigned char **block, tnr_pool *pool)
     return capture_end(ORIGIN);
 }
 
+/* The stream that a capture began on ends, and the capture with it. A block that was allocated there
+ * outlives both: its free must not ask about the stream, which is gone. */
+static void a_block_outlives_its_stream(void **state)
+{
+    (void)state;
+    steps_start(NULL, NULL);
+    for (int told = 0; told < 2; told++) {
+        tnr_stream stream = unit_stream(0);
+        tnr_graph number;
+        void *block;
+        assert_int_equal(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+                         CUDA_SUCCESS);
+        assert_ok(tnr_capture_attach(&number, 0, stream, NULL));
+        assert_ok(tnr_malloc(&block, BYTES, 0, stream));
+        life_fill(block, BYTES, 1, stream);
+        assert_ok(tnr_stream_destroying(0, stream));
+        assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
+        if (told)
+            assert_ok(tnr_capture_ended(number, NULL));
+        assert_ok(tnr_free(block));
+        assert_int_equal(simcuda_violations(), 0);
+        steps_settle();
+        assert_false(graph_is_known(number));
+    }
+    check_all_given_back();
+}
+
 static void the_executable_keeps_it(void **state)
 {
     (void)state;
@@ -654,6 +683,7 @@ int main(void)
         cmocka_unit_test_teardown(freed_after_it_was_spoilt, steps_stop),
         cmocka_unit_test_teardown(a_hundred_failures_leave_nothing, steps_stop),
         cmocka_unit_test_teardown(captures_that_end_past_tenure, steps_stop),
+        cmocka_unit_test_teardown(a_block_outlives_its_stream, steps_stop),
         cmocka_unit_test_teardown(the_executable_keeps_it, steps_stop),
         cmocka_unit_test_teardown(the_graph_keeps_it, steps_stop),
         cmocka_unit_test_teardown(the_launch_keeps_it, steps_stop),

@@ -8,6 +8,7 @@
  *   graphs_wait waits for the ending device alone: ended_alone (unmapped under work)
  *   needed_error looks at the device's own graphs alone: ended_alone
  *   capture_needs asks for the device's own captures alone: ended_in_captures
+ *   free_later asks for captures on the block's device: freed_during_a_capture
  *   tnr_shutdown without device_end_captures of all devices: ended_in_captures
  */
 #include "lifetime/life.h"
@@ -284,16 +285,43 @@ static void ended_while_the_driver_fails(void **state)
     start(NULL);
 }
 
+/* ---- frees during a capture ------------------------------------------------------------------ */
+
+/* A block of the other device that a capture refers to is freed before the capture ends: nobody
+ * gets its memory while the graph lives, and then it comes back. */
+static void freed_during_a_capture(void **state)
+{
+    (void)state;
+    start("SCHEDULE=lazy");
+    unsigned char *in = malloc_on(0), *out = malloc_on(1);
+    on(0);
+    assert_int_equal(cuMemsetD8Async((CUdeviceptr)in, 7, BYTES, streams[0]), CUDA_SUCCESS);
+    capture_begin(1, NULL);
+    copy(out, in, streams[1]);
+    assert_ok(tnr_free(in));
+    void *next = malloc_on(0);
+    assert_ptr_not_equal(next, in);
+    recorded graph = capture_end(1);
+    on(0);
+    assert_int_equal(cuMemsetD8Async((CUdeviceptr)next, 8, BYTES, streams[0]), CUDA_SUCCESS);
+    order_after_other(1);
+    launch(&graph);
+    assert_int_equal(cuStreamSynchronize(streams[1]), CUDA_SUCCESS);
+    assert_int_equal(out[BYTES - 1], 7);
+    assert_ok(tnr_free(next));
+    destroy(&graph);
+    assert_ok(tnr_free(out));
+    (void)simcuda_run(UINT64_MAX);
+    assert_ok(tnr_shutdown(0));
+}
+
 #define CASE(test) cmocka_unit_test_teardown(test, life_stop)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(launched_in_turn),
-        CASE(ended_by_shutdown),
-        CASE(ended_alone),
-        CASE(ended_in_captures),
-        CASE(ended_while_the_driver_fails),
+        CASE(launched_in_turn), CASE(freed_during_a_capture), CASE(ended_by_shutdown),
+        CASE(ended_alone),      CASE(ended_in_captures),      CASE(ended_while_the_driver_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
