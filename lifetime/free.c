@@ -4,6 +4,7 @@
 
 #include "arena/free.h"
 #include "exported.h"
+#include "driver/driver.h"
 #include "hold.h"
 #include "ladder/park.h"
 #include "library/library.h"
@@ -38,10 +39,21 @@ static void uses_reopen(const tnri_block *block)
             use->until_free = TNRI_UNTIL_FREE_OPEN;
 }
 
-/* Marks what tnr_record_stream left open. On success the lock is held and nothing is open. */
-static tnr_status uses_mark(tnri_arena *arena, tnri_block *block, void *ptr)
+/* 1 in a host function of a stream. There the driver permits no call, but this one only says so;
+ * and a thread that calls it under a stream's lock may be waiting for the host function. */
+static int is_host_function(void)
 {
-    for (;;) {
+    CUcontext context;
+    return tnri_drive(cuCtxGetCurrent, (&context)) == CUDA_ERROR_NOT_PERMITTED;
+}
+
+/* Marks what tnr_record_stream left open. On success the lock is held and nothing is open, unless
+ * *is_later: then the block is freed, and what is open is marked later. */
+static tnr_status uses_mark(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync,
+                            int *is_later)
+{
+    *is_later = 0;
+    for (int looks = 0;; looks++) {
         if (!block_lock_start(arena, block, ptr))
             return tnri_free_refused(arena->device, ptr);
         tnri_use *use = use_to_mark(block);
@@ -50,6 +62,11 @@ static tnr_status uses_mark(tnri_arena *arena, tnri_block *block, void *ptr)
         tnri_stream *stream = use->stream;
         tnri_stream_hold(stream);
         tnri_arena_leave(arena);
+        if (looks == 0 && is_host_function()) {
+            tnri_stream_drop(stream);
+            *is_later = tnri_free_later(arena, block, ptr, is_sync);
+            return *is_later ? TNR_OK : tnri_free_refused(arena->device, ptr);
+        }
         tnri_event *event;
         uint64_t number;
         tnr_status status = tnri_stream_mark(stream, &event, &number);
@@ -103,10 +120,11 @@ tnr_status tnri_free_used(tnri_arena *arena, tnri_block *block, void *ptr)
         tnri_exported_withdraw();
         return TNR_OK;
     }
-    tnr_status status = uses_mark(arena, block, ptr);
-    if (status == TNR_OK)
+    int is_later;
+    tnr_status status = uses_mark(arena, block, ptr, 0, &is_later);
+    if (status == TNR_OK && !is_later)
         tnri_retire(arena, block, block->uses != NULL && block->uses->is_orphaned);
-    else
+    else if (status != TNR_OK)
         parked_free(arena, block, ptr, &status);
     return status;
 }
@@ -121,7 +139,10 @@ tnr_status tnri_free_sync(tnri_block *block, void *ptr)
         tnri_exported_withdraw();
         return TNR_OK;
     }
-    status = uses_mark(arena, block, ptr);
+    int is_later;
+    status = uses_mark(arena, block, ptr, 1, &is_later);
+    if (is_later)
+        return TNR_OK;
     if (status != TNR_OK) {
         parked_free(arena, block, ptr, &status);
         return status;

@@ -31,13 +31,17 @@ tnr_status tnri_hold_add(tnri_arena *arena, tnri_block *block, tnri_uses **uses)
     return TNR_OK;
 }
 
-int tnri_hold_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync)
+/* Notes that a block with uses is freed, if it is live, begins at `ptr` and has at least so many
+ * holds. Returns its uses, else null; *holds is how many it has. */
+static tnri_uses *freed_note(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync,
+                             uint32_t holds_min, uint32_t *holds)
 {
+    tnri_uses *uses = NULL;
     tnri_arena_enter(arena);
-    int is_held = block->state == TNRI_LIVE && block->base == (uintptr_t)ptr &&
-                  block->uses != NULL && block->uses->holds > 0;
-    if (is_held) {
-        tnri_uses *uses = block->uses;
+    if (block->state == TNRI_LIVE && block->base == (uintptr_t)ptr && block->uses != NULL &&
+        block->uses->holds >= holds_min) {
+        uses = block->uses;
+        *holds = uses->holds;
         uses->bytes = block->bytes;
         uses->is_freed = 1;
         uses->freed_ticks = tnri_ticks();
@@ -51,19 +55,38 @@ int tnri_hold_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync)
         tnri_world_retire(block->world, block);
     }
     tnri_arena_leave(arena);
-    return is_held;
+    return uses;
 }
 
-/* The retirement of a freed block that nothing holds any more; only this thread knows of it. */
-static void hold_go_on(tnri_uses *uses)
+int tnri_hold_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync)
 {
-    if (tnri_retire_freed(uses) == TNR_OK)
-        return;
+    uint32_t holds;
+    return freed_note(arena, block, ptr, is_sync, 1, &holds) != NULL;
+}
+
+static void stuck_add(tnri_uses *uses)
+{
     tnri_lock_take(&stuck.lock);
     uses->batch_next = stuck.first;
     stuck.first = uses;
     atomic_fetch_add(&stuck.count, 1);
     tnri_lock_release(&stuck.lock);
+}
+
+int tnri_free_later(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync)
+{
+    uint32_t holds = 0;
+    tnri_uses *uses = freed_note(arena, block, ptr, is_sync, 0, &holds);
+    if (uses != NULL && holds == 0) /* else its last hold lets it go on */
+        stuck_add(uses);
+    return uses != NULL;
+}
+
+/* The retirement of a freed block that nothing holds any more; only this thread knows of it. */
+static void hold_go_on(tnri_uses *uses)
+{
+    if (tnri_retire_freed(uses) != TNR_OK)
+        stuck_add(uses);
 }
 
 void tnri_hold_end(tnri_uses *uses)

@@ -9,7 +9,8 @@
  * are marked now. That is later than necessary, and safe.
  *
  * Going on can fail (marking calls the driver, and no stream that captures can be marked). The
- * block then waits in a list that is tried again when memory is collected.
+ * block then waits in a list that is tried again when memory is collected. So does one whose free
+ * comes from a host function, in which the driver permits no call.
  */
 #ifndef TNRI_LIFETIME_HOLD_H
 #define TNRI_LIFETIME_HOLD_H
@@ -26,6 +27,10 @@ void tnri_hold_end(tnri_uses *uses);
 /* Frees a block that is held. Returns 1 if it was held and is freed now; 0 if it was not, or if it
  * is no live block that starts at `ptr` (the usual way of freeing finds that out). No lock held. */
 int tnri_hold_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync);
+
+/* Frees a block with uses that cannot be marked now: later, as if something had held it until now.
+ * 0 if it is no live block that starts at `ptr`. No lock held. */
+int tnri_free_later(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync);
 
 /* Offers whose blocks have been freed and that have not been closed (exported.h). */
 extern _Atomic uint32_t tnri_offers_freed;

@@ -7,6 +7,8 @@
  *   many_streams_are_respected    uses.c, use_is_inside: 1 always; 0 always: it never ends
  *   latest_mark_counts            use.c, tnri_use_add: "<= number" replaced by "== 0"
  *   record_stream_after_failed_free  retire.c: what puts the uses of a refused free back
+ *   frees_in_host_functions       free.c, is_host_function: 0 always, or tnri_free_later without
+ *                                 stuck_add
  *   free_sync_covers_everything   collect.c, batch_fence: the call of proxy_follow_all
  */
 #include "life.h"
@@ -449,6 +451,53 @@ static void retired_blocks_are_not_live(void **state)
     assert_int_equal(unit_stats().allocated_bytes[0].current, 0);
 }
 
+/* A free in a host function of a stream. */
+typedef struct free_inside {
+    void *block;
+    tnr_status (*free)(void *ptr);
+    tnr_status status, again;
+} free_inside;
+
+static void CUDA_CB host_function(void *of)
+{
+    free_inside *self = of;
+    self->status = self->free(self->block);
+    self->again = self->free(self->block);
+}
+
+/* In a host function the driver permits no call: what the free would have marked is marked when the
+ * memory is wanted. Until then, and until the streams are done, it is nobody's. */
+static void frees_in_host_functions(void **state)
+{
+    (void)state;
+    life_start("reuse:poll,cross_stream:off", NULL, NULL);
+    for (int sync = 0; sync < 2; sync++) {
+        free_inside inside = {unit_malloc(BYTES, life_streams[0]), sync ? tnr_free_sync : tnr_free,
+                              TNR_ERR_INTERNAL, TNR_OK};
+        assert_ok(tnr_record_stream(inside.block, life_streams[1]));
+        assert_ok(tnr_record_stream(inside.block, life_streams[2]));
+        life_gate_close(2 * sync, life_streams[1]);
+        life_gate_close(2 * sync + 1, life_streams[2]);
+        unsigned char *read = life_read(inside.block, BYTES, life_streams[2]);
+        life_fill(inside.block, BYTES, 7, life_streams[0]);
+        assert_int_equal(cuLaunchHostFunc(life_streams[0], host_function, &inside), CUDA_SUCCESS);
+        assert_int_equal(cuStreamSynchronize(life_streams[0]), CUDA_SUCCESS);
+        assert_ok(inside.status);
+        assert_int_equal(inside.again, TNR_ERR_NOT_LIVE);
+        assert_int_equal(unit_stats().blocks_retired, 1);
+        assert_int_equal(unit_stats().bytes_retired, BYTES);
+        assert_false(life_is_reused(inside.block, BYTES, life_streams[0]));
+        assert_int_equal(unit_stats().blocks_retired, 1);
+        life_gate_open(2 * sync);
+        assert_false(life_is_reused(inside.block, BYTES, life_streams[0]));
+        life_gate_open(2 * sync + 1);
+        simcuda_run(UINT64_MAX);
+        assert_true(life_all(read, BYTES, 7));
+        assert_true(life_is_reused(inside.block, BYTES, life_streams[0]));
+        assert_int_equal(unit_stats().blocks_retired, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -469,6 +518,7 @@ int main(void)
         cmocka_unit_test_teardown(uses_of_wrong_blocks, life_stop),
         cmocka_unit_test_teardown(uses_by_wrong_streams, life_stop),
         cmocka_unit_test_teardown(retired_blocks_are_not_live, life_stop),
+        cmocka_unit_test_teardown(frees_in_host_functions, life_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -187,7 +187,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_malloc_aligned(void **ptr, size_t bytes, si
  * still use the memory. Null is accepted and does nothing. Never blocks. Calls the driver only for
  * a block of tnr_record_stream (<tenure/lifetime.h>). Such a free may fail with TNR_ERR_DRIVER or
  * TNR_ERR_HOST_MEMORY. If two threads free one block at the very same moment, both may be given
- * TNR_OK; the block is freed once.
+ * TNR_OK; the block is freed once. May be called in a host function of a stream
+ * (cuLaunchHostFunc): the uses of tnr_record_stream are then marked later, when memory is wanted.
  * Errors, each leaving everything as it was: TNR_ERR_FOREIGN_POINTER, TNR_ERR_INTERIOR_POINTER (the
  * text gives the block's start), TNR_ERR_NOT_LIVE (freed before, or never handed out),
  * TNR_ERR_PARKED (a parked block that a CUDA graph refers to), TNR_ERR_AFTER_FORK. Since 0.1.0. */

@@ -68,8 +68,9 @@ TNR_NODISCARD TNR_API tnr_status tnr_record_use(const void *ptr, tnr_stream stre
 /* The use of the block by `stream` ends no later than the block's free: Tenure records the event
  * then. PyTorch's record_stream. Does nothing if `stream` is the block's own. Not for streams of a
  * peer (TNR_ERR_INVALID_STREAM): use tnr_record_use where the peer's use ends. Usually makes no
- * driver call. The block's free then calls the driver once for each such stream. If that fails, the
- * free returns TNR_ERR_DRIVER or TNR_ERR_HOST_MEMORY, and the block is still live.
+ * driver call. The block's free then calls the driver once for each such stream, and once besides.
+ * If that fails, the free returns TNR_ERR_DRIVER or TNR_ERR_HOST_MEMORY, and the block is still
+ * live.
  * Errors: as tnr_record_use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_record_stream(const void *ptr, tnr_stream stream);
 
