@@ -121,8 +121,8 @@ TWO = {"TENURE_SIM_DEVICES": 2}
 NEEDS = {"devices": TWO, "devices_streams": TWO, "reset_one": TWO,
          "shortage": {"TENURE_SIM_MEMORY": "256M"},
          "peers_refused": {**TWO, "TENURE_SIM_FAIL": "cuMemSetAccess:2:999"}}
-# It is the other process of `share`, which starts it.
-ELSEWHERE = {"share_other"}
+# The other process of `share`, which starts it; and what needs a driver that plays a newer one.
+ELSEWHERE = {"share_other", "newer", "reset_held"}
 
 
 class Result:

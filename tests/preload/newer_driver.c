@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A driver from the future, over the simulated one: cuMemAlloc has a version of CUDA 99 with
- * arguments that nobody knows yet.
+ * arguments that nobody knows yet. It also plays the functions of CUDA 13.0 to 13.3 that the
+ * simulated one lacks, as their documentation describes them.
  */
 #include <dlfcn.h>
+#include <stdint.h>
 #include <string.h>
 
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
 #undef cuGetProcAddress
+#undef cuMemcpyBatchAsync
 
 #define EXPORT(type, name) extern __typeof__(*(type)0) name
 
@@ -53,6 +56,86 @@ CUresult cuMemAlloc_v3(CUdeviceptr *address, size_t bytes, unsigned what)
     return what != 7 ? CUDA_ERROR_INVALID_VALUE : second(address, bytes);
 }
 
+/* Declares `name` as the simulated function of the type. */
+#define SIMULATED(type, name, symbol)                                                              \
+    type name;                                                                                     \
+    void *symbol_##name = simulated(symbol);                                                       \
+    memcpy(&name, &symbol_##name, sizeof(name))
+
+typedef void (*played_function)(void);
+
+static CUresult begin_recapture(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
+                                void *mismatched, void *data)
+{
+    SIMULATED(PFN_cuStreamBeginCaptureToGraph_v12030, begin, "cuStreamBeginCaptureToGraph");
+    (void)data;
+    return mismatched == NULL ? CUDA_ERROR_INVALID_VALUE
+                              : begin(stream, graph, NULL, NULL, 0, mode);
+}
+
+static CUresult begin_graphics(CUstream stream, void *parameters)
+{
+    SIMULATED(PFN_cuStreamBeginCapture_v10010, begin, "cuStreamBeginCapture_v2");
+    return parameters == NULL ? CUDA_ERROR_INVALID_VALUE
+                              : begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+static CUresult end_graphics(CUstream stream)
+{
+    SIMULATED(PFN_cuStreamEndCapture_v10000, end, "cuStreamEndCapture");
+    SIMULATED(PFN_cuGraphDestroy_v10000, destroy, "cuGraphDestroy");
+    CUgraph graph = NULL;
+    CUresult result = end(stream, &graph);
+    return result == CUDA_SUCCESS ? destroy(graph) : result;
+}
+
+static CUresult copy_attributes(CUdeviceptr to, CUdeviceptr from, size_t bytes, void *attributes,
+                                CUstream stream)
+{
+    SIMULATED(PFN_cuMemcpyAsync_v4000, copy, "cuMemcpyAsync");
+    return attributes == NULL ? CUDA_ERROR_INVALID_VALUE : copy(to, from, bytes, stream);
+}
+
+static CUresult copy_batch(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,
+                           void *attributes, size_t *first, size_t attributes_count,
+                           CUstream stream)
+{
+    CUresult result =
+        first == NULL || attributes_count == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
+        result = copy_attributes(to[i], from[i], bytes[i], attributes, stream);
+    return result;
+}
+
+static CUresult copy_batch_first(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,
+                                 void *attributes, size_t *first, size_t attributes_count,
+                                 size_t *failed, CUstream stream)
+{
+    if (failed != NULL)
+        *failed = SIZE_MAX;
+    return copy_batch(to, from, bytes, count, attributes, first, attributes_count, stream);
+}
+
+static CUresult host_function(CUstream stream, CUhostFn function, void *data, unsigned mode)
+{
+    SIMULATED(PFN_cuLaunchHostFunc_v10000, launch, "cuLaunchHostFunc");
+    return mode > 1 ? CUDA_ERROR_INVALID_VALUE : launch(stream, function, data);
+}
+
+static const struct {
+    const char *name;
+    int since;
+    played_function function;
+} played[] = {
+    {"cuStreamBeginRecaptureToGraph", 13030, (played_function)begin_recapture},
+    {"cuStreamBeginCaptureToCig", 13020, (played_function)begin_graphics},
+    {"cuStreamEndCaptureToCig", 13020, (played_function)end_graphics},
+    {"cuMemcpyWithAttributesAsync", 13020, (played_function)copy_attributes},
+    {"cuMemcpyBatchAsync", 13000, (played_function)copy_batch},
+    {"cuMemcpyBatchAsync", 12080, (played_function)copy_batch_first},
+    {"cuLaunchHostFunc", 13020, (played_function)host_function},
+};
+
 CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **function, int version,
                                      cuuint64_t flags, CUdriverProcAddressQueryResult *status)
 {
@@ -60,6 +143,11 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **function, int ve
     PFN_cuGetProcAddress_v12000 second;
     void *own = simulated("cuGetProcAddress_v2");
     memcpy(&second, &own, sizeof(second));
+    for (size_t i = 0; i < sizeof(played) / sizeof(played[0]); i++)
+        if (strcmp(symbol, played[i].name) == 0 && version >= played[i].since) {
+            memcpy(function, &played[i].function, sizeof(*function));
+            return CUDA_SUCCESS;
+        }
     if (strcmp(symbol, "cuMemAlloc") != 0 || version < 99000)
         return second(symbol, function, version, flags, status);
     memcpy(function, &third, sizeof(third));

@@ -232,3 +232,113 @@ COPY(cuMemcpy, , CUdeviceptr, CUdeviceptr, HOST_NONE)
 COPY(cuMemcpyDtoD, _v2, CUdeviceptr, CUdeviceptr, HOST_NONE)
 COPY(cuMemcpyHtoD, _v2, CUdeviceptr, const void *, HOST_FROM)
 COPY(cuMemcpyDtoH, _v2, void *, CUdeviceptr, HOST_TO)
+
+/* ---- copies with attributes ----------------------------------------------------------------- */
+
+/* The source must have been read when the call returns. Nothing else that attributes say changes
+ * what is copied. */
+enum { READ_DURING_CALL = 2 };
+
+static int is_read_during_call(const void *attributes)
+{
+    return attributes != NULL && *(const int *)attributes == READ_DURING_CALL;
+}
+
+CUresult CUDAAPI replace_cuMemcpyWithAttributesAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                                                     void *attributes, CUstream stream)
+{
+    static const char call[] = "cuMemcpyWithAttributesAsync";
+    end ends[2];
+    if (!is_read_during_call(attributes) && copy_crosses(to, from, HOST_NONE, stream, ends))
+        return copy_across(call, to, from, bytes, stream, ends);
+    return copy_told(REAL(cuMemcpyWithAttributesAsync, (to, from, bytes, attributes, stream)), call,
+                     to, from, stream);
+}
+
+CUresult CUDAAPI replace_cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr to, CUdeviceptr from,
+                                                          size_t bytes, void *attributes,
+                                                          CUstream stream)
+{
+    return replace_cuMemcpyWithAttributesAsync(to, from, bytes, attributes,
+                                               stream_of_thread(stream));
+}
+
+/* Copies of a batch: all, in any order. */
+typedef struct batch {
+    const CUdeviceptr *to, *from;
+    const size_t *bytes;
+    size_t count;
+    CUstream stream;
+} batch;
+
+/* 1 if one of its copies is not to be made as it is: then they are made one by one. Not if several
+ * attributes say something of them, since only the first is read. */
+static int batch_crosses(const batch *self, const void *attributes, size_t attributes_count)
+{
+    end ends[2];
+    int crosses = 0;
+    if (self->to == NULL || self->from == NULL || self->bytes == NULL || attributes_count > 1 ||
+        is_read_during_call(attributes))
+        return 0;
+    for (size_t i = 0; i < self->count && !crosses; i++)
+        crosses = copy_crosses(self->to[i], self->from[i], HOST_NONE, self->stream, ends);
+    return crosses;
+}
+
+static CUresult batch_copy(const batch *self)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; i < self->count && result == CUDA_SUCCESS; i++)
+        result = replace_cuMemcpyAsync(self->to[i], self->from[i], self->bytes[i], self->stream);
+    return result;
+}
+
+static CUresult batch_told(CUresult result, const batch *self)
+{
+    for (size_t i = 0; i < self->count && result == CUDA_SUCCESS && check_is_on(); i++)
+        CHECK_TELL(check_copied("cuMemcpyBatchAsync", self->stream, self->to[i], self->from[i]));
+    return result;
+}
+
+CUresult CUDAAPI replace_cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
+                                               size_t count, void *attributes, size_t *first,
+                                               size_t attributes_count, CUstream stream)
+{
+    batch self = {to, from, bytes, count, stream};
+    if (batch_crosses(&self, attributes, attributes_count))
+        return batch_copy(&self);
+    return batch_told(REAL(cuMemcpyBatchAsync_v2,
+                           (to, from, bytes, count, attributes, first, attributes_count, stream)),
+                      &self);
+}
+
+CUresult CUDAAPI replace_cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *to, CUdeviceptr *from,
+                                                    size_t *bytes, size_t count, void *attributes,
+                                                    size_t *first, size_t attributes_count,
+                                                    CUstream stream)
+{
+    return replace_cuMemcpyBatchAsync_v2(to, from, bytes, count, attributes, first,
+                                         attributes_count, stream_of_thread(stream));
+}
+
+CUresult CUDAAPI replace_cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
+                                            size_t count, void *attributes, size_t *first,
+                                            size_t attributes_count, size_t *failed,
+                                            CUstream stream)
+{
+    batch self = {to, from, bytes, count, stream};
+    if (batch_crosses(&self, attributes, attributes_count))
+        return batch_copy(&self);
+    return batch_told(REAL(cuMemcpyBatchAsync, (to, from, bytes, count, attributes, first,
+                                                attributes_count, failed, stream)),
+                      &self);
+}
+
+CUresult CUDAAPI replace_cuMemcpyBatchAsync_ptsz(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
+                                                 size_t count, void *attributes, size_t *first,
+                                                 size_t attributes_count, size_t *failed,
+                                                 CUstream stream)
+{
+    return replace_cuMemcpyBatchAsync(to, from, bytes, count, attributes, first, attributes_count,
+                                      failed, stream_of_thread(stream));
+}

@@ -23,6 +23,7 @@
 #undef cuGraphExecUpdate
 #undef cuGraphInstantiate
 #undef cuIpcOpenMemHandle
+#undef cuMemcpyBatchAsync
 #undef cuStreamBatchMemOp
 #undef cuStreamBeginCapture
 #undef cuStreamDestroy
@@ -40,6 +41,22 @@ typedef CUresult(CUDAAPI *preload_begin_capture_first)(CUstream stream);
 typedef CUresult(CUDAAPI *preload_instantiate_first)(CUgraphExec *exec, CUgraph graph,
                                                      CUgraphNode *node, char *log, size_t bytes);
 
+typedef CUresult(CUDAAPI *preload_begin_recapture)(CUstream stream, CUstreamCaptureMode mode,
+                                                   CUgraph graph, void *mismatched, void *data);
+typedef CUresult(CUDAAPI *preload_begin_graphics)(CUstream stream, void *parameters);
+/* Attributes begin with when the source may be read: an int. */
+typedef CUresult(CUDAAPI *preload_copy_batch_first)(CUdeviceptr *to, CUdeviceptr *from,
+                                                    size_t *bytes, size_t count, void *attributes,
+                                                    size_t *first, size_t attributes_count,
+                                                    size_t *failed, CUstream stream);
+typedef CUresult(CUDAAPI *preload_copy_batch)(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
+                                              size_t count, void *attributes, size_t *first,
+                                              size_t attributes_count, CUstream stream);
+typedef CUresult(CUDAAPI *preload_copy_attributes)(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                                                   void *attributes, CUstream stream);
+typedef CUresult(CUDAAPI *preload_host_function)(CUstream stream, CUhostFn function, void *data,
+                                                 unsigned mode);
+
 typedef CUresult(CUDAAPI *preload_context_synchronize)(CUcontext context);
 typedef CUresult(CUDAAPI *preload_context_event)(CUcontext context, CUevent event);
 typedef CUresult(CUDAAPI *preload_elapsed)(float *ms, CUevent start, CUevent end);
@@ -53,6 +70,10 @@ typedef CUresult(CUDAAPI *preload_kernel_parameter)(CUkernel kernel, size_t inde
 typedef CUresult(CUDAAPI *preload_context_create)(CUcontext *context, void *parameters,
                                                   unsigned flags, CUdevice device);
 typedef CUresult(CUDAAPI *preload_function_load)(CUfunction function);
+
+/* The newest CUDA version whose names were looked through: every one that begins a capture is in
+ * the table. */
+enum { ENTRIES_NEWEST = 13040 };
 
 #define PRELOAD_EXPORT __attribute__((visibility("default")))
 

@@ -260,6 +260,34 @@ CUresult CUDAAPI replace_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgra
                                                count, mode);
 }
 
+CUresult CUDAAPI replace_cuStreamBeginRecaptureToGraph(CUstream stream, CUstreamCaptureMode mode,
+                                                       CUgraph graph, void *mismatched, void *data)
+{
+    CHECK_TELL(check_capture_begins());
+    return capture_given(
+        stream, REAL(cuStreamBeginRecaptureToGraph, (stream, mode, graph, mismatched, data)));
+}
+
+CUresult CUDAAPI replace_cuStreamBeginRecaptureToGraph_ptsz(CUstream stream,
+                                                            CUstreamCaptureMode mode, CUgraph graph,
+                                                            void *mismatched, void *data)
+{
+    return replace_cuStreamBeginRecaptureToGraph(stream_of_thread(stream), mode, graph, mismatched,
+                                                 data);
+}
+
+/* Into a list of commands of a graphics interface: no graph of the program's comes of it. */
+CUresult CUDAAPI replace_cuStreamBeginCaptureToCig(CUstream stream, void *parameters)
+{
+    CHECK_TELL(check_capture_begins());
+    return capture_passed(REAL(cuStreamBeginCaptureToCig, (stream, parameters)));
+}
+
+CUresult CUDAAPI replace_cuStreamBeginCaptureToCig_ptsz(CUstream stream, void *parameters)
+{
+    return replace_cuStreamBeginCaptureToCig(stream_of_thread(stream), parameters);
+}
+
 /* Ends a capture that Tenure has begun. 1 if it has ended, well or badly. 0: Tenure has not begun
  * it, or this thread may not end it, for which the driver has an error. */
 static int capture_end(CUstream stream, CUgraph *graph, CUresult *result)
@@ -312,7 +340,7 @@ CUresult CUDAAPI replace_cuStreamEndCapture(CUstream stream, CUgraph *graph)
         return result;
     /* A program that captures into a graph of its own need not ask which one came of it: if it
      * fills the body of a conditional node, it does not. */
-    CUgraph into = handles_changes(&attached) != 0 ? captured_into(stream) : NULL;
+    CUgraph into = is_left() ? NULL : captured_into(stream);
     result = REAL(cuStreamEndCapture, (stream, graph));
     if (is_left() || !service_enter())
         return result;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "account.h"
+#include "graphs.h"
 #include "pools.h"
 
 _Atomic uint64_t service_counts[COUNT_COUNT];
@@ -218,6 +219,9 @@ static int library_start(void)
                     "program goes on with the driver's own allocator.");
         return 0;
     }
+    int version = 0;
+    if (REAL(cuDriverGetVersion, (&version)) == CUDA_SUCCESS && version > ENTRIES_NEWEST)
+        graphs_expect_strangers();
     if (account_is_on())
         (void)tnr_outside_set(account_tell, NULL);
     is_started = 1;

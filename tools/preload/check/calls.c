@@ -206,10 +206,17 @@ VALUE_WRITE(cuStreamWriteValue32_v2, cuuint32_t)
 VALUE_WRITE(cuStreamWriteValue64, cuuint64_t)
 VALUE_WRITE(cuStreamWriteValue64_v2, cuuint64_t)
 
+/* CU_STREAM_MEM_OP_ATOMIC_REDUCTION, of CUDA 13.1: its address is the third pair of words. */
+enum { ATOMIC_REDUCTION = 8, ATOMIC_ADDRESS = 2 };
+
 static void batch_tell(CUstream stream, unsigned count, const CUstreamBatchMemOpParams *list)
 {
     for (unsigned i = 0; i < count; i++) {
         const CUstreamBatchMemOpParams *one = &list[i];
+        if ((int)one->operation == ATOMIC_REDUCTION) {
+            check_copied("cuStreamBatchMemOp", stream, one->pad[ATOMIC_ADDRESS], 0);
+            continue;
+        }
         if (one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
             one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64)
             check_unseen(values);
@@ -268,6 +275,24 @@ CUresult CUDAAPI replace_cuLaunchHostFunc(CUstream stream, CUhostFn function, vo
 CUresult CUDAAPI replace_cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn function, void *data)
 {
     return replace_cuLaunchHostFunc(stream_of_thread(stream), function, data);
+}
+
+CUresult CUDAAPI replace_cuLaunchHostFunc_v2(CUstream stream, CUhostFn function, void *data,
+                                             unsigned mode)
+{
+    void *wrapped = check_does(CHECK_REPORTS) ? check_host_function(stream, function, data) : NULL;
+    if (wrapped == NULL)
+        return REAL(cuLaunchHostFunc_v2, (stream, function, data, mode));
+    CUresult result = REAL(cuLaunchHostFunc_v2, (stream, check_host_function_run, wrapped, mode));
+    if (result != CUDA_SUCCESS)
+        check_host_function_refused(wrapped);
+    return result;
+}
+
+CUresult CUDAAPI replace_cuLaunchHostFunc_v2_ptsz(CUstream stream, CUhostFn function, void *data,
+                                                  unsigned mode)
+{
+    return replace_cuLaunchHostFunc_v2(stream_of_thread(stream), function, data, mode);
 }
 
 CUresult CUDAAPI replace_cuStreamAddCallback(CUstream stream, CUstreamCallback function, void *data,
