@@ -5,6 +5,7 @@
     callgrind.py PROGRAM                compares: which path grew, and which functions in it
     callgrind.py PROGRAM --update       writes docs/benchmarks/instructions.csv and the page
     callgrind.py PROGRAM --show         prints the table and each path's functions; judges nothing
+    callgrind.py PROGRAM --show --layout N        the same of another layout than the first, 0
     callgrind.py PROGRAM --show --cache also how often each function misses a 32 KiB first cache
     callgrind.py PROGRAM --csv FILE     also writes the counts to FILE, and
     callgrind.py PROGRAM --against FILE compares with that one: two trees, one compiler
@@ -15,6 +16,11 @@ driver's functions, the program's own loop and the warm-up are not. The numbers 
 same in each run, on a loaded machine too; they depend on the compiler, so a table made with another
 one is not compared. Instructions are not time: one with a lock prefix takes about as long as 20
 others. So a path's cost is its instructions, a locked one counted as 20.
+
+Tenure looks handles up by hash, so what meets in a table depends on where addresses fall. Addresses
+depend on the environment and on the lengths of paths: each run gets the same of both. They depend
+on all other code, too. So the table has the least of LAYOUTS layouts of each path, and a path that
+is too expensive in one is counted in the next. It is too expensive if it is in all of them.
 
 A path is too expensive when its cost is more than 3 % and 2 above that of the table, or when it
 does the same as another one among more (ALIKE) and its cost is more than 1.1 times the other's.
@@ -46,11 +52,14 @@ ALIKE = {"announce_many": "announce", "first_block_many": "first_block", "grow_m
          "hold_many": "hold", "launch_oldest": "launch_newest"}
 ALIKE_LIMIT = 1.1
 LOCKED_COST = 20
+LAYOUTS = 6
 BUILD = "Release jemalloc"  # what a user has
 CALLER = "path_measured"
 # What decides how a program runs that Tenure is preloaded under, by path_under of paths.h.
-UNDER = {"1": {}, "2": {"TENURE_PRELOAD_CHECK": "1", "TENURE_SIM_RACES": "0"},
-         "3": {"TENURE_PRELOAD_RECORD": "seen"}}
+PRELOADED = {"LD_PRELOAD": "./lib/libtenure_preload.so"}
+UNDER = {"0": {}, "1": PRELOADED,
+         "2": {**PRELOADED, "TENURE_PRELOAD_CHECK": "1", "TENURE_SIM_RACES": "0"},
+         "3": {**PRELOADED, "TENURE_PRELOAD_RECORD": "seen"}}
 # A first cache as most processors have it; callgrind takes the others from the machine.
 CACHE = ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64"]
 TENURE, OTHER, C_LIBRARY = "tenure", "other", "c_library"
@@ -213,35 +222,38 @@ def program_run(program, argument):
     return done.stdout
 
 
-def preload_variables(program, under):
-    """What a program needs in its environment to have Tenure under it, on the simulated device."""
+def where_it_runs(program, under):
+    """The build folder, the program as it is called there, and the environment: the same for every
+    build folder and every environment of ours, since their lengths decide where addresses fall. The
+    libraries' paths come before those in the files, which are the build folder's."""
     build = pathlib.Path(program).resolve().parents[1]
     library = build / "lib" / "libtenure_preload.so"
-    if not library.exists():
+    if under != "0" and not library.exists():
         raise Problem(f"{library}: not there; build it: cmake --build BUILD "
                       "--target tenure_preload preload_driver_link", 2)
-    return {"LD_PRELOAD": str(library), "LD_LIBRARY_PATH": str(build / "tests/preload/driver"),
-            **UNDER[under]}
+    folders = "tests/preload/driver:" if under != "0" else ""
+    return build, f"./{pathlib.Path(program).resolve().relative_to(build)}", {
+        "PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": f"{folders}lib:lib/tenure", **UNDER[under]}
 
 
-def path_count(program, folder, name, operations, text, under, has_cache):
+def path_count(program, folder, path, layout, has_cache):
+    name, operations, text, under = path
     out = pathlib.Path(folder) / name
-    command = ["valgrind", "--tool=callgrind", f"--toggle-collect={CALLER}", "--collect-bus=yes",
-               f"--callgrind-out-file={out}", *(CACHE if has_cache else []), program, name]
-    variables = dict(os.environ)
-    if under != "0":
-        variables.update(preload_variables(program, under))
-        variables.pop("TENURE_DRIVER", None)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    build, called, variables = where_it_runs(program, under)
+    command = [shutil.which("valgrind"), "--tool=callgrind", f"--toggle-collect={CALLER}",
+               "--collect-bus=yes", f"--callgrind-out-file={out}", *(CACHE if has_cache else []),
+               called, name, str(layout)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables,
+                          cwd=build)
     if done.returncode != 0 or not out.exists():
         raise Problem(f"{name} cannot be run under callgrind: {done.stderr[-1000:]}", 1)
     profile = Profile(out.read_text("utf-8"))
     if profile.total == 0:
         raise Problem(f"{name}: nothing was counted: is {program} linked to libtenure.so?", 1)
-    return Count.of_profile(name, operations, text, profile)
+    return Count.of_profile(name, int(operations), text, profile)
 
 
-def paths_count(program, only, jobs, has_cache=False):
+def paths_count(program, only, jobs, layout=0, has_cache=False):
     """The facts of the program, and the counts of its paths in its own order."""
     facts = facts_read(program_run(program, "--describe"))
     paths = [line.split("\t") for line in program_run(program, "--list").splitlines()]
@@ -251,12 +263,50 @@ def paths_count(program, only, jobs, has_cache=False):
     paths = [one for one in paths if not only or one[0] in only]
     with tempfile.TemporaryDirectory() as folder, \
             concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        counts = list(pool.map(lambda one: path_count(program, folder, one[0], int(one[1]), one[2],
-                                                      one[3], has_cache), paths))
+        counts = list(pool.map(lambda one: path_count(program, folder, one, layout, has_cache),
+                               paths))
     return facts, counts
 
 
+def least(counts, others):
+    """Of each path the count that costs less."""
+    found = {count.name: count for count in others}
+    return [min(count, found.get(count.name, count), key=lambda one: one.cost) for count in counts]
+
+
 # ---- judging --------------------------------------------------------------------------------
+
+def is_grown(kept, count):
+    return count.cost - kept.cost > GROWTH * kept.cost + SLACK
+
+
+def alike(counts):
+    """(path, the one that it should cost as much as, ratio) of those that were counted."""
+    costs = {count.name: count.cost for count in counts}
+    return [(name, other, costs[name] / costs[other]) for name, other in ALIKE.items()
+            if name in costs and other in costs]
+
+
+def suspects(kept, counts):
+    """The paths that are too expensive as they were counted."""
+    names = [count.name for count in counts
+             if count.name in kept and is_grown(kept[count.name], count)]
+    for name, other, ratio in alike(counts):
+        if ratio > ALIKE_LIMIT:
+            names += [name, other]
+    return sorted(set(names))
+
+
+def settle(kept, counts, count_again):
+    """The counts of the first layout, with those of suspects replaced by the least of as many
+    layouts as it takes. `count_again` counts the named paths in a layout."""
+    for layout in range(1, LAYOUTS):
+        names = suspects(kept, counts)
+        if not names:
+            break
+        print(f"layout {layout}: {', '.join(names)}")
+        counts = least(counts, count_again(names, layout))
+    return counts
 
 def growths(kept, count):
     """The functions that make up the difference, largest first, as text."""
@@ -280,7 +330,7 @@ def compare(kept, counts):
         print(f"{count.name:18} cost {old.cost:8.1f} -> {count.cost:8.1f} "
               f"({change / old.cost:+6.1%})  instructions {old.instructions:.1f} -> "
               f"{count.instructions:.1f}  locked {old.locked:.2f} -> {count.locked:.2f}")
-        if change > GROWTH * old.cost + SLACK:
+        if is_grown(old, count):
             grown += 1
             print("  TOO EXPENSIVE. What grew, in instructions per operation:")
             print("\n".join(growths(old, count)) or "    many functions a little")
@@ -289,12 +339,8 @@ def compare(kept, counts):
 
 def compare_alike(counts):
     """Prints which paths cost more among more. Returns how many do."""
-    costs = {count.name: count.cost for count in counts}
     grown = 0
-    for name, other in ALIKE.items():
-        if name not in costs or other not in costs:
-            continue
-        ratio = costs[name] / costs[other]
+    for name, other, ratio in alike(counts):
         print(f"{name} / {other} = {ratio:.3f}, at most {ALIKE_LIMIT}")
         if ratio > ALIKE_LIMIT:
             grown += 1
@@ -337,10 +383,16 @@ def run(arguments):
         comparable(facts_read(program_run(program, "--describe")), kept_facts)
     if arguments.update and arguments.only:
         raise Problem("--update writes all paths; leave --only away", 2)
-    facts, counts = paths_count(program, arguments.only, arguments.jobs, arguments.cache)
+    facts, counts = paths_count(program, arguments.only, arguments.jobs, arguments.layout,
+                                arguments.cache)
     if arguments.update and facts["build"] != BUILD:
         raise Problem(f"the table is kept of a build \"{BUILD}\", and {program} is of one "
                       f"\"{facts['build']}\"", 2)
+    if is_judged:
+        counts = settle(kept, counts, lambda names, layout: paths_count(
+            program, names, arguments.jobs, layout)[1])
+    for layout in range(1, LAYOUTS if arguments.update else 1):
+        counts = least(counts, paths_count(program, [], arguments.jobs, layout)[1])
     if arguments.csv:
         table_write(arguments.csv, facts, counts)
     if arguments.show:
@@ -364,6 +416,7 @@ def main():
     parser.add_argument("--update", action="store_true", help="write the table and the page")
     parser.add_argument("--show", action="store_true", help="print functions; judge nothing")
     parser.add_argument("--cache", action="store_true", help="simulate the first cache too")
+    parser.add_argument("--layout", type=int, default=0, metavar="N", help="the one to begin with")
     parser.add_argument("--against", type=pathlib.Path, metavar="TABLE", help="another table")
     parser.add_argument("--csv", type=pathlib.Path, metavar="FILE", help="write the counts there")
     parser.add_argument("--only", metavar="NAME,...", default=[],

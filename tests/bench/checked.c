@@ -57,8 +57,10 @@ void sole_prepare(path_run *run)
             exit(1);
     }
     driver_check(cuModuleLoadData(&module, "any image"), "cuModuleLoadData");
-    for (int i = 0; i < OPERATORS; i++)
+    for (int i = 0; i < OPERATORS; i++) {
+        path_apart();
         driver_check(cuModuleGetFunction(&functions[i], module, names[i]), "cuModuleGetFunction");
+    }
     blocks = calloc(run->what->live, sizeof(*blocks));
     if (blocks == NULL)
         exit(1);

@@ -6,12 +6,14 @@
  *   bench_paths --list           one line for each path: name, operations, what an operation is,
  *                                and if it wants libtenure_preload.so (path_under)
  *   bench_paths --describe       what decides the numbers: compiler, build, C library
- *   bench_paths NAME             runs one path and prints the checksum of its work
+ *   bench_paths NAME [LAYOUT]    runs one path and prints the checksum of its work
  *
  * Only the counted work runs inside path_measured(): the tool counts from that function's start to
  * its end, in whichever thread. The clock decides nothing here: time stands still on the simulated
  * device, and random numbers come from fixed seeds. So a path is the same sequence of calls in each
- * run, and its count is a property of the code.
+ * run, and its count is a property of the code; but for where addresses fall, which decides what
+ * meets in a hash table. LAYOUT is a number, and each has other distances between the driver's
+ * handles: a path whose count differs between layouts is judged by the least.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -80,12 +82,26 @@ uint64_t mixed(uint64_t sum, uint64_t value)
 }
 
 /* xorshift64*, by the high half of a product below `limit`. */
+static size_t below_by(uint64_t *state, size_t limit)
+{
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return (size_t)((((*state * UINT64_C(0x2545F4914F6CDD1D)) >> 32) * limit) >> 32);
+}
+
 static size_t random_below(path_run *run, size_t limit)
 {
-    run->random ^= run->random >> 12;
-    run->random ^= run->random << 25;
-    run->random ^= run->random >> 27;
-    return (size_t)((((run->random * UINT64_C(0x2545F4914F6CDD1D)) >> 32) * limit) >> 32);
+    return below_by(&run->random, limit);
+}
+
+static uint64_t layout; /* 0: that of a program that does nothing about it */
+
+void path_apart(void)
+{
+    CUevent between;
+    for (size_t left = layout == 0 ? 0 : below_by(&layout, 8); left > 0; left--)
+        driver_check(cuEventCreate(&between, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
 }
 
 static size_t random_bytes(path_run *run)
@@ -261,6 +277,7 @@ static void run_turns(path_run *run)
 static CUstream stream_make(void)
 {
     CUstream stream = NULL;
+    path_apart();
     driver_check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     return stream;
 }
@@ -417,6 +434,7 @@ static void events_prepare(path_run *run)
     if (!run->events)
         exit(1);
     for (size_t i = 0; i < run->what->live; i++) {
+        path_apart();
         driver_check(cuEventCreate(&run->events[i], CU_EVENT_DISABLE_TIMING), "cuEventCreate");
         event_announce(run, run->events[i]);
     }
@@ -467,6 +485,7 @@ static void graphs_prepare(path_run *run, size_t launched)
         void *block = NULL;
         tnr_cuda_graph cuda = NULL;
         tnr_graph number = 0;
+        path_apart();
         tenure_check(tnr_capture_begin(0, run->streams[0], &options));
         tenure_check(tnr_malloc(&block, run->what->bytes_min, 0, run->streams[0]));
         driver_check(cuMemsetD8Async((CUdeviceptr)(uintptr_t)block, 1, run->what->bytes_min,
@@ -752,7 +771,7 @@ static int path_go(const path *what)
     driver_check(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
     driver_check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
     for (int i = 0; i < STREAMS; i++)
-        driver_check(cuStreamCreate(&run.streams[i], CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+        run.streams[i] = stream_make();
     run.blocks = calloc(what->live + 1, sizeof(*run.blocks));
     if (!run.blocks)
         return 1;
@@ -781,7 +800,8 @@ static void describe(void)
 
 int main(int argc, char **argv)
 {
-    const path *what = argc == 2 ? path_find(argv[1]) : NULL;
+    const path *what = argc == 2 || argc == 3 ? path_find(argv[1]) : NULL;
+    layout = argc == 3 ? strtoull(argv[2], NULL, 10) * UINT64_C(0x9E3779B97F4A7C15) : 0;
     if (what)
         return path_go(what);
     if (argc == 2 && strcmp(argv[1], "--describe") == 0) {
@@ -794,6 +814,6 @@ int main(int argc, char **argv)
                    paths[i].text, paths[i].under);
         return 0;
     }
-    fputs("usage: bench_paths --list | --describe | NAME\n", stderr);
+    fputs("usage: bench_paths --list | --describe | NAME [LAYOUT]\n", stderr);
     return 2;
 }

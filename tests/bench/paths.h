@@ -53,6 +53,9 @@ struct path {
 void driver_check(CUresult result, const char *what);
 uint64_t mixed(uint64_t sum, uint64_t value);
 
+/* To be called before each handle of the driver's is made: see LAYOUT in paths.c. */
+void path_apart(void);
+
 /* Runs a path's body to warm up, and then counted. */
 void path_counted(path_run *run, path_body body);
 

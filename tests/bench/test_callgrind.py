@@ -119,6 +119,54 @@ class Callgrind(unittest.TestCase):
         with contextlib.redirect_stdout(io.StringIO()):
             self.assertEqual(callgrind.compare_alike([count(name="announce_many")]), 0)
 
+    def settled(self, *costs, kept=100.0):
+        """What a path is settled at that costs so much in one layout after the other, and in how
+        many of them it was counted."""
+        said = []
+
+        def again(names, layout):
+            self.assertEqual((names, layout), (["pair"], len(said) + 1))
+            said.append(layout)
+            return [count(instructions=costs[layout], locked=0.0)]
+
+        with contextlib.redirect_stdout(io.StringIO()):
+            counts = callgrind.settle({"pair": count(instructions=kept, locked=0.0)},
+                                      [count(instructions=costs[0], locked=0.0)], again)
+        return counts[0].cost, 1 + len(said)
+
+    def test_layouts(self):
+        """A path is judged by the least; who does not grow is counted once."""
+        self.assertEqual(self.settled(104.0), (104.0, 1))
+        self.assertEqual(self.settled(120.0, 110.0, 103.0), (103.0, 3))
+        self.assertEqual(self.settled(*[120.0, 110.0, 115.0, 130.0, 120.0, 111.0]), (110.0, 6))
+
+    def test_layouts_of_paths_that_cost_the_same(self):
+        """Both are counted again."""
+        few, many = count(name="announce"), count(name="announce_many", instructions=200.0)
+
+        def again(names, layout):
+            self.assertEqual((names, layout), (["announce", "announce_many"], 1))
+            return [few, count(name="announce_many", instructions=101.0)]
+
+        with contextlib.redirect_stdout(io.StringIO()):
+            counts = callgrind.settle({}, [few, many], again)
+        self.assertEqual([one.instructions for one in counts], [100.0, 101.0])
+
+    def test_where_it_runs(self):
+        """What the program is given says nothing of the folder, nor of the environment."""
+        with tempfile.TemporaryDirectory() as folder:
+            seen = set()
+            for name in ["a", "a longer name"]:
+                library = pathlib.Path(folder) / name / "lib" / "libtenure_preload.so"
+                library.parent.mkdir(parents=True)
+                library.touch()
+                program = library.parents[1] / "tests" / "bench_paths"
+                build, called, variables = callgrind.where_it_runs(program, "3")
+                self.assertEqual(build, library.parents[1].resolve())
+                seen.add((called, tuple(sorted(variables.items()))))
+            self.assertEqual(len(seen), 1)
+            self.assertNotIn("HOME", variables)
+
     def test_path_without_a_kept_number(self):
         self.assertEqual(self.compare({}, count())[0], 1)
 

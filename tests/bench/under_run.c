@@ -19,8 +19,10 @@ void preloaded_prepare(path_run *run)
     run->events = calloc(run->what->live, sizeof(*run->events));
     if (!run->events)
         exit(1);
-    for (size_t i = 0; i < run->what->live; i++)
+    for (size_t i = 0; i < run->what->live; i++) {
+        path_apart();
         driver_check(cuEventCreate(&run->events[i], CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+    }
     driver_check(cuDevicePrimaryCtxRetain(&context, 1), "cuDevicePrimaryCtxRetain");
     driver_check(cuCtxPushCurrent(context), "cuCtxPushCurrent");
     driver_check(cuMemAlloc(&memory, 1 << 20), "cuMemAlloc");

@@ -38,7 +38,8 @@ typedef struct parameter {
 } parameter;
 
 struct check_layout {
-    check_layout *next;
+    check_layout *next; /* in the part */
+    const void *function;
     const char *name; /* kept, since reports may come after the code is gone */
     int is_known;
     size_t large_count; /* parameters with words that are judged */
@@ -46,10 +47,13 @@ struct check_layout {
     parameter *parameters; /* those in which an address has room */
 };
 
+/* Which functions share a part depends on where the driver has them. So a part is no more than a
+ * list: to step over another function's layout takes a few instructions. */
+enum { PARTS_BITS = 10 };
+
 /* Under the lock of check_enter. */
-static handles layouts = HANDLES_INIT; /* function -> layout */
+static check_layout *layouts[1 << PARTS_BITS];
 static handles kernels = HANDLES_INIT; /* handles that are kernels', not functions' */
-static check_layout *all;              /* that are in the table */
 
 /* ---- what the driver tells ------------------------------------------------------------------ */
 
@@ -117,23 +121,18 @@ static void layout_end(check_layout *layout)
     free(layout);
 }
 
-/* What was found lately is found again for as long as nothing in the table has changed. */
+static check_layout **part_of(const void *function)
+{
+    return &layouts[(uint64_t)(uintptr_t)function * UINT64_C(0x9e3779b97f4a7c15) >>
+                    (64 - PARTS_BITS)];
+}
+
 static check_layout *layout_find(const void *function)
 {
-    static struct {
-        const void *function;
-        uint64_t changes, found;
-    } lately[256]; /* under the lock of check_enter, too */
-    size_t slot = (uint64_t)(uintptr_t)function * UINT64_C(0x9e3779b97f4a7c15) >> 56;
-    uint64_t changes = handles_changes(&layouts), found = 0;
-    if (lately[slot].function == function && lately[slot].changes == changes && function != NULL)
-        return (check_layout *)(uintptr_t)lately[slot].found;
-    if (handles_get(&layouts, function, &found)) {
-        lately[slot].function = function;
-        lately[slot].changes = changes;
-        lately[slot].found = found;
-    }
-    return (check_layout *)(uintptr_t)found;
+    check_layout *one = *part_of(function);
+    while (one != NULL && one->function != function)
+        one = one->next;
+    return one;
 }
 
 void check_layout_ask(const void *function)
@@ -146,12 +145,12 @@ void check_layout_ask(const void *function)
     check_layout *fresh = is_known || function == NULL ? NULL : layout_ask(function, is_kernel);
     if (fresh == NULL || !check_enter())
         return;
-    if (layout_find(function) == NULL)
-        handles_set(&layouts, function, (uint64_t)(uintptr_t)fresh);
-    if (layout_find(function) == fresh) {
+    if (layout_find(function) == NULL) {
+        check_layout **part = part_of(function);
         fresh->name = check_text_keep(fresh->name);
-        fresh->next = all;
-        all = fresh;
+        fresh->function = function;
+        fresh->next = *part;
+        *part = fresh;
     } else {
         layout_end(fresh);
     }
@@ -171,11 +170,12 @@ void check_code_unloaded(void)
 {
     if (!check_enter())
         return;
-    handles_clear(&layouts, 0);
     handles_clear(&kernels, 0);
-    for (check_layout *next; all != NULL; all = next) {
-        next = all->next;
-        layout_end(all);
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+        for (check_layout *next; layouts[i] != NULL; layouts[i] = next) {
+            next = layouts[i]->next;
+            layout_end(layouts[i]);
+        }
     }
     check_leave();
 }
