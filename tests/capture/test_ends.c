@@ -359,8 +359,8 @@ static recorded graph_of_one(unsigned char **block, tnr_pool *pool)
     return capture_end(ORIGIN);
 }
 
-/* The stream that a capture began on ends, and the capture with it. A block that was allocated there
- * outlives both: its free must not ask about the stream, which is gone. */
+/* The stream that a capture began on ends, and the capture with it. A block that was allocated
+ * there outlives both: its free must not ask about the stream, which is gone. */
 static void a_block_outlives_its_stream(void **state)
 {
     (void)state;

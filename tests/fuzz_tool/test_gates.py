@@ -80,7 +80,7 @@ class Gates(unittest.TestCase):
         if PROGRAMS >= 30:  # all that one real device can be made to do without --park
             never = {name for name, count in report["operations_run"].items() if count == 0}
             self.assertEqual(never, {"fault", "access", "access-all", "sleep", "wake", "content",
-                                     "park", "unpark"})
+                                     "park", "unpark", "capture-break"})
         self.assertEqual(set(report["not_done"]), {"fault"})
 
     def test_a_slow_device(self):

@@ -775,7 +775,33 @@ MUTANTS = [
      "    (void)tnri_exported_close(one->number); /* unless",
      "    (void)0; /* unless",
      "a generation that was replaced is kept for ever"),
+    # ---- captures that come to nothing, and two devices
+    ("peer_freed_at_once", "capture/graph/hooks.c",
+     "        if (may_refer(capture)) {",
+     "        if (may_refer(capture) && capture->device == arena->device) {",
+     "a block of the other device that is freed during a capture goes at once"),
+    ("peer_not_kept", "capture/graph/graph.c",
+     "    tnri_assert_held(&arena->lock);\n"
+     "    if (block->uses != NULL && tnri_set_has(&graph->holds, block->uses))\n"
+     "        return TNR_OK;\n"
+     "    if (!tnri_set_reserve(&graph->holds)",
+     "    tnri_assert_held(&arena->lock);\n"
+     "    if (arena->device != graph->device ||\n"
+     "        (block->uses != NULL && tnri_set_has(&graph->holds, block->uses)))\n"
+     "        return TNR_OK;\n"
+     "    if (!tnri_set_reserve(&graph->holds)",
+     "a graph keeps no blocks of the other device"),
+    ("broken_keeps", "capture/graph/ending.c",
+     "    else\n"
+     "        tnri_holds_let_go(capture->device, &capture->kept);",
+     "    else if (ending == TNRI_ENDING_READ)\n"
+     "        tnri_holds_let_go(capture->device, &capture->kept);",
+     "what was freed during a capture that came to nothing never comes back"),
 ]
+
+# What only programs with captures that come to nothing, or with graphs of one device that reach the
+# other, can meet.
+ODD = ["peer_freed_at_once", "peer_not_kept", "broken_keeps"]
 
 # What only programs that park can meet.
 PARKED = [

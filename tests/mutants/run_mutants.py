@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
-from mutants import MUTANTS, PARKED, UNIT_TESTS  # noqa: E402
+from mutants import MUTANTS, ODD, PARKED, UNIT_TESTS  # noqa: E402
 
 OPERATIONS_EACH = 10000
 # What a unit test needs besides its program.
@@ -38,6 +38,7 @@ def check():
     wrong += [f"{name}: has a unit test but is no mutant" for name in UNIT_TESTS
               if name not in names]
     wrong += [f"{name}: is parked but is no mutant" for name in PARKED if name not in names]
+    wrong += [f"{name}: is odd but is no mutant" for name in ODD if name not in names]
     for name, file, text, replacement, _ in MUTANTS:
         count = (ROOT / file).read_text().count(text)
         if count != 1:
@@ -143,7 +144,8 @@ def hunt(scratch, mutant, operations):
             row["killed_by"] = "does not compile"
             print(built.stdout[-2000:] + built.stderr[-2000:], file=sys.stderr)
             return row
-        report = scratch.fuzz(operations, *(["--park"] if name in PARKED else []))
+        report = scratch.fuzz(operations, *(["--park"] if name in PARKED else []),
+                              *(["--odd"] if name in ODD else []))
         kept = None if "failure" in report else kept_that_fails(scratch)
         unit = None if "failure" in report or kept else unit_that_fails(scratch, name)
     finally:

@@ -57,6 +57,7 @@
       cuStreamGetCaptureInfo_v2, capture_info)                                                     \
     X(CUresult (*)(CUstream, CUgraphNode *, const CUgraphEdgeData *, size_t, unsigned),            \
       cuStreamUpdateCaptureDependencies_v2, capture_update)                                        \
+    X(CUresult (*)(CUstream, CUgraph *), cuStreamEndCapture, capture_end)                          \
     X(CUresult (*)(CUgraphExec *, CUgraph, unsigned long long), cuGraphInstantiateWithFlags,       \
       graph_instantiate)                                                                           \
     X(CUresult (*)(CUgraphExec), cuGraphExecDestroy, graph_exec_destroy)                           \

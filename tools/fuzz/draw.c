@@ -160,6 +160,8 @@ void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fu
     draw->sync_percent = below(draw, 4) == 0 ? 40 : 6;
     draw->illegal_after = UINT64_MAX;
     draw->parks = limits->parks && !limits->illegal;
+    draw->odd = limits->odd && !limits->illegal;
+    setup->peer_graphs = draw->odd && setup->devices == 2;
     if (limits->illegal) {
         draw->streams_target = FUZZ_STREAMS - 3;
         if (setup->memory_bytes < 256 * MIB)
@@ -595,7 +597,9 @@ static void draw_ends(fuzz_draw *draw, model *m)
 {
     if (draw->faults_left > 0 && --draw->faults_left == 0)
         draw_push(draw, (fuzz_op){.kind = FUZZ_FAULTS_OFF});
-    if (m->capturing && --draw->capture_left <= 0)
+    if (m->capturing && draw->odd && below(draw, 60) == 0)
+        draw_capture_break(draw, m);
+    else if (m->capturing && --draw->capture_left <= 0)
         draw_capture_end(draw, m);
 }
 
@@ -609,6 +613,9 @@ fuzz_op fuzz_draw_next(fuzz_draw *draw, model *m)
         draw->illegal_done = draw_plant(draw, m);
     if (draw->parks && draw->queue_count == 0 && below(draw, 12) == 0)
         (void)draw_park(draw, m);
+    if (draw->odd && draw->devices == 2 && m->capturing && draw->queue_count == 0 &&
+        below(draw, 4) == 0)
+        (void)draw_peer_inside(draw, m);
     for (int tries = 0; draw->queue_count == 0 && tries < 200; tries++)
         (void)action_run(draw, m, draw->actions[below(draw, draw->weights_sum)]);
     if (draw->queue_count == 0)

@@ -20,6 +20,7 @@
 typedef struct fuzz_limits {
     int no_faults, no_graphs, no_sleep;
     int parks;         /* blocks are parked too; without it nothing is drawn otherwise */
+    int odd;           /* likewise captures come to nothing, and graphs reach the other device */
     int illegal;       /* plant one error */
     int gated;         /* for a device whose schedule is not known: see gate.h */
     int devices_max;   /* that the machine has; 0: as many as are drawn */
@@ -91,6 +92,7 @@ typedef struct fuzz_draw {
     int illegal_done;
     int is_gated;
     int parks;                 /* 1: blocks are parked */
+    int odd;                   /* 1: captures come to nothing */
     fuzz_op queue[DRAW_QUEUE]; /* drawn, not given out yet */
     int queue_first, queue_count;
     uint64_t given; /* operations so far */
@@ -125,6 +127,10 @@ int draw_redirect(fuzz_draw *draw, model *m);
  * next stream has its handle. */
 int draw_brief(fuzz_draw *draw, model *m);
 void draw_capture_end(fuzz_draw *draw, const model *m);
+/* The capture under way comes to nothing, in one of the ways that are possible now. */
+void draw_capture_break(fuzz_draw *draw, model *m);
+/* In a capture: it reads or writes a block of the other device. */
+int draw_peer_inside(fuzz_draw *draw, model *m);
 int draw_graph_action(fuzz_draw *draw, model *m, int action);
 /* Parks a block, or unparks one. */
 int draw_park(fuzz_draw *draw, model *m);

@@ -25,6 +25,37 @@ void draw_capture_end(fuzz_draw *draw, const model *m)
     draw_push(draw, op);
 }
 
+void draw_capture_break(fuzz_draw *draw, model *m)
+{
+    fuzz_op op = {.kind = FUZZ_CAPTURE_BREAK, .graph = (uint8_t)(m->capturing - 1)};
+    uint64_t first = below(draw, BREAK_WAYS);
+    for (uint64_t i = 0; i < BREAK_WAYS; i++) {
+        op.n = (first + i) % BREAK_WAYS;
+        if (model_allows(m, &op) == NULL) {
+            draw_push(draw, op);
+            return;
+        }
+    }
+}
+
+int draw_peer_inside(fuzz_draw *draw, model *m)
+{
+    const model_graph *graph = &m->graphs[m->capturing - 1];
+    for (int tries = 0; tries < 8; tries++) {
+        int block = draw_block(draw, m);
+        fuzz_op op = {.kind = below(draw, 4) == 0 ? FUZZ_WRITE : FUZZ_READ,
+                      .stream = graph->origin};
+        if (block < 0 || m->blocks[block].device == graph->device)
+            continue;
+        op.block = (uint8_t)block;
+        if (model_allows(m, &op) != NULL)
+            continue;
+        draw_push(draw, op);
+        return 1;
+    }
+    return 0;
+}
+
 int draw_reuse_inside(fuzz_draw *draw, const model *m)
 {
     const model_graph *graph = &m->graphs[m->capturing - 1];

@@ -14,6 +14,7 @@ void model_begin(model *self, const fuzz_setup *setup)
     static const uint8_t nothing[ORDER_COMPONENTS];
     memset(self, 0, sizeof(*self));
     self->devices = setup->devices;
+    self->has_peer_graphs = setup->peer_graphs;
     self->memory_bytes = setup->memory_bytes;
     self->pools[0].is_there = 1;
     for (int d = 0; d < FUZZ_DEVICES; d++) {

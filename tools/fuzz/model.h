@@ -87,13 +87,16 @@ typedef struct model_range {
     int is_outside; /* a block from outside that the graph refers to */
 } model_range;
 
+enum { MODEL_RELAXED = 2 }; /* TNR_CAPTURE_RELAXED */
 enum { GRAPH_NONE, GRAPH_CAPTURING, GRAPH_READY };
 
 typedef struct model_graph {
     uint8_t state, device, pool; /* pool 0: one of its own */
     uint8_t origin;              /* stream slot */
     uint8_t is_launched;
+    uint8_t mode;                     /* of the capture: tnr_capture_mode */
     uint8_t has_ended;                /* a stream of the capture ended inside it */
+    uint8_t peer_pools;               /* bits of pools of the other device that it refers to */
     order_clock clocks[FUZZ_STREAMS]; /* order inside the capture */
     /* A component is a stream slot until the stream is redirected. What the stream captures from
      * then on is on a branch of its own, numbered beyond the stream slots. */
@@ -148,6 +151,7 @@ typedef struct model {
     uint64_t tag_last;
     uint32_t ended_known; /* bits of components whose streams are gone, and were known to Tenure */
     int has_faults;       /* some driver call may fail */
+    int has_peer_graphs;  /* 1: graphs may refer to memory of the other device */
     int has_wide_chunks;  /* settings under which one live byte may hold much memory */
 } model;
 

@@ -86,6 +86,8 @@ void graph_did_access(model *self, int slot, int stream, int is_write)
     inside->open.at[graph->branch[stream]] = ticket;
     if (self->blocks[slot].graph != self->capturing)
         range_add(graph, &self->blocks[slot], 1);
+    if (self->blocks[slot].device != graph->device)
+        graph->peer_pools |= (uint8_t)(1u << self->blocks[slot].pool);
 }
 
 void graph_did_mark(model *self, const fuzz_op *op)
@@ -179,6 +181,7 @@ void graph_did_begin(model *self, const fuzz_op *op)
     for (uint8_t i = 0; i < FUZZ_STREAMS; i++)
         graph->branch[i] = i;
     graph->pool = op->pool;
+    graph->mode = (uint8_t)op->n;
     graph->origin = op->stream;
     graph->device = (uint8_t)self->order.device[self->streams[op->stream].component];
     self->captures++;
@@ -273,6 +276,10 @@ int graph_is_launchable(model *self, const model_graph *graph, const model_strea
         return 0;
     if (self->default_asleep[graph->device])
         return 0; /* a block that it refers to may sleep */
+    for (int pool = 0; pool <= FUZZ_POOLS; pool++)
+        if ((graph->peer_pools >> pool & 1) != 0 && (self->default_asleep[1 - graph->device] ||
+                                                     !model_is_open(self, 1 - graph->device, pool)))
+            return 0;
     for (int i = 1; i < FUZZ_POOLS; i++)
         if (self->pools[i].is_there && self->pools[i].is_asleep)
             return 0;
@@ -308,6 +315,9 @@ void graph_did_launch(model *self, const fuzz_op *op)
         }
         if (graph->reads[self->live[i]] || graph->writes[self->live[i]])
             block->launches.at[component] = ticket;
+        if ((graph->reads[self->live[i]] || graph->writes[self->live[i]]) &&
+            block->device != graph->device)
+            block->peers.at[component] = ticket;
         if (block->graph == op->graph + 1)
             block->ready = 0; /* from now on the launch is what uses must be after */
     }

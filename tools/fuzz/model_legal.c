@@ -114,7 +114,7 @@ static const char *free_allows(model *self, const fuzz_op *op)
 static const char *peer_allows(const model *self, const model_block *block,
                                const model_stream *stream)
 {
-    if (stream->graph != 0)
+    if (stream->graph != 0 && !self->has_peer_graphs)
         return "a capture on the other device";
     return model_is_open(self, block->device, block->pool)
                ? NULL
@@ -412,6 +412,14 @@ static const char *graph_allows(model *self, const fuzz_op *op)
                                                : "a stream has not joined again";
     case FUZZ_CAPTURE_ABORT:
         return graph->state == GRAPH_CAPTURING ? NULL : "nothing is being captured there";
+    case FUZZ_CAPTURE_BREAK:
+        return graph->state != GRAPH_CAPTURING ? "nothing is being captured there"
+               : op->n >= BREAK_WAYS           ? "no such way"
+               : op->n == BREAK_THREAD && graph->mode == MODEL_RELAXED ? "any thread may end it"
+               : op->n == BREAK_UNJOINED && (graph_is_joined(self, graph) || graph->has_ended ||
+                                             graph->branches > FUZZ_STREAMS)
+                   ? "all streams have joined again"
+                   : NULL;
     case FUZZ_LAUNCH:
         if (graph->state != GRAPH_READY || self->capturing || !stream->is_there)
             return "no such graph or stream";
@@ -459,6 +467,7 @@ static const char *rest_allows(model *self, const fuzz_op *op)
     case FUZZ_REDIRECT:
     case FUZZ_CAPTURE_END:
     case FUZZ_CAPTURE_ABORT:
+    case FUZZ_CAPTURE_BREAK:
     case FUZZ_LAUNCH:
     case FUZZ_AUDIT:
     case FUZZ_GRAPH_DESTROY:

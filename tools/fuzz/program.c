@@ -212,6 +212,8 @@ void fuzz_program_write(const fuzz_program *program, const char *comment, FILE *
             setup->schedule_seed);
     if (setup->conf[0] != '\0')
         fprintf(file, "conf %s\n", setup->conf);
+    if (setup->peer_graphs)
+        fprintf(file, "peer-graphs 1\n");
     if (setup->expect[0] != '\0')
         fprintf(file, "expect %s\n", setup->expect);
     fprintf(file, "begin\n");
@@ -293,6 +295,8 @@ static int setup_read(fuzz_setup *setup, const char *key, const char *value)
         return number < 1 || number > FUZZ_DEVICES;
     } else if (strcmp(key, "memory") == 0) {
         setup->memory_bytes = number;
+    } else if (strcmp(key, "peer-graphs") == 0 && number <= 1) {
+        setup->peer_graphs = (int)number;
     } else if (strcmp(key, "schedule-seed") == 0) {
         setup->schedule_seed = number;
     } else {

@@ -84,6 +84,7 @@ enum {
     X(REDIRECT, "redirect %s to %o how %n")                                                        \
     X(CAPTURE_END, "capture-end %g")                                                               \
     X(CAPTURE_ABORT, "capture-abort %g")                                                           \
+    X(CAPTURE_BREAK, "capture-break %g how %n")                                                    \
     X(LAUNCH, "launch %g on %s")                                                                   \
     X(AUDIT, "audit %g")                                                                           \
     X(GRAPH_DESTROY, "destroy-graph %g")                                                           \
@@ -94,6 +95,10 @@ enum {
 
 /* n of REDIRECT: what becomes of the stream's dependencies in its capture. */
 enum { REDIRECT_SET, REDIRECT_ADD, REDIRECT_NONE };
+
+/* n of CAPTURE_BREAK: how the capture comes to nothing before tnr_capture_end. A call that captures
+ * forbid; an end by a thread that may not end it; a stream that has not joined again. */
+enum { BREAK_INVALID, BREAK_THREAD, BREAK_UNJOINED, BREAK_WAYS };
 
 typedef enum fuzz_kind {
 #define FUZZ_OP_ENUMERATOR(name, text) FUZZ_##name,
@@ -115,6 +120,7 @@ typedef struct fuzz_op {
 typedef struct fuzz_setup {
     uint64_t seed; /* 0 in programs written by hand */
     int devices;
+    int peer_graphs;       /* 1: graphs of one device may refer to memory of the other */
     uint64_t memory_bytes; /* of each device */
     char schedule[16];     /* of the simulated device: lazy, random or eager */
     uint64_t schedule_seed;

@@ -203,6 +203,7 @@ static int op_run(fuzz_run *run, const fuzz_op *op)
     case FUZZ_REDIRECT:
     case FUZZ_CAPTURE_END:
     case FUZZ_CAPTURE_ABORT:
+    case FUZZ_CAPTURE_BREAK:
     case FUZZ_LAUNCH:
     case FUZZ_AUDIT:
     case FUZZ_GRAPH_DESTROY:

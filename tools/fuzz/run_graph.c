@@ -4,6 +4,8 @@
  */
 #include "run.h"
 
+#include <pthread.h>
+
 #include "model_graph.h"
 
 static CUstream origin_of(const fuzz_run *run, int graph)
@@ -57,6 +59,58 @@ static int run_redirect(fuzz_run *run, const fuzz_op *op)
         run_fail(run, FUZZ_VERDICT_SAFETY, "driver",
                  "cuStreamUpdateCaptureDependencies gave error %d", (int)result);
     return 0;
+}
+
+typedef struct wrong_end {
+    fuzz_device *device;
+    CUstream stream;
+    CUresult result;
+} wrong_end;
+
+static void *end_wrongly(void *data)
+{
+    wrong_end *self = data;
+    CUgraph made = NULL;
+    self->result = self->device->capture_end(self->stream, &made);
+    return NULL;
+}
+
+/* The driver takes the capture for broken, or for ended, before Tenure hears of it. Then Tenure
+ * ends it, and no graph may come of it. */
+static int run_break(fuzz_run *run, const fuzz_op *op)
+{
+    int device = run->model.graphs[op->graph].device;
+    CUstream origin = origin_of(run, op->graph);
+    wrong_end other = {run->device, origin, CUDA_SUCCESS};
+    pthread_t thread;
+    tnr_cuda_graph made = NULL;
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    if (op->n == BREAK_INVALID)
+        result = run->device->stream_synchronize(origin);
+    if (op->n == BREAK_THREAD && pthread_create(&thread, NULL, end_wrongly, &other) == 0) {
+        (void)pthread_join(thread, NULL);
+        result = other.result;
+    }
+    run_hash(run, (uint64_t)result);
+    if (result == CUDA_SUCCESS)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "driver", "the driver lets a capture be broken");
+    tnr_status status = tnr_capture_end(&made, &run->graphs[op->graph], device, origin);
+    run_hash(run, (uint64_t)status);
+    /* What the driver has ended is not under way any more: Tenure may have noticed that. A stream
+     * that only waited has captured nothing, and the model does not know which ones those are. */
+    int is_right = status == TNR_ERR_CAPTURE_INVALIDATED ||
+                   (op->n == BREAK_THREAD && status == TNR_ERR_CAPTURE) ||
+                   (op->n == BREAK_UNJOINED && status == TNR_OK);
+    if (made != NULL && run->device->graph_destroy(made) != CUDA_SUCCESS)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "driver", "cuGraphDestroy failed");
+    if (!is_right && !run_was_sabotaged(run))
+        run_fail(run, FUZZ_VERDICT_SAFETY, "status",
+                 "tnr_capture_end of a capture that is broken gave %s (%s)",
+                 tnr_status_name(status), tnr_last_error());
+    run->cuda_graphs[op->graph] = NULL;
+    run->execs[op->graph] = NULL;
+    graph_did_end(&run->model, op, 0);
+    return 1;
 }
 
 /* However it ends, the capture is over. */
@@ -157,6 +211,8 @@ int run_graph(fuzz_run *run, const fuzz_op *op)
     case FUZZ_CAPTURE_END:
     case FUZZ_CAPTURE_ABORT:
         return run_finish(run, op);
+    case FUZZ_CAPTURE_BREAK:
+        return run_break(run, op);
     case FUZZ_LAUNCH:
         return run_launch(run, op);
     case FUZZ_AUDIT:

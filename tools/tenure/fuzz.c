@@ -22,7 +22,7 @@
 
 static const char *driver, *stall, *seeds, *seconds, *jobs, *ops, *replay, *out, *shrink_seconds;
 static const char *traps;
-static int illegal, no_shrink, no_faults, no_graphs, no_sleep, parks, keep_going, is_json,
+static int illegal, no_shrink, no_faults, no_graphs, no_sleep, parks, odd, keep_going, is_json,
     is_verbose, progress_wanted, print_program, is_strict, gates_wanted, spin;
 
 static const cli_option options[] = {
@@ -53,6 +53,10 @@ static const cli_option options[] = {
      &traps, NULL},
     {"no-sleep", NULL, "put no pool to sleep", NULL, &no_sleep},
     {"park", NULL, "park blocks too: other programs of the same seeds", NULL, &parks},
+    {"odd", NULL,
+     "captures that come to nothing, and graphs that reach the memory of another\n"
+     "device: other programs of the same seeds",
+     NULL, &odd},
     {"driver", "WHAT",
      "sim (the default), cuda: a GPU, with --gates in any case, or the path of a\n"
      "driver's library",
@@ -139,6 +143,7 @@ static int options_parse(fuzz_campaign_options *result)
     result->limits.no_graphs = no_graphs;
     result->limits.no_sleep = no_sleep;
     result->limits.parks = parks;
+    result->limits.odd = odd;
     result->limits.traps = traps;
     result->keep_going = keep_going;
     if (seeds == NULL)
