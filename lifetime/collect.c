@@ -342,12 +342,18 @@ static size_t arena_wait(tnri_arena *arena, tnri_life *life, size_t bytes)
 /* Fences a block that tnr_free_sync freed; another thread may be about to. */
 static tnr_status uses_be_fenced(tnri_device *device, const tnri_uses *uses)
 {
-    tnr_status status = TNR_OK;
+    tnri_visit visit;
+    if (!tnri_uses_are_unfenced(uses))
+        return TNR_OK;
+    tnr_status status = tnri_device_enter(device, &visit); /* the launch may be on another one */
+    if (status != TNR_OK)
+        return status;
     while (status == TNR_OK && tnri_uses_are_unfenced(uses)) {
         status = tnri_batch_fence(device);
         if (tnri_uses_are_unfenced(uses))
             sched_yield();
     }
+    tnri_device_leave(&visit);
     return status;
 }
 

@@ -185,6 +185,19 @@ static void held_uses_drop(const held_use *found, size_t count)
     }
 }
 
+/* Waits for all that a device was given, which may be another than the one whose context is
+ * current. */
+static tnr_status device_wait(tnri_device *device, tnri_event **event)
+{
+    tnri_visit visit;
+    tnr_status status = tnri_device_enter(device, &visit);
+    if (status != TNR_OK)
+        return status;
+    status = tnri_event_context(device, event);
+    tnri_device_leave(&visit);
+    return status;
+}
+
 /* Makes the stream wait for one use. What is open is marked now, after the free: later than need
  * be, and safe. */
 static tnr_status held_use_order(tnri_device *device, held_use *use, const tnri_stream *stream)
@@ -194,7 +207,7 @@ static tnr_status held_use_order(tnri_device *device, held_use *use, const tnri_
     if (use->stream == stream)
         return TNR_OK;
     if (use->stream == NULL)
-        return tnri_event_context(device, &use->event); /* waits for all there is */
+        return device_wait(device, &use->event);
     if (use->event == NULL)
         status = tnri_stream_mark(use->stream, &use->event, &number);
     return status == TNR_OK ? tnri_event_order(use->event, stream->handle) : status;

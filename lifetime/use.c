@@ -187,8 +187,9 @@ static TNRI_SELDOM tnr_status record_use_slowly(tnri_arena *arena, const void *p
 static TNRI_SELDOM tnr_status record_use_of_peer(tnri_arena *arena, const void *ptr,
                                                  tnr_stream handle)
 {
-    tnri_device *peer = tnr_last_driver_result() == CUDA_SUCCESS ? tnri_facts_device(handle) : NULL;
-    if (peer == NULL)
+    tnri_device *peer;
+    if (tnr_last_driver_result() != CUDA_SUCCESS ||
+        tnri_facts_device(handle, &peer) != CUDA_SUCCESS || peer == NULL)
         return TNR_ERR_INVALID_STREAM; /* with the sentence of the refusal */
     tnri_stream *stream, *proxy = NULL;
     tnri_event *end, *mark = NULL;

@@ -55,15 +55,15 @@ tnr_status tnri_facts_ask(tnri_facts *of, const tnri_device *device, tnr_stream 
                       (void *)handle, device->index);
 }
 
-tnri_device *tnri_facts_device(tnr_stream handle)
+CUresult tnri_facts_device(tnr_stream handle, tnri_device **device)
 {
     CUcontext context = NULL;
-    if (tnri_drive(cuStreamGetCtx, (handle, &context)) != CUDA_SUCCESS)
-        return NULL;
-    for (int i = 0; i < tnri_devices_count(); i++)
+    *device = NULL;
+    CUresult result = tnri_drive(cuStreamGetCtx, (handle, &context));
+    for (int i = 0; i < tnri_devices_count() && result == CUDA_SUCCESS; i++)
         if (atomic_load(&tnri_device_at(i)->in_use) && tnri_device_at(i)->context == context)
-            return tnri_device_at(i);
-    return NULL;
+            *device = tnri_device_at(i);
+    return result;
 }
 
 void tnri_facts_enter(tnri_stream *stream, const tnri_facts *of)

@@ -18,9 +18,9 @@ typedef struct tnri_facts {
  * context. */
 tnr_status tnri_facts_ask(tnri_facts *of, const tnri_device *device, tnr_stream handle);
 
-/* The device in use to whose primary context a stream belongs, as the driver says; null: none, or
- * the driver refuses. Not for a default stream. */
-tnri_device *tnri_facts_device(tnr_stream handle);
+/* The device in use to whose primary context a stream belongs; *device is null if there is none.
+ * Returns what the driver says: it answers of streams that capture, too. */
+CUresult tnri_facts_device(tnr_stream handle, tnri_device **device);
 
 /* Enters the facts of a stream that was met in a capture. No lock of a stream is held. */
 void tnri_facts_enter(tnri_stream *stream, const tnri_facts *of);

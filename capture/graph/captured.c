@@ -44,14 +44,14 @@ static tnr_status capture_look(tnri_capture *capture, tnr_stream stream, int *vi
 /* ---- serving -------------------------------------------------------------------------------- */
 
 /* Makes `block`, which became live, a block of the capture. Under the arena's lock. */
-static void block_take(tnri_capture *capture, tnr_stream stream, int view, tnri_block *block,
-                       tnri_captured *captured)
+static void block_take(tnri_capture *capture, tnri_place *place, tnr_stream stream, int view,
+                       tnri_block *block, tnri_captured *captured)
 {
     captured->uses.block = block;
-    captured->uses.arena = capture->place->arena;
+    captured->uses.arena = place->arena;
     captured->uses.captured = captured;
     block->uses = &captured->uses;
-    captured->place = capture->place;
+    captured->place = place;
     captured->capture = capture;
     captured->graph = capture->graph->number;
     captured->home = stream;
@@ -69,27 +69,26 @@ static void block_take(tnri_capture *capture, tnr_stream stream, int view, tnri_
 
 /* Step 2. A callback that this calls back may free, but finds no way to allocate here. *is_reused
  * tells whether the block has memory of pieces. */
-static tnr_status serve_spread(tnri_capture *capture, tnr_stream stream, int view,
-                               const tnri_request *request, tnri_block **block, int *is_reused)
+static tnr_status serve_spread(tnri_capture *capture, tnri_place *place, tnr_stream stream,
+                               int view, const tnri_request *request, tnri_block **block,
+                               int *is_reused)
 {
     tnri_spread spread = {0};
-    tnr_status status = tnri_pieces_spread(&spread, capture, view, request);
+    tnr_status status = tnri_pieces_spread(&spread, capture, place, view, request);
     if (status != TNR_OK)
         return status;
     void *ptr = NULL;
     tnri_oom_asks_on = stream;
-    status = tnri_arena_malloc(capture->place->arena, request, &ptr);
-    *block = ptr == NULL
-                 ? NULL
-                 : tnri_block_map_at(&tnri_arena_space(capture->place->arena)->map, (uintptr_t)ptr);
-    *is_reused = tnri_pieces_gather(&spread, capture->place, *block);
+    status = tnri_arena_malloc(place->arena, request, &ptr);
+    *block = ptr == NULL ? NULL
+                         : tnri_block_map_at(&tnri_arena_space(place->arena)->map, (uintptr_t)ptr);
+    *is_reused = tnri_pieces_gather(&spread, place, *block);
     return status;
 }
 
-tnr_status tnri_place_malloc(tnri_capture *capture, tnr_stream stream, const tnri_request *request,
-                             void **ptr)
+tnr_status tnri_place_malloc(tnri_capture *capture, tnri_place *place, tnr_stream stream,
+                             const tnri_request *request, void **ptr)
 {
-    tnri_place *place = capture->place;
     int view;
     if (!tnri_pool_is_awake(place->pool))
         return tnri_asleep_error(place->pool);
@@ -100,14 +99,14 @@ tnr_status tnri_place_malloc(tnri_capture *capture, tnr_stream stream, const tnr
         return status;
     tnri_block *block = NULL;
     int is_reused = 0;
-    status = tnri_pieces_serve(capture, view, request, &block, &is_reused);
+    status = tnri_pieces_serve(capture, place, view, request, &block, &is_reused);
     if (status == TNR_OK && block == NULL)
-        status = serve_spread(capture, stream, view, request, &block, &is_reused);
+        status = serve_spread(capture, place, stream, view, request, &block, &is_reused);
     if (status != TNR_OK)
         return status;
     tnri_captured *captured = tnri_spare_take(place);
     tnri_arena_enter(place->arena);
-    block_take(capture, stream, view, block, captured);
+    block_take(capture, place, stream, view, block, captured);
     tnri_arena_leave(place->arena);
     capture->graph->blocks++;
     capture->graph->reused += (uint64_t)is_reused;

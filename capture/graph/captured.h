@@ -8,9 +8,9 @@
 
 #include "graph/capture.h"
 
-/* Hands out memory on a stream of the capture. */
-tnr_status tnri_place_malloc(tnri_capture *capture, tnr_stream stream, const tnri_request *request,
-                             void **ptr);
+/* Hands out memory of one of the capture's places on a stream of the capture. */
+tnr_status tnri_place_malloc(tnri_capture *capture, tnri_place *place, tnr_stream stream,
+                             const tnri_request *request, void **ptr);
 
 /* Frees a block that was handed out in a capture under way. 0 if it is no such block, or not live,
  * or does not start at `ptr`. */

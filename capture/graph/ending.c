@@ -18,7 +18,7 @@ static tnri_stream *captured_home(const tnri_capture *capture, const tnri_captur
     tnri_stream *home;
     if (tnri_stream_key(captured->home) != captured->home_key ||
         (captured->home == capture->origin && tnri_capture_is_stranded(capture)) ||
-        tnri_stream_find(capture->device, captured->home, &home) != TNR_OK)
+        tnri_stream_find(captured->uses.arena->device, captured->home, &home) != TNR_OK)
         return NULL;
     return home;
 }
@@ -39,7 +39,7 @@ static void survivor_guard(const tnri_captured *captured, const tnri_graph *own)
 static void survivor_settle(tnri_capture *capture, tnri_captured *captured)
 {
     tnri_block *block = captured->uses.block;
-    tnri_arena *arena = capture->place->arena;
+    tnri_arena *arena = captured->uses.arena;
     tnri_stream *home = captured_home(capture, captured);
     tnri_event *none = NULL;
     tnri_arena_enter(arena);
@@ -94,25 +94,43 @@ static void place_clean(tnri_place *place)
     }
 }
 
-/* A capture is over: its live blocks become ordinary ones; if it was the last into its place, the
- * pieces become clean, and what was kept goes its way. Not in the context. */
-static void place_end(tnri_capture *capture)
+/* The live blocks of a place that a capture handed out become ordinary ones. In the context. */
+static void survivors_settle(tnri_capture *capture, const tnri_place *place)
 {
-    tnri_place *place = capture->place;
-    tnri_visit visit;
-    int is_inside = tnri_device_enter(place->pool->device, &visit) == TNR_OK;
+    tnri_captured *others = NULL; /* of other places */
     while (capture->live != NULL) {
         tnri_captured *captured = capture->live;
         capture->live = captured->next;
-        survivor_settle(capture, captured);
+        if (captured->place == place) {
+            survivor_settle(capture, captured);
+        } else {
+            captured->next = others;
+            others = captured;
+        }
     }
+    capture->live = others;
+}
+
+/* A capture into a place is over: its live blocks become ordinary ones; if it was the last there,
+ * the pieces become clean, and what was kept goes its way. Not in the context. */
+static void place_end(tnri_capture *capture, tnri_place *place)
+{
+    tnri_visit visit;
+    int is_inside = tnri_device_enter(place->pool->device, &visit) == TNR_OK;
+    survivors_settle(capture, place);
     place->captures_count--;
     if (place->captures_count == 0)
         place_clean(place);
     else
-        tnri_pieces_orphan(capture);
+        tnri_pieces_orphan(place, capture);
     if (is_inside)
         tnri_device_leave(&visit);
+}
+
+void tnri_capture_leave_place(tnri_capture *capture)
+{
+    place_end(capture, capture->graph->beside);
+    tnri_graph_place_remove(capture->graph);
 }
 
 /* ---- the capture ----------------------------------------------------------------------------- */
@@ -136,7 +154,8 @@ void tnri_capture_finish(tnri_capture *capture, tnri_ending ending)
                     ending == TNRI_ENDING_NO_GRAPH ? TNRI_NOTED_CAPTURE_ABORT
                                                    : TNRI_NOTED_CAPTURE_END,
                     graph->number);
-    place_end(capture);
+    for (tnri_place *place = NULL; (place = tnri_graph_places(graph, place)) != NULL;)
+        place_end(capture, place);
     if (capture->origin_object != NULL)
         tnri_stream_capture(capture->origin_object, NULL, 0);
     tnri_captures_leave();

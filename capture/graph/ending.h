@@ -16,6 +16,10 @@ typedef enum tnri_ending {
  * graph's record ends too. No lock held; not in the context. */
 void tnri_capture_finish(tnri_capture *capture, tnri_ending ending);
 
+/* Takes the graph's latest place away again: what it was made for could not be served. No lock
+ * held; not in the context. */
+void tnri_capture_leave_place(tnri_capture *capture);
+
 /* From now on the caller orders everything that uses the place's memory. So graphs keep nothing of
  * it, and blocks that have outlived their capture wait for nothing when they are freed. In the
  * context. */

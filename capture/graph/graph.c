@@ -29,6 +29,64 @@ static _Atomic uint32_t let_go_count;     /* tethers let go of since the last lo
 static _Atomic uint32_t
     orphans_count; /* private places that no graph needs; written under the graph lock */
 
+/* ---- places --------------------------------------------------------------------------------- */
+
+static void place_join(tnri_place *place)
+{
+    place->graphs_count++;
+    atomic_fetch_add(&place->pool->keepers, 1);
+}
+
+static void place_part(tnri_place *place)
+{
+    place->graphs_count--;
+    atomic_fetch_sub(&place->pool->keepers, 1);
+    atomic_store(&orphans_count, 1); /* perhaps: tnri_orphans_end counts */
+}
+
+tnri_place *tnri_graph_places(const tnri_graph *graph, const tnri_place *place)
+{
+    if (place == NULL)
+        return graph->place;
+    return place == graph->place ? graph->beside : place->beside;
+}
+
+tnri_place *tnri_graph_place_on(const tnri_graph *graph, const tnri_device *device)
+{
+    tnri_place *place = NULL;
+    while ((place = tnri_graph_places(graph, place)) != NULL && place->pool->device != device)
+        ;
+    return place;
+}
+
+int tnri_graph_has_place(const tnri_graph *graph, const tnri_place *place)
+{
+    return tnri_graph_place_on(graph, place->pool->device) == place;
+}
+
+tnr_status tnri_graph_place_add(tnri_graph *graph, tnri_device *device, tnri_place **place)
+{
+    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
+    options.name = graph->name;
+    tnr_status status = tnri_place_make(device, &options, 1, place);
+    if (status != TNR_OK)
+        return status;
+    place_join(*place);
+    (*place)->captures_count++;
+    (*place)->beside = graph->beside;
+    graph->beside = *place;
+    return TNR_OK;
+}
+
+void tnri_graph_place_remove(tnri_graph *graph)
+{
+    tnri_place *place = graph->beside;
+    graph->beside = place->beside;
+    place->beside = NULL;
+    place_part(place);
+    tnri_orphans_end();
+}
+
 /* ---- making --------------------------------------------------------------------------------- */
 
 tnri_graph *tnri_graph_make(tnri_device *device, tnri_place *place, const char *name)
@@ -49,10 +107,8 @@ tnri_graph *tnri_graph_make(tnri_device *device, tnri_place *place, const char *
         snprintf(graph->name, sizeof(graph->name), "%s", name);
     else
         snprintf(graph->name, sizeof(graph->name), "graph %llu", (unsigned long long)graph->number);
-    if (place != NULL) {
-        place->graphs_count++;
-        atomic_fetch_add(&place->pool->keepers, 1);
-    }
+    if (place != NULL)
+        place_join(place);
     graph->link.key = graph->number;
     tnri_table_add(&numbered, &graph->link);
     graph->next = graphs;
@@ -201,7 +257,8 @@ int tnri_graph_keeps_of(const tnri_graph *graph, const void *of)
 /* Notes that a block of the pool is kept; 0 if there is no host memory. */
 static int graph_note_pool(tnri_graph *graph, tnr_pool pool)
 {
-    if ((graph->place != NULL && graph->place->pool == pool) || tnri_set_has(&graph->outside, pool))
+    tnri_place *own = tnri_graph_place_on(graph, pool->device);
+    if ((own != NULL && own->pool == pool) || tnri_set_has(&graph->outside, pool))
         return 1;
     if (!tnri_set_reserve(&graph->outside))
         return 0;
@@ -436,12 +493,8 @@ void tnri_graph_end(tnri_graph *graph)
     tnri_set_free(&graph->outside);
     tnri_host_free(graph->ranges, graph->ranges_room * sizeof(graph->ranges[0]));
     tether_give_up(graph);
-    tnri_place *place = graph->place;
-    if (place != NULL) {
-        place->graphs_count--;
-        atomic_fetch_sub(&place->pool->keepers, 1);
-        atomic_store(&orphans_count, 1); /* perhaps: tnri_orphans_end counts */
-    }
+    for (tnri_place *place = NULL; (place = tnri_graph_places(graph, place)) != NULL;)
+        place_part(place);
     tnri_host_free(graph, sizeof(*graph));
 }
 

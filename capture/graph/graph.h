@@ -35,7 +35,8 @@ typedef struct tnri_graph {
     tnr_graph number;
     char name[TNRI_GRAPH_NAME_BYTES];
     tnri_device *device;
-    tnri_place *place; /* null: adopted */
+    tnri_place *place;  /* null: adopted */
+    tnri_place *beside; /* its own ones, each on another device */
     tnri_tether *tether;
     int is_capturing;
     int was_attached; /* 1: its capture was begun by the engine */
@@ -47,7 +48,7 @@ typedef struct tnri_graph {
     tnri_set holds;     /* of tnri_uses: blocks that are kept, none that its capture handed out */
     tnri_set late;      /* others, freed during a capture whose nodes could not be read */
     size_t holds_bytes; /* of both */
-    /* Of tnr_pool: the pools of the blocks in both, except the place's. Launches need them awake. A
+    /* Of tnr_pool: the pools of the blocks in both, except its places'. Launches need them awake. A
      * pool with a held block ends only by force. */
     tnri_set outside;
     tnri_range *ranges; /* handed out; sorted and disjoint once the capture is over */
@@ -65,6 +66,17 @@ tnri_graph *tnri_graph_find(tnr_graph number);
 tnri_graph *tnri_graph_walk(const tnri_graph *graph);
 /* The same with an error. */
 tnr_status tnri_graph_named(tnr_graph number, tnri_graph **graph);
+
+/* Its places, the one that it was captured into first; null begins, and is the end. */
+tnri_place *tnri_graph_places(const tnri_graph *graph, const tnri_place *place);
+/* The one on a device; null: it has none there. */
+tnri_place *tnri_graph_place_on(const tnri_graph *graph, const tnri_device *device);
+/* 1 if it is one of its places. */
+int tnri_graph_has_place(const tnri_graph *graph, const tnri_place *place);
+/* Gives the graph a place of its own on one more device, for the capture that is under way; takes
+ * the latest of these away again, into which no capture is under way. */
+tnr_status tnri_graph_place_add(tnri_graph *graph, tnri_device *device, tnri_place **place);
+void tnri_graph_place_remove(tnri_graph *graph);
 
 /* Ties the graph to a CUDA graph. */
 tnr_status tnri_graph_tie(tnri_graph *graph, CUgraph cuda_graph);

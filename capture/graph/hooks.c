@@ -22,6 +22,7 @@
 #include "library/library.h"
 #include "pool/handle.h"
 #include "register.h"
+#include "stream/facts.h"
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
@@ -33,8 +34,23 @@ static tnr_status unknown_error(tnr_stream stream)
                       (void *)stream);
 }
 
-/* The capture that a stream is in; the calling thread takes part in it from now on. */
-static tnr_status capture_of_stream(tnr_stream stream, tnri_capture **capture)
+/* Makes Tenure know a stream of the capture: its block here is the graph's, and tnr_free_sync must
+ * know the stream after the capture too. *device is its device; null: none that is in use. */
+static tnr_status stream_enter(const tnri_capture *capture, tnr_stream stream, tnri_device **device)
+{
+    tnri_stream *object;
+    *device = capture->device;
+    if (tnri_stream_is_known(capture->device, stream))
+        return TNR_OK;
+    CUresult result = tnri_facts_device(stream, device);
+    if (result != CUDA_SUCCESS)
+        return tnri_stream_error(result, "cuStreamGetCtx", stream);
+    return *device == NULL ? TNR_OK : tnri_stream_find_captured(*device, stream, &object);
+}
+
+/* The capture that a stream is in, and the stream's device; the calling thread takes part in it
+ * from now on. */
+static tnr_status capture_of_stream(tnr_stream stream, tnri_capture **capture, tnri_device **device)
 {
     tnri_standing standing;
     tnr_status status = tnri_standing_ask(stream, &standing);
@@ -49,20 +65,23 @@ static tnr_status capture_of_stream(tnr_stream stream, tnri_capture **capture)
         return unknown_error(stream);
     if (!tnri_capture_join(*capture))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a thread of a capture.");
-    /* Its block here is the graph's; tnr_free_sync must know the stream after the capture too. */
-    tnri_stream *object;
-    return tnri_stream_find_captured((*capture)->device, stream, &object);
+    return stream_enter(*capture, stream, device);
 }
 
 /* Refuses a pool that the caller named if it is not the capture's. Under the graph lock: it is not
  * held by who waits for it, since a private pool is ended in there. */
-static tnr_status pool_check(const tnri_capture *capture, tnr_stream stream, tnr_pool handle)
+static tnr_status pool_check(const tnri_capture *capture, const tnri_device *device,
+                             tnr_stream stream, tnr_pool handle)
 {
     tnr_pool pool;
     tnr_status status = tnri_pool_resolve(handle, &pool);
     if (status != TNR_OK)
         return status;
-    if (pool != capture->place->pool)
+    const tnri_place *place = tnri_graph_place_on(capture->graph, device);
+    if (pool->device != device)
+        status = tnri_error(TNR_ERR_INVALID_DEVICE, "pool \"%s\" is on device %d, not on %d.",
+                            pool->account.name, pool->device->index, device->index);
+    else if (place == NULL || pool != place->pool)
         status = tnri_error(TNR_ERR_CAPTURE,
                             "stream %p is captured into pool \"%s\", so it cannot allocate from "
                             "\"%s\".",
@@ -71,35 +90,60 @@ static tnr_status pool_check(const tnri_capture *capture, tnr_stream stream, tnr
     return status;
 }
 
+/* Serves a request of a stream of another device than the capture's, which has no place there. */
+static tnr_status malloc_beside(tnri_capture *capture, tnri_device *device, tnr_stream stream,
+                                const tnri_request *request, void **ptr)
+{
+    tnri_place *place;
+    tnri_error_aside aside;
+    tnr_status status = tnri_graph_place_add(capture->graph, device, &place);
+    if (status != TNR_OK)
+        return status;
+    status = tnri_place_malloc(capture, place, stream, request, ptr);
+    if (status == TNR_OK)
+        return TNR_OK;
+    tnri_error_take(&aside);
+    tnri_capture_leave_place(capture);
+    tnri_error_restore(&aside);
+    return status;
+}
+
 /* *is_plain is set if the request is to be served as if the stream were not captured. */
-static tnr_status malloc_inside(int device, tnr_pool handle, tnr_stream stream,
+static tnr_status malloc_inside(tnri_device *device, tnr_pool handle, tnr_stream stream,
                                 const tnri_request *request, int *is_plain, void **ptr)
 {
     tnri_capture *capture;
-    tnr_status status = capture_of_stream(stream, &capture);
+    tnri_device *own;
+    tnr_status status = capture_of_stream(stream, &capture, &own);
     if (status != TNR_OK)
         return status;
-    if (capture->device->index != device)
+    if (own != device)
         return tnri_error(TNR_ERR_INVALID_DEVICE,
-                          "stream %p is captured on device %d; memory of device %d cannot be "
-                          "allocated on it.",
-                          (void *)stream, capture->device->index, device);
+                          "stream %p is not of device %d; memory of device %d cannot be allocated "
+                          "on it.",
+                          (void *)stream, device->index, device->index);
     *is_plain = capture->is_vouched;
     if (*is_plain)
         return TNR_OK;
+    tnri_place *place = tnri_graph_place_on(capture->graph, device);
     if (handle != NULL)
-        status = pool_check(capture, stream, handle);
+        status = pool_check(capture, device, stream, handle);
     if (status != TNR_OK)
         return status;
-    return tnri_place_malloc(capture, stream, request, ptr);
+    return place != NULL ? tnri_place_malloc(capture, place, stream, request, ptr)
+                         : malloc_beside(capture, device, stream, request, ptr);
 }
 
-static int hook_malloc(int device, tnr_pool handle, tnr_stream stream, const tnri_request *request,
+static int hook_malloc(int index, tnr_pool handle, tnr_stream stream, const tnri_request *request,
                        void **ptr, tnr_status *status)
 {
     if (tnri_stream_key(stream) == 0 || !tnri_stream_is_capturing(stream))
         return 0;
     int is_plain = 0;
+    tnri_device *device;
+    *status = tnri_library_device(index, &device);
+    if (*status != TNR_OK)
+        return 1;
     uint32_t began = tnri_note_begin();
     if (tnri_graph_lock() > 0)
         *status = tnri_graph_lock_error("an allocation on a stream that is captured");
@@ -217,6 +261,7 @@ static int hook_use(tnri_arena *arena, const void *ptr, tnr_stream stream, int u
                     tnr_status *status)
 {
     tnri_capture *capture;
+    tnri_device *device;
     if (!tnri_stream_is_capturing(stream)) {
         if (tnri_arena_is_graph(arena))
             use_outside(arena, ptr);
@@ -230,7 +275,7 @@ static int hook_use(tnri_arena *arena, const void *ptr, tnr_stream stream, int u
         return 1;
     }
     (void)tnri_graph_lock();
-    *status = capture_of_stream(stream, &capture);
+    *status = capture_of_stream(stream, &capture, &device);
     if (*status == TNR_OK)
         *status = tnri_place_use(capture, arena, ptr, stream, until_free);
     tnri_graph_unlock();
@@ -283,10 +328,16 @@ static void hook_pool_gone(tnr_pool pool)
     tnri_graph_unlock();
 }
 
+/* 1 if the graph is of the device, or has a place there. */
+static int graph_is_on(const tnri_graph *graph, const tnri_device *device)
+{
+    return graph->device == device || tnri_graph_place_on(graph, device) != NULL;
+}
+
 /* 1 if the graph needs memory of the device: its own, or blocks that it keeps. */
 static int graph_needs(const tnri_graph *graph, const tnri_device *device)
 {
-    return graph->device == device || tnri_graph_keeps_of(graph, device);
+    return graph_is_on(graph, device) || tnri_graph_keeps_of(graph, device);
 }
 
 static int capture_needs(const tnri_capture *capture, const tnri_device *device)
@@ -348,8 +399,8 @@ static tnr_status graphs_wait(const tnri_device *device)
     return status;
 }
 
-/* Ends all graphs of a device; the driver's stay what they are. Graphs of other devices let go of
- * its blocks. */
+/* Ends all graphs that have a place on a device; the driver's stay what they are. Other graphs let
+ * go of its blocks. */
 static tnr_status graphs_end(const tnri_device *device)
 {
     tnri_graph *next;
@@ -357,7 +408,7 @@ static tnr_status graphs_end(const tnri_device *device)
     for (tnri_graph *graph = tnri_graph_walk(NULL); graph != NULL && status == TNR_OK;
          graph = next) {
         next = tnri_graph_walk(graph);
-        if (graph->device == device)
+        if (graph_is_on(graph, device))
             tnri_graph_end(graph);
         else if (graph_needs(graph, device))
             tnri_graph_let_go_of(graph, device);

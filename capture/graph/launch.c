@@ -33,12 +33,14 @@ enum { POOLS_FEW = 8, LOOKS_FEW = 4 };
 typedef struct launch {
     tnr_graph number;
     tnri_device *device;
-    tnri_place *place; /* null: none, so there is nothing to order */
+    tnri_place *place;  /* null: none, so there is nothing to order */
+    tnri_place *beside; /* the graph's others, through `beside` */
     int is_doubtful;
     tnr_stream handle;
     tnri_stream *stream;
     tnri_visit visit;
-    tnr_pool *outside; /* pools of blocks that are kept for the graph: worked on, so awake */
+    tnr_pool *outside; /* pools of blocks that are kept for the graph, and of the places beside its
+                        * first: worked on, so awake */
     size_t outside_count, outside_room;
     tnr_pool few[POOLS_FEW]; /* where `outside` lies if they fit */
 } launch;
@@ -53,26 +55,35 @@ static void outside_end(launch *self)
         tnri_host_free(self->outside, self->outside_room * sizeof(self->outside[0]));
 }
 
+static tnr_status outside_add(launch *self, tnr_pool pool)
+{
+    if (!tnri_pool_work_begin(pool))
+        return tnri_asleep_error(pool);
+    self->outside[self->outside_count++] = pool;
+    return TNR_OK;
+}
+
 /* Keeps them awake, or says which one sleeps: then there is nothing to end. Under the graph
  * lock. */
 static tnr_status outside_begin(launch *self, const tnri_graph *graph)
 {
+    tnr_status status = TNR_OK;
     self->outside = self->few;
     self->outside_room = graph->outside.count;
-    if (graph->outside.count > POOLS_FEW)
-        self->outside = tnri_host_alloc(graph->outside.count * sizeof(self->outside[0]));
+    for (const tnri_place *place = graph->beside; place != NULL; place = place->beside)
+        self->outside_room++;
+    if (self->outside_room > POOLS_FEW)
+        self->outside = tnri_host_alloc(self->outside_room * sizeof(self->outside[0]));
     if (self->outside == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for launching a graph.");
-    for (size_t i = 0; i < graph->outside.count; i++) {
-        tnr_pool pool = graph->outside.members[i];
-        if (!tnri_pool_work_begin(pool)) {
-            tnr_status status = tnri_asleep_error(pool);
-            outside_end(self);
-            return status;
-        }
-        self->outside[self->outside_count++] = pool;
-    }
-    return TNR_OK;
+    for (size_t i = 0; i < graph->outside.count && status == TNR_OK; i++)
+        status = outside_add(self, graph->outside.members[i]);
+    for (tnri_place *place = graph->beside; place != NULL && status == TNR_OK;
+         place = place->beside)
+        status = outside_add(self, place->pool);
+    if (status != TNR_OK)
+        outside_end(self);
+    return status;
 }
 
 /* ---- parked blocks ------------------------------------------------------------------------- */
@@ -205,13 +216,14 @@ static int has_held_blocks(tnri_arena *arena)
     return has;
 }
 
-/* The latest launches of the graphs that keep blocks of the place, but for its own. Stores those
- * that fit in `found`, if it is not null; returns how many there are. Under the graph lock. */
-static size_t holders_find(const launch *self, latest *found)
+/* The latest launches of the graphs that keep blocks of the place, but for those of the graph's own
+ * first place. Stores them in `found`, if it is not null; returns how many there are. Under the
+ * graph lock. */
+static size_t holders_find(const launch *self, const tnri_place *place, latest *found)
 {
     size_t count = 0;
     for (tnri_graph *graph = NULL; (graph = tnri_graph_walk(graph)) != NULL;) {
-        if (graph->place == self->place || !tnri_graph_keeps_of(graph, self->place->arena))
+        if (graph->place == self->place || !tnri_graph_keeps_of(graph, place->arena))
             continue;
         if (found != NULL)
             found[count] = latest_of(self, graph->place);
@@ -222,16 +234,16 @@ static size_t holders_find(const launch *self, latest *found)
 
 /* Blocks that this place's graphs write to, and that were freed while graphs of other pools refer
  * to them: what those have launched until now uses them still. Orders the stream after it. */
-static tnr_status launch_order_holders(const launch *self)
+static tnr_status launch_order_holders(const launch *self, const tnri_place *place)
 {
-    if (!has_held_blocks(self->place->arena))
+    if (!has_held_blocks(place->arena))
         return TNR_OK;
     (void)tnri_graph_lock();
-    size_t count = holders_find(self, NULL);
+    size_t count = holders_find(self, place, NULL);
     size_t bytes = count * sizeof(latest);
     latest *found = count == 0 ? NULL : tnri_host_alloc(bytes);
     if (found != NULL)
-        (void)holders_find(self, found);
+        (void)holders_find(self, place, found);
     tnri_graph_unlock();
     if (count > 0 && found == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for launching a graph.");
@@ -247,17 +259,13 @@ static tnr_status launch_order_holders(const launch *self)
     return status;
 }
 
-static tnr_status launch_prepare(const launch *self)
+/* Orders the stream after all that uses what was freed of one of the graph's places. */
+static tnr_status launch_order_freed(const launch *self, const tnri_place *place)
 {
-    tnr_status status = launch_refused(self);
-    if (status != TNR_OK || self->place == NULL)
-        return status;
-    status = launch_order(self);
-    if (status == TNR_OK)
-        status = launch_order_holders(self);
+    tnr_status status = launch_order_holders(self, place);
     if (status != TNR_OK)
         return status;
-    status = tnri_collect_order_after(self->place->arena, self->stream);
+    status = tnri_collect_order_after(place->arena, self->stream);
     if (status == TNR_ERR_CAPTURE)
         status =
             tnri_error(TNR_ERR_CAPTURE,
@@ -265,6 +273,20 @@ static tnr_status launch_prepare(const launch *self)
                        "was freed cannot be ordered while a capture is under way. Launch it after "
                        "the capture.",
                        (unsigned long long)self->number);
+    return status;
+}
+
+static tnr_status launch_prepare(const launch *self)
+{
+    tnr_status status = launch_refused(self);
+    if (status != TNR_OK || self->place == NULL)
+        return status;
+    status = launch_order(self);
+    if (status == TNR_OK)
+        status = launch_order_freed(self, self->place);
+    for (const tnri_place *place = self->beside; place != NULL && status == TNR_OK;
+         place = place->beside)
+        status = launch_order_freed(self, place);
     return status;
 }
 
@@ -319,6 +341,15 @@ static void launch_note(const launch *self, int is_made)
 
 /* ---- the calls ------------------------------------------------------------------------------ */
 
+/* While a thread launches, the graph's places stay. Under the graph lock. */
+static void visitors_add(const launch *self, int count)
+{
+    if (self->place != NULL)
+        self->place->visitors_count += (size_t)count;
+    for (tnri_place *place = self->beside; place != NULL; place = place->beside)
+        place->visitors_count += (size_t)count;
+}
+
 /* Finds the graph and takes its place's turn; launch_end undoes it. In the context afterwards. */
 static tnr_status launch_begin(launch *self, tnr_graph number, tnr_stream stream)
 {
@@ -341,9 +372,9 @@ static tnr_status launch_begin(launch *self, tnr_graph number, tnr_stream stream
     if (status == TNR_OK) {
         self->device = graph->device;
         self->place = graph->place;
+        self->beside = graph->beside;
         self->is_doubtful = graph->is_doubtful;
-        if (self->place != NULL)
-            self->place->visitors_count++;
+        visitors_add(self, 1);
     }
     tnri_graph_unlock();
     if (status != TNR_OK)
@@ -366,8 +397,7 @@ static tnr_status launch_begin(launch *self, tnr_graph number, tnr_stream stream
     if (self->place != NULL)
         (void)pthread_mutex_unlock(&self->place->launching);
     (void)tnri_graph_lock();
-    if (self->place != NULL)
-        self->place->visitors_count--;
+    visitors_add(self, -1);
     tnri_graph_unlock();
     return status;
 }
@@ -381,7 +411,7 @@ static void launch_end(launch *self)
     tnri_pool_work_end(self->place->pool);
     (void)pthread_mutex_unlock(&self->place->launching);
     (void)tnri_graph_lock();
-    self->place->visitors_count--;
+    visitors_add(self, -1);
     tnri_graph_unlock();
 }
 

@@ -223,12 +223,12 @@ void tnri_piece_begin(tnri_captured *captured)
             for (tnri_captured *piece = (place)->pieces[world_][class_], *next;                    \
                  piece != NULL && (next = piece->next, 1); piece = next)
 
-void tnri_pieces_look(tnri_capture *capture, int view, int anew)
+static void place_look(tnri_place *place, const tnri_capture *capture, int view, int anew)
 {
     uint64_t bit = UINT64_C(1) << view;
-    if (capture->place->pieces_count == 0)
+    if (place->pieces_count == 0)
         return;
-    PIECES_EACH(capture->place, piece, next)
+    PIECES_EACH(place, piece, next)
     {
         if (piece->capture != capture)
             continue;
@@ -237,6 +237,12 @@ void tnri_pieces_look(tnri_capture *capture, int view, int anew)
         if ((piece->views & bit) == 0 && piece_is_before(piece, view))
             piece->views |= bit;
     }
+}
+
+void tnri_pieces_look(tnri_capture *capture, int view, int anew)
+{
+    for (tnri_place *place = NULL; (place = tnri_graph_places(capture->graph, place)) != NULL;)
+        place_look(place, capture, view, anew);
 }
 
 /* ---- spreading ------------------------------------------------------------------------------ */
@@ -432,10 +438,9 @@ static tnr_status stretch_serve(tnri_spread *spread, tnri_place *place, tnri_blo
     return *block == NULL ? spread_error() : TNR_OK;
 }
 
-tnr_status tnri_pieces_serve(tnri_capture *capture, int view, const tnri_request *request,
-                             tnri_block **block, int *is_reused)
+tnr_status tnri_pieces_serve(tnri_capture *capture, tnri_place *place, int view,
+                             const tnri_request *request, tnri_block **block, int *is_reused)
 {
-    tnri_place *place = capture->place;
     tnri_spread spread;
     if (!spread_make(&spread, tnri_arena_world(place->arena, request->bytes), place->pieces_count))
         return spread_error();
@@ -450,10 +455,9 @@ tnr_status tnri_pieces_serve(tnri_capture *capture, int view, const tnri_request
     return status;
 }
 
-tnr_status tnri_pieces_spread(tnri_spread *spread, tnri_capture *capture, int view,
-                              const tnri_request *request)
+tnr_status tnri_pieces_spread(tnri_spread *spread, tnri_capture *capture, tnri_place *place,
+                              int view, const tnri_request *request)
 {
-    tnri_place *place = capture->place;
     tnr_status status = TNR_OK;
     if (!spread_make(spread, tnri_arena_world(place->arena, request->bytes), place->pieces_count))
         return spread_error();
@@ -501,9 +505,9 @@ void tnri_pieces_clean(tnri_place *place)
     tnri_arena_leave(place->arena);
 }
 
-void tnri_pieces_orphan(tnri_capture *capture)
+void tnri_pieces_orphan(tnri_place *place, const tnri_capture *capture)
 {
-    PIECES_EACH(capture->place, piece, next)
+    PIECES_EACH(place, piece, next)
     {
         if (piece->capture != capture)
             continue;

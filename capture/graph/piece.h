@@ -24,12 +24,12 @@ void tnri_captured_prune(tnri_captured *captured, int view);
  * loses nothing. Under the arena's lock. */
 void tnri_piece_begin(tnri_captured *captured);
 
-/* A view of the capture has moved: on, or anew. */
+/* A view of the capture has moved: on, or anew. In all of its places. */
 void tnri_pieces_look(struct tnri_capture *capture, int view, int anew);
 
 /* Step 1 of a request: *block is null if there is no room. *is_reused: it has memory of pieces. */
-tnr_status tnri_pieces_serve(struct tnri_capture *capture, int view, const tnri_request *request,
-                             tnri_block **block, int *is_reused);
+tnr_status tnri_pieces_serve(struct tnri_capture *capture, tnri_place *place, int view,
+                             const tnri_request *request, tnri_block **block, int *is_reused);
 
 /* Step 2. Between these two calls, the pieces that the view comes after are FREE. The second call
  * withholds what `block` (or null) has left of them, and returns 1 if `block` has some of them. */
@@ -39,8 +39,8 @@ typedef struct tnri_spread {
     size_t count, room;
     tnri_world *world;
 } tnri_spread;
-tnr_status tnri_pieces_spread(tnri_spread *spread, struct tnri_capture *capture, int view,
-                              const tnri_request *request);
+tnr_status tnri_pieces_spread(tnri_spread *spread, struct tnri_capture *capture, tnri_place *place,
+                              int view, const tnri_request *request);
 int tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block *block);
 
 /* For the validator: the list that a piece belongs to, and the views that come after its nodes. */
@@ -50,6 +50,6 @@ uint64_t tnri_piece_views(const tnri_captured *piece);
 /* Makes all pieces of a place clean. */
 void tnri_pieces_clean(tnri_place *place);
 /* The capture is over, but others into the place are not: its pieces wait for these. */
-void tnri_pieces_orphan(struct tnri_capture *capture);
+void tnri_pieces_orphan(tnri_place *place, const struct tnri_capture *capture);
 
 #endif

@@ -23,6 +23,9 @@
  * dependencies. Such a block is kept: it is freed for the program, and held until no capture into
  * the place is under way.
  *
+ * A graph has one place for each device that its capture allocated on: the place that it was
+ * captured into, which several graphs may share, and private ones beside it.
+ *
  * All of this is done under the graph lock.
  */
 #ifndef TNRI_GRAPH_PLACE_H
@@ -77,13 +80,14 @@ enum { TNRI_PIECE_CLASSES = 128 };
 typedef struct tnri_place {
     tnr_pool pool;
     tnri_arena *arena;
-    struct tnri_place *next; /* of all */
-    int is_private;          /* made for one graph: ends with it */
-    size_t captures_count;   /* under way */
-    size_t graphs_count;     /* alive, those under construction among them */
-    size_t visitors_count;   /* threads that launch */
-    tnri_captured *kept;     /* freed, and held until no capture is under way; by `next` */
-    tnri_captured *spares;   /* records, through `next` */
+    struct tnri_place *next;   /* of all */
+    struct tnri_place *beside; /* the next of those that its graph has beside its first */
+    int is_private;            /* made for one graph: ends with it */
+    size_t captures_count;     /* under way */
+    size_t graphs_count;       /* alive, those under construction among them */
+    size_t visitors_count;     /* threads that launch */
+    tnri_captured *kept;       /* freed, and held until no capture is under way; by `next` */
+    tnri_captured *spares;     /* records, through `next` */
     size_t spares_count;
     tnri_captured *pieces[TNRI_WORLDS][TNRI_PIECE_CLASSES];
     size_t pieces_count;

@@ -77,9 +77,8 @@ static size_t live_count(const tnri_place *place)
 {
     size_t count = 0;
     for (const tnri_capture *capture = NULL; (capture = tnri_capture_walk(capture)) != NULL;)
-        if (capture->place == place)
-            for (const tnri_captured *live = capture->live; live != NULL; live = live->next)
-                count++;
+        for (const tnri_captured *live = capture->live; live != NULL; live = live->next)
+            count += live->place == place;
     return count;
 }
 
@@ -108,7 +107,7 @@ static const char *graphs_validate(const tnri_place *place)
 {
     size_t graphs = 0;
     for (const tnri_graph *graph = NULL; (graph = tnri_graph_walk(graph)) != NULL;)
-        graphs += graph->place == place;
+        graphs += (size_t)tnri_graph_has_place(graph, place);
     if (graphs != place->graphs_count || graphs != atomic_load(&place->pool->keepers))
         return BROKEN("pool \"%s\" has %zu graphs; %zu are counted, and %u keep it",
                       place->pool->account.name, graphs, place->graphs_count,

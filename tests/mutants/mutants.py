@@ -381,7 +381,7 @@ MUTANTS = [
      "        if (stream->thread",
      "a stream is not among those that are waited for"),
     ("capture_unknown", "capture/graph/hooks.c",
-     "    return tnri_stream_find_captured((*capture)->device, stream, &object);\n",
+     "    return *device == NULL ? TNR_OK : tnri_stream_find_captured(*device, stream, &object);\n",
      "    (void)object;\n"
      "    return TNR_OK;\n",
      "a stream that was met in a capture only is not known after it"),
@@ -416,8 +416,8 @@ MUTANTS = [
      "        if (status == TNR_OK && number",
      "launches into a shared pool are not ordered"),
     ("launch_holders", "capture/graph/launch.c",
-     "    if (!has_held_blocks(self->place->arena))\n",
-     "    if (has_held_blocks(self->place->arena))\n",
+     "    if (!has_held_blocks(place->arena))\n",
+     "    if (has_held_blocks(place->arena))\n",
      "a launch is not ordered after those of graphs that refer to freed blocks of its pool"),
     ("launch_overwrites", "capture/graph/launch.c",
      "    if (base == 0)\n"

@@ -34,13 +34,20 @@
  * its own: attach to it, with the same pool. The outer capture does not reuse memory that was freed
  * in the inner one before both have ended, and the reverse. A child graph counts as one node.
  *
+ * Several devices. A stream of another device that has joined the capture allocates on its own
+ * device. The memory comes from a pool of the graph's own there, whichever pool the capture was
+ * begun with. It is handed out and reused like the rest, one set of edges orders both, and it ends
+ * with the graph. Open it to the devices that reach it with tnr_device_access_set before. A launch
+ * on the graph's device is ordered after what uses that memory on any device.
+ *
  * Other threads. While a capture is under way, Tenure queries no event where that would be illegal,
  * records none on a stream that captures, and takes no memory from streams whose work it cannot
  * mark. Everything else goes on as usual. Some frees of ordinary blocks take effect only when the
  * capture ends, because the graph may refer to the blocks: those by a thread that takes part in the
- * capture, and those of blocks of a stream that captures. A thread takes part once it has begun the
- * capture, allocated in it or recorded a use in it. If another thread frees a block of the capture,
- * Tenure hands the block out again only after the capture has ended. When memory is short, a thread
+ * capture, whatever the device, and those of blocks of a stream that captures. A thread takes part
+ * once it has begun the capture, allocated in it or recorded a use in it. If another thread frees a
+ * block of the capture, Tenure hands the block out again only after the capture has ended. When
+ * memory is short, a thread
  * that takes part has its captures' nodes read so far, and gets back what it freed and no node
  * refers to. What tnr_free_sync frees can be handed out again meanwhile, except in two cases: while
  * a blocking stream is captured, or one whose work before the capture has no mark (it was drawn
@@ -98,7 +105,8 @@ typedef struct tnr_capture_options {
     }
 
 /* Begins to capture `stream`. From now on tnr_malloc on it, and on every stream that joins the
- * capture, serves from the graph's pool. `options` may be null. Calls the driver.
+ * capture, serves from the graph's pool of the stream's device. `options` may be null. Calls the
+ * driver.
  * Errors, each leaving the stream as it was: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_DEVICE,
  * TNR_ERR_INVALID_STREAM (legacy stream, destroyed, of another device), TNR_ERR_INVALID_POOL (no
  * graph pool, or of another device), TNR_ERR_CAPTURE (is being captured already),
@@ -233,8 +241,8 @@ typedef struct tnr_graph_info {
     int device;
     int is_capturing;     /* 1: the capture is under way */
     int is_private;       /* 1: its pool is its own */
-    tnr_pool pool;        /* null for an adopted graph */
-    uint64_t blocks;      /* handed out in the capture */
+    tnr_pool pool;        /* that of `device`; null for an adopted graph */
+    uint64_t blocks;      /* handed out in the capture, on all devices */
     uint64_t bytes;       /* of addresses handed out in it, each counted once */
     uint64_t reused;      /* how many of the blocks were of memory freed earlier in the capture */
     uint64_t kept_blocks; /* outside blocks that are kept for it */
