@@ -3,6 +3,7 @@
 #include <tenure/lifetime.h>
 
 #include "announced.h"
+#include "base/calm.h"
 #include "base/error.h"
 #include "library/library.h"
 #include "register.h"
@@ -114,6 +115,7 @@ tnr_moment tnr_moment_now(void)
 
 tnr_status tnr_stream_created(int device_index, tnr_stream handle)
 {
+    TNRI_CALM_CALL;
     tnri_device *device;
     tnri_stream *stream;
     tnr_status status = tnri_library_device(device_index, &device);
@@ -124,6 +126,7 @@ tnr_status tnr_stream_created(int device_index, tnr_stream handle)
  * and the driver does not survive being asked about those. */
 tnr_status tnr_stream_destroying(int device_index, tnr_stream handle)
 {
+    TNRI_CALM_CALL;
     tnri_device *device;
     tnri_stream *stream;
     if ((uintptr_t)handle <= 2)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/calm.h"
 #include "base/error.h"
 #include "base/lock.h"
 
@@ -20,6 +21,7 @@ enum { PATIENCE_MS = 10000, FILES_MAX = 8 };
 
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 static tnri_descriptor *kept; /* the gate */
+static int calm_before;       /* of the thread that is inside; the gate */
 static pthread_once_t forks_once = PTHREAD_ONCE_INIT;
 
 /* ---- the list ------------------------------------------------------------------------------- */
@@ -53,12 +55,17 @@ void tnri_descriptors_enter(void)
 {
     tnri_assert_none_held();
     pthread_once(&forks_once, forks_watch);
+    int before =
+        tnri_calm_begin(); /* who is inside may close, which is where threads are cancelled */
     gate_shut();
+    calm_before = before;
 }
 
 void tnri_descriptors_leave(void)
 {
+    int before = calm_before;
     gate_open();
+    tnri_calm_end(&before);
 }
 
 void tnri_descriptor_keep(tnri_descriptor *descriptor, int file)

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/calm.h"
 #include "base/error.h"
 #include "exported.h"
 #include "imported.h"
@@ -15,6 +16,7 @@
 
 tnr_status tnr_export_create(tnr_export *number, const void *ptr)
 {
+    TNRI_CALM_CALL;
     if (number == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_export_create: exported is null.");
     *number = 0;
@@ -29,6 +31,7 @@ tnr_status tnr_export_create(tnr_export *number, const void *ptr)
 
 tnr_status tnr_export_send(tnr_export number, int socket)
 {
+    TNRI_CALM_CALL;
     if (tnri_library_is_forked())
         return tnri_forked_error();
     return tnri_exported_send(number, socket, 0);
@@ -36,6 +39,7 @@ tnr_status tnr_export_send(tnr_export number, int socket)
 
 tnr_status tnr_export_get(tnr_export_info *info, tnr_export number)
 {
+    TNRI_CALM_CALL;
     if (info == NULL || info->struct_bytes != sizeof(*info))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_export_get: set info->struct_bytes to sizeof(tnr_export_info).");
@@ -46,6 +50,7 @@ tnr_status tnr_export_get(tnr_export_info *info, tnr_export number)
 
 tnr_status tnr_export_close(tnr_export number)
 {
+    TNRI_CALM_CALL;
     if (tnri_library_is_forked())
         return tnri_forked_error();
     return tnri_exported_close(number);
@@ -53,6 +58,7 @@ tnr_status tnr_export_close(tnr_export number)
 
 tnr_status tnr_export_offer(tnr_export_name *name, const void *ptr)
 {
+    TNRI_CALM_CALL;
     tnr_export number = 0;
     if (name == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_export_offer: name is null.");
@@ -118,6 +124,7 @@ static const tnr_import_options defaults = TNR_IMPORT_OPTIONS_INIT;
 tnr_status tnr_import_receive(tnr_import_info *info, int socket, int device,
                               const tnr_import_options *options)
 {
+    TNRI_CALM_CALL;
     tnri_device *found;
     tnri_visit visit;
     if (options == NULL)
@@ -133,6 +140,7 @@ tnr_status tnr_import_receive(tnr_import_info *info, int socket, int device,
 tnr_status tnr_import_open(tnr_import_info *info, const tnr_export_name *name, int device,
                            const tnr_import_options *options)
 {
+    TNRI_CALM_CALL;
     tnri_device *found;
     tnri_visit visit;
     if (options == NULL)
@@ -149,12 +157,14 @@ tnr_status tnr_import_open(tnr_import_info *info, const tnr_export_name *name, i
 
 tnr_status tnr_import_get(tnr_import_info *info, const void *ptr)
 {
+    TNRI_CALM_CALL;
     tnr_status status = info_check(info, "tnr_import_get");
     return status == TNR_OK ? tnri_imported_get(ptr, info) : status;
 }
 
 tnr_status tnr_import_at(tnr_import_info *info, size_t index)
 {
+    TNRI_CALM_CALL;
     tnr_status status = info_check(info, "tnr_import_at");
     if (status != TNR_OK || tnri_imported_at(index, info))
         return status;
@@ -163,6 +173,7 @@ tnr_status tnr_import_at(tnr_import_info *info, size_t index)
 
 tnr_status tnr_import_close(void *ptr)
 {
+    TNRI_CALM_CALL;
     if (tnri_library_is_forked())
         return tnri_forked_error();
     return tnri_imported_close(ptr);

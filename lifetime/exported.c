@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "arena/find.h"
+#include "base/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "descriptor.h"
@@ -537,6 +538,7 @@ void tnri_exported_withdraw(void)
     if (tnri_likely(atomic_load_explicit(&tnri_offers_freed, memory_order_relaxed) == 0) ||
         atomic_exchange(&tnri_offers_freed, 0) == 0)
         return;
+    TNRI_CALM;
     tnr_export number;
     tnri_error_aside before;
     tnri_error_take(&before);
@@ -550,6 +552,7 @@ void tnri_exported_settle(void)
     tnri_exported_withdraw();
     if (tnri_likely(atomic_load_explicit(&all.count, memory_order_relaxed) == 0))
         return;
+    TNRI_CALM;
     importer *list = importers_take(), *gone = NULL, *kept = NULL, *last = NULL;
     while (list != NULL) {
         importer *one = list;

@@ -11,6 +11,7 @@
 #include "arena/find.h"
 #include "arena/free.h"
 #include "arena/note.h"
+#include "base/calm.h"
 #include "base/error.h"
 #include "free.h"
 #include "ladder/park.h"
@@ -176,6 +177,7 @@ static inline __attribute__((always_inline)) tnr_status use_begin(const void *pt
 static TNRI_SELDOM tnr_status record_use_slowly(tnri_arena *arena, const void *ptr,
                                                 tnri_stream *stream)
 {
+    TNRI_CALM;
     tnri_event *event;
     uint64_t number;
     tnr_status status = tnri_stream_mark(stream, &event, &number);
@@ -187,6 +189,7 @@ static TNRI_SELDOM tnr_status record_use_slowly(tnri_arena *arena, const void *p
 static TNRI_SELDOM tnr_status record_use_of_peer(tnri_arena *arena, const void *ptr,
                                                  tnr_stream handle)
 {
+    TNRI_CALM;
     tnri_device *peer;
     if (tnr_last_driver_result() != CUDA_SUCCESS ||
         tnri_facts_device(handle, &peer) != CUDA_SUCCESS || peer == NULL)
@@ -237,6 +240,7 @@ tnr_status tnr_record_stream(const void *ptr, tnr_stream handle)
 
 tnr_status tnr_keep_until(const void *ptr, tnr_event event)
 {
+    TNRI_CALM_CALL;
     tnri_arena *arena;
     tnr_status status = arena_of(ptr, &arena);
     if (status != TNR_OK)
@@ -274,6 +278,7 @@ tnr_status tnr_free_on(void *ptr, tnr_stream stream)
 
 tnr_status tnr_free_sync(void *ptr)
 {
+    TNRI_CALM_CALL;
     if (ptr == NULL)
         return TNR_OK;
     if (tnri_library_is_forked())

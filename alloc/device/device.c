@@ -2,6 +2,7 @@
 /* Finding devices, making them known, and visiting their context: see device.h. */
 #include "device/device.h"
 
+#include "base/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 
@@ -159,6 +160,7 @@ int tnri_device_range_find(uintptr_t address)
 
 CUresult tnri_device_push(tnri_device *device, tnri_visit *visit)
 {
+    visit->calm_before = tnri_calm_begin();
     visit->counters_before = tnri_driver_count_into(&device->counters);
     CUresult result = tnri_relaxed_enter(&visit->relaxed);
     if (result == CUDA_SUCCESS) {
@@ -167,8 +169,10 @@ CUresult tnri_device_push(tnri_device *device, tnri_visit *visit)
             tnri_relaxed_leave(&visit->relaxed);
     }
     visit->pushed = result == CUDA_SUCCESS;
-    if (!visit->pushed)
+    if (!visit->pushed) {
         tnri_driver_count_into(visit->counters_before);
+        tnri_calm_end(&visit->calm_before);
+    }
     return result;
 }
 
@@ -188,6 +192,7 @@ void tnri_device_leave(tnri_visit *visit)
         (void)tnri_drive(cuCtxPopCurrent, (&popped));
     tnri_relaxed_leave(&visit->relaxed);
     tnri_driver_count_into(visit->counters_before);
+    tnri_calm_end(&visit->calm_before);
 }
 
 void tnri_peak_raise(_Atomic uint64_t *peak, uint64_t value)

@@ -166,6 +166,7 @@ void tnri_device_foreign_end(tnri_device *device);
 typedef struct tnri_visit {
     tnri_driver_counters *counters_before;
     int pushed;
+    int calm_before;
     tnri_relaxed relaxed;
 } tnri_visit;
 tnr_status tnri_device_enter(tnri_device *device, tnri_visit *visit);

@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include "base/calm.h"
 #include "base/heuristics.h"
 #include "arena/bins.h"
 #include "arena/count.h"
@@ -646,6 +647,7 @@ static tnri_arena *ladder_lane(tnri_arena *arena, const tnri_request *request)
 
 tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
+    TNRI_CALM;
     if (ladder_serve_flushed(arena, request, ptr))
         return TNR_OK;
     if (tnri_unlikely(tnri_lane_has_others(arena))) {

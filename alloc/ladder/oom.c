@@ -11,6 +11,7 @@
 #include "arena/note.h"
 #include "arena/world_validate.h"
 #include "base/bytes_text.h"
+#include "base/calm.h"
 #include "base/error.h"
 #include "conf/conf.h"
 #include "device/chunk.h"
@@ -30,6 +31,7 @@ static struct {
 
 void tnr_oom_callback_set(tnr_oom_callback callback, void *user)
 {
+    TNRI_CALM_CALL;
     tnri_lock_take(&oom.lock);
     oom.callback = callback;
     oom.user = user;

@@ -2,6 +2,7 @@
 /* The public functions about memory that other devices reach: checks, and waiting for a peer. */
 #include <tenure/alloc.h>
 
+#include "base/calm.h"
 #include "base/error.h"
 #include "device/segment.h"
 #include "driver/capturing.h"
@@ -49,6 +50,7 @@ static tnr_status change_begin(tnri_device *device, tnri_visit *visit, int peer,
 
 tnr_status tnr_pool_access_set(tnr_pool handle, int device, int peer, tnr_access access)
 {
+    TNRI_CALM_CALL;
     tnr_pool pool;
     tnri_visit visit;
     tnr_status status = tnri_library_pool_named(handle, device, &pool);
@@ -67,6 +69,7 @@ tnr_status tnr_pool_access_set(tnr_pool handle, int device, int peer, tnr_access
 
 tnr_status tnr_pool_access_get(tnr_access *access, tnr_pool handle, int device, int peer)
 {
+    TNRI_CALM_CALL;
     tnr_pool pool;
     if (access == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_pool_access_get: access is null.");
@@ -89,6 +92,7 @@ tnr_status tnr_pool_access_get(tnr_access *access, tnr_pool handle, int device, 
 
 tnr_status tnr_device_access_set(int index, int peer, tnr_access access)
 {
+    TNRI_CALM_CALL;
     tnri_device *device;
     tnri_visit visit;
     tnr_status status = tnri_library_device(index, &device);

@@ -11,6 +11,7 @@
 #include "arena/find.h"
 #include "arena/free.h"
 #include "arena/upper.h"
+#include "base/calm.h"
 #include "base/error.h"
 #include "conf/conf.h"
 #include "device/segment.h"
@@ -29,11 +30,13 @@ unsigned tnr_version(void)
 
 tnr_status tnr_init(void)
 {
+    TNRI_CALM_CALL;
     return tnri_library_start();
 }
 
 tnr_status tnr_configure(const char *settings)
 {
+    TNRI_CALM_CALL;
     if (settings == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_configure: settings is null.");
     if (tnri_library_is_forked())
@@ -71,6 +74,7 @@ static tnr_status not_live_error(const tnri_device *device, const void *ptr)
 
 tnr_status tnr_block_get(tnr_block_info *info, const void *ptr)
 {
+    TNRI_CALM_CALL;
     if (info == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_block_get: info is null.");
     tnri_device *device;
@@ -103,6 +107,7 @@ tnr_status tnr_block_get(tnr_block_info *info, const void *ptr)
 
 tnr_status tnr_memory_registered(const void *ptr)
 {
+    TNRI_CALM_CALL;
     tnri_device *device;
     if (tnri_library_is_forked())
         return tnri_forked_error();
@@ -131,6 +136,7 @@ tnr_status tnri_free_outside(void *ptr)
 
 tnr_status tnr_pool_create(tnr_pool *handle, int device, const tnr_pool_options *options)
 {
+    TNRI_CALM_CALL;
     static const tnr_pool_options defaults = TNR_POOL_OPTIONS_INIT;
     if (handle == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_pool_create: pool is null.");
@@ -189,6 +195,7 @@ static tnr_status pool_destroy(tnr_pool pool)
 
 tnr_status tnr_pool_destroy(tnr_pool handle)
 {
+    TNRI_CALM_CALL;
     if (tnri_library_is_forked())
         return tnri_forked_error();
     if (handle == NULL)
@@ -299,6 +306,7 @@ static tnr_status trim(tnri_device *device, tnr_pool pool, size_t keep_bytes, si
 
 tnr_status tnr_trim(size_t *released, size_t keep_bytes, int device)
 {
+    TNRI_CALM_CALL;
     tnri_device *found;
     if (released != NULL)
         *released = 0;
@@ -308,6 +316,7 @@ tnr_status tnr_trim(size_t *released, size_t keep_bytes, int device)
 
 tnr_status tnr_pool_trim(size_t *released, tnr_pool handle, size_t keep_bytes, int device)
 {
+    TNRI_CALM_CALL;
     tnr_pool pool;
     if (released != NULL)
         *released = 0;
@@ -324,6 +333,7 @@ tnr_status tnr_pool_trim(size_t *released, tnr_pool handle, size_t keep_bytes, i
 
 tnr_status tnr_limit_set(size_t limit_bytes, int device)
 {
+    TNRI_CALM_CALL;
     tnri_device *found;
     tnr_status status = tnri_library_device(device, &found);
     if (status == TNR_OK)
@@ -333,6 +343,7 @@ tnr_status tnr_limit_set(size_t limit_bytes, int device)
 
 tnr_status tnr_pool_limit_set(tnr_pool handle, size_t limit_bytes, int device)
 {
+    TNRI_CALM_CALL;
     tnr_pool pool;
     tnr_status status = tnri_library_pool_named(handle, device, &pool);
     if (status != TNR_OK)
@@ -344,6 +355,7 @@ tnr_status tnr_pool_limit_set(tnr_pool handle, size_t limit_bytes, int device)
 
 tnr_status tnr_limit_get(size_t *limit_bytes, int device)
 {
+    TNRI_CALM_CALL;
     if (limit_bytes == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_limit_get: limit_bytes is null.");
     tnri_device *found;
@@ -357,6 +369,7 @@ tnr_status tnr_limit_get(size_t *limit_bytes, int device)
 
 tnr_status tnr_driver_get(tnr_driver_info *info)
 {
+    TNRI_CALM_CALL;
     if (info == NULL || info->struct_bytes != sizeof(*info))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_driver_get: set info->struct_bytes to sizeof(tnr_driver_info).");
@@ -372,6 +385,7 @@ tnr_status tnr_driver_get(tnr_driver_info *info)
 
 tnr_status tnr_device_get(tnr_device_info *info, int device)
 {
+    TNRI_CALM_CALL;
     if (info == NULL || info->struct_bytes != sizeof(*info))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_device_get: set info->struct_bytes to sizeof(tnr_device_info).");

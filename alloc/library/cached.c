@@ -39,6 +39,7 @@
 #include "arena/returns.h"
 #include "arena/serve.h"
 #include "arena/upper.h"
+#include "base/calm.h"
 #include "base/error.h"
 #include "conf/conf.h"
 #include "device/device.h"
@@ -358,6 +359,7 @@ tnr_status tnr_pool_malloc(void **ptr, tnr_pool handle, size_t bytes, int device
 tnr_status tnr_pool_malloc_at(void *ptr, tnr_pool handle, size_t bytes, int device,
                               tnr_stream stream)
 {
+    TNRI_CALM_CALL;
     tnr_pool pool;
     tnri_request request;
     if ((uintptr_t)ptr % TNR_ALIGNMENT_DEFAULT != 0)

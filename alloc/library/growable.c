@@ -4,6 +4,7 @@
 
 #include "annotate/nvtx.h"
 #include "arena/note.h"
+#include "base/calm.h"
 #include "base/error.h"
 #include "device/segment.h"
 #include "ladder/grow.h"
@@ -87,6 +88,7 @@ tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream handle,
 
 tnr_status tnr_reserve(void **ptr, size_t bytes_max, int device, tnr_stream stream)
 {
+    TNRI_CALM_CALL;
     if (ptr == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "the place for the address (first argument) is null.");
@@ -131,6 +133,7 @@ static tnri_arena *growable_at(const tnri_space *space, tnri_device *device, uin
 
 tnr_status tnr_commit(void *ptr, size_t bytes)
 {
+    TNRI_CALM_CALL;
     if (ptr == NULL)
         return bytes == 0 ? TNR_OK
                           : tnri_error(TNR_ERR_INVALID_ARGUMENT,

@@ -8,6 +8,7 @@
 #include "arena/count.h"
 #include "arena/upper.h"
 #include "base/alive.h"
+#include "base/calm.h"
 #include "base/error.h"
 #include "base/ticks.h"
 #include "conf/conf.h"
@@ -122,6 +123,7 @@ tnr_status tnri_library_start(void)
 {
     if (tnri_likely(atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0))
         return TNR_OK;
+    TNRI_CALM;
     if (tnri_library_is_forked())
         return tnri_forked_error();
     pthread_once(&fork_once, library_watch_forks);
@@ -162,6 +164,7 @@ tnr_status tnri_library_device(int index, tnri_device **found)
         return tnri_error(TNR_ERR_INVALID_DEVICE, "there is no device %d; the driver reports %d.",
                           index, tnri_devices_count());
     if (tnri_unlikely(!atomic_load_explicit(&device->in_use, memory_order_acquire))) {
+        TNRI_CALM;
         tnri_lock_take(&tnri_library_lock);
         int is_first = !atomic_load(&device->in_use);
         if (is_first)
@@ -216,6 +219,7 @@ tnr_status tnri_library_pool_named(tnr_pool handle, int device_index, tnr_pool *
 TNRI_SELDOM tnr_status tnri_library_arena_find(tnri_cached_arena *slot, int device, tnr_pool handle,
                                                tnr_stream stream, tnri_arena **arena)
 {
+    TNRI_CALM;
     tnr_pool pool;
     tnr_status status = tnri_library_pool_named(handle, device, &pool);
     if (status != TNR_OK)
@@ -316,6 +320,7 @@ static tnr_status device_end(tnri_device *device)
 
 tnr_status tnr_device_end(int index, int force)
 {
+    TNRI_CALM_CALL;
     if (tnri_library_is_forked())
         return tnri_forked_error();
     if (atomic_load(&tnri_generation) == 0)
@@ -348,6 +353,7 @@ tnr_status tnr_device_end(int index, int force)
 
 tnr_status tnr_shutdown(int force)
 {
+    TNRI_CALM_CALL;
     if (tnri_library_is_forked())
         return tnri_forked_error();
     if (atomic_load(&tnri_generation) == 0) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "arena/upper.h"
+#include "base/calm.h"
 #include "base/error.h"
 #include "history/history.h"
 #include "history/mappings.h"
@@ -22,6 +23,7 @@ enum { RECORDS_MAX = 1 << 30 };
 
 tnr_status tnr_history_set(size_t records, tnr_history_mode mode)
 {
+    TNRI_CALM_CALL;
     if ((int)mode < 0 || mode > TNR_HISTORY_FULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_history_set: there is no mode %d. Use TNR_HISTORY_OFF, _LIGHT or "
@@ -45,6 +47,7 @@ tnr_status tnr_history_set(size_t records, tnr_history_mode mode)
 
 tnr_status tnr_history_get(tnr_history_info *info)
 {
+    TNRI_CALM_CALL;
     if (info == NULL || info->struct_bytes != sizeof(*info))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_history_get: set info->struct_bytes to sizeof(tnr_history_info).");
@@ -63,6 +66,7 @@ tnr_status tnr_history_get(tnr_history_info *info)
 
 tnr_status tnr_frames_source_set(tnr_frames_take take, tnr_frames_describe describe)
 {
+    TNRI_CALM_CALL;
     tnr_frames_describe none = NULL;
     if ((take == NULL) != (describe == NULL))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
@@ -77,6 +81,7 @@ tnr_status tnr_frames_source_set(tnr_frames_take take, tnr_frames_describe descr
 
 tnr_status tnr_mark(const char *text)
 {
+    TNRI_CALM_CALL;
     tnr_status status = tnri_library_start();
     if (status != TNR_OK)
         return status;
@@ -120,6 +125,7 @@ static uint32_t name_number(const char *name, int *no_host)
 
 tnr_status tnr_stream_name_set(int device_index, tnr_stream handle, const char *name)
 {
+    TNRI_CALM_CALL;
     tnri_device *device;
     tnri_stream *stream;
     int no_host = 0;
@@ -143,6 +149,7 @@ tnr_status tnr_stream_name_set(int device_index, tnr_stream handle, const char *
 
 tnr_status tnr_snapshot_write(const char *path, tnr_snapshot_format format)
 {
+    TNRI_CALM_CALL;
     if (path == NULL || path[0] == '\0')
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_snapshot_write: there is no path.");
     tnr_status status = tnri_library_start();
@@ -154,11 +161,13 @@ tnr_status tnr_snapshot_write(const char *path, tnr_snapshot_format format)
 
 void tnr_mappings_follow(int is_wanted)
 {
+    TNRI_CALM_CALL;
     tnri_mappings_follow(is_wanted != 0);
 }
 
 size_t tnr_mappings_take(tnr_mapping *mappings, uint64_t *lost, size_t room)
 {
+    TNRI_CALM_CALL;
     uint64_t uncounted;
     if (mappings == NULL || lost == NULL)
         return tnri_mappings_take(NULL, &uncounted, 0);
@@ -167,6 +176,7 @@ size_t tnr_mappings_take(tnr_mapping *mappings, uint64_t *lost, size_t room)
 
 tnr_status tnr_memory_walk(tnr_pool handle, int device, tnr_walk_visit visit, void *user)
 {
+    TNRI_CALM_CALL;
     if (visit == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_memory_walk: there is no function.");
     tnri_device *found = NULL;

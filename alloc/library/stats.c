@@ -8,6 +8,7 @@
 #include "arena/count.h"
 #include "arena/upper.h"
 #include "arena/world_validate.h"
+#include "base/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "device/chunk.h"
@@ -221,6 +222,7 @@ void tnri_stats_of_tag(tnr_stats *stats, const tnri_tag *tag, tnri_device *devic
 
 tnr_status tnr_stats_get(tnr_stats *stats, tnr_pool handle, int device_index)
 {
+    TNRI_CALM_CALL;
     if (stats == NULL || stats->struct_bytes != sizeof(*stats))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_stats_get: set stats->struct_bytes to sizeof(tnr_stats).");
@@ -243,6 +245,7 @@ tnr_status tnr_stats_get(tnr_stats *stats, tnr_pool handle, int device_index)
 
 tnr_status tnr_stats_reset_peaks(int device_index)
 {
+    TNRI_CALM_CALL;
     tnri_device *device;
     tnr_status status = tnri_library_device(device_index, &device);
     if (status != TNR_OK)
@@ -455,6 +458,7 @@ static tnr_status device_validate(tnri_device *device)
 
 tnr_status tnr_validate(int device_index)
 {
+    TNRI_CALM_CALL;
     if (tnri_library_is_forked())
         return tnri_forked_error();
     if (device_index >= tnri_devices_count())

@@ -11,6 +11,7 @@
 
 #include <tenure/alloc.h>
 
+#include "base/calm.h"
 #include "library/stats.h"
 
 /* A text that is written as far as it fits and measured as a whole. */
@@ -130,6 +131,7 @@ size_t tnri_stats_json(char *buffer, size_t bytes, const tnr_stats *stats, int d
 
 size_t tnr_stats_json(char *buffer, size_t bytes, tnr_pool handle, int device)
 {
+    TNRI_CALM_CALL;
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
     if (buffer != NULL && bytes > 0)
         buffer[0] = '\0';

@@ -2,6 +2,7 @@
 /* The public functions of <tenure/trap.h>. */
 #include <tenure/trap.h>
 
+#include "base/calm.h"
 #include "base/error.h"
 #include "library/library.h"
 #include "trap/guard.h"
@@ -10,6 +11,7 @@
 
 void tnr_trap_callback_set(tnr_trap_callback callback, void *user)
 {
+    TNRI_CALM_CALL;
     tnri_trap_listen(callback, user);
 }
 
@@ -35,6 +37,7 @@ static tnr_status looks_settle(void)
 
 tnr_status tnr_traps_get(tnr_traps_info *info, int wait)
 {
+    TNRI_CALM_CALL;
     if (info == NULL || info->struct_bytes != sizeof(*info))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_traps_get: set info->struct_bytes to sizeof(tnr_traps_info).");

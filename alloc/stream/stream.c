@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "base/calm.h"
 #include "base/heuristics.h"
 #include "base/alive.h"
 #include "base/error.h"
@@ -298,6 +299,7 @@ static tnr_status default_find(tnri_device *device, tnr_stream handle, uintptr_t
 static TNRI_SELDOM tnr_status stream_find_slowly(tnri_device *device, tnr_stream handle,
                                                  uintptr_t key, tnri_stream **found)
 {
+    TNRI_CALM;
     if ((uintptr_t)handle <= 2)
         return default_find(device, handle, key, found);
     tnri_visit visit;

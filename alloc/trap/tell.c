@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/calm.h"
 #include "base/file_room.h"
 #include "conf/conf.h"
 #include "history/stacks.h"
@@ -150,6 +151,7 @@ static void text_write(const text *self)
 
 void tnri_finding_tell(const tnri_finding *finding)
 {
+    TNRI_CALM;
     text self = {.used = 0};
     text_make(&self, finding);
     tnri_lock_take(&listener.lock);

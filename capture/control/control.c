@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/calm.h"
 #include "base/error.h"
 #include "control/server.h"
 #include "library/control.h"
@@ -184,6 +185,7 @@ static __attribute__((constructor)) void control_register(void)
 
 size_t tnr_control_path(char *buffer, size_t bytes)
 {
+    TNRI_CALM_CALL;
     size_t length = 0;
     if (buffer == NULL)
         bytes = 0;

@@ -8,6 +8,8 @@
 
 #include <pthread.h>
 
+#include "base/calm.h"
+
 #include <tenure/control.h>
 
 #include "base/error.h"
@@ -20,6 +22,7 @@ static struct {
 
 TNR_API tnr_status tnr_outside_set(tnr_outside_function function, void *user)
 {
+    TNRI_CALM_CALL;
     (void)pthread_mutex_lock(&outside.mutex);
     outside.function = function;
     outside.user = user;

@@ -14,6 +14,7 @@
 
 #include "arena/world_retired.h"
 #include "base/array.h"
+#include "base/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "device/chunk.h"
@@ -452,6 +453,7 @@ tnr_status tnri_report_make(CUgraph cuda_graph, tnr_graph number, tnri_report *r
 tnr_status tnr_graph_audit(tnr_audit *audit, tnr_cuda_graph cuda_graph, tnr_graph graph,
                            tnr_audit_visit visit, void *user)
 {
+    TNRI_CALM_CALL;
     if (cuda_graph == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_graph_audit: cuda_graph is null.");
     if (audit == NULL || audit->struct_bytes != sizeof(*audit))
@@ -471,6 +473,7 @@ tnr_status tnr_graph_audit(tnr_audit *audit, tnr_cuda_graph cuda_graph, tnr_grap
 tnr_status tnr_graph_audit_write(tnr_cuda_graph cuda_graph, tnr_graph graph,
                                  tnr_audit_format format, int file)
 {
+    TNRI_CALM_CALL;
     if (cuda_graph == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_graph_audit_write: cuda_graph is null.");
     if (format != TNR_AUDIT_TEXT && format != TNR_AUDIT_JSON)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/calm.h"
 #include "base/error.h"
 #include "graph/capture.h"
 #include "graph/ending.h"
@@ -36,6 +37,7 @@ static tnr_status pool_check(tnr_pool *handle, int device_index, const tnr_pool_
 tnr_status tnr_graph_pool_create(tnr_pool *handle, int device_index,
                                  const tnr_pool_options *options)
 {
+    TNRI_CALM_CALL;
     tnri_device *device;
     tnr_status status =
         pool_check(handle, device_index, &options, "tnr_graph_pool_create", &device);
@@ -56,6 +58,7 @@ tnr_status tnr_graph_pool_create(tnr_pool *handle, int device_index,
 tnr_status tnr_vouched_pool_create(tnr_pool *handle, int device_index,
                                    const tnr_pool_options *options)
 {
+    TNRI_CALM_CALL;
     tnri_device *device;
     tnr_pool pool;
     tnr_status status =
@@ -72,6 +75,7 @@ tnr_status tnr_vouched_pool_create(tnr_pool *handle, int device_index,
 
 tnr_status tnr_graph_pool_vouch(tnr_pool handle)
 {
+    TNRI_CALM_CALL;
     tnr_pool pool;
     tnri_visit visit;
     tnr_status status = tnri_pool_resolve(handle, &pool);
@@ -119,6 +123,7 @@ static tnr_status graph_adopt(tnri_device *device, CUgraph cuda_graph, const cha
 tnr_status tnr_graph_adopt(tnr_graph *graph, tnr_cuda_graph cuda_graph, int device_index,
                            const char *name)
 {
+    TNRI_CALM_CALL;
     if (graph == NULL || cuda_graph == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_graph_adopt: %s is null.",
                           graph == NULL ? "the place for the graph's number" : "the CUDA graph");
@@ -163,6 +168,7 @@ static void graph_describe(const tnri_graph *graph, tnr_graph_info *info)
 
 tnr_status tnr_graph_get(tnr_graph_info *info, tnr_graph number)
 {
+    TNRI_CALM_CALL;
     if (info == NULL || info->struct_bytes != sizeof(*info))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           info == NULL ? "tnr_graph_get: info is null."

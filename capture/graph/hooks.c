@@ -11,6 +11,7 @@
 #include "arena/find.h"
 #include "arena/note.h"
 #include "arena/upper.h"
+#include "base/calm.h"
 #include "base/error.h"
 #include "graph/captured.h"
 #include "graph/describe.h"
@@ -137,6 +138,7 @@ static tnr_status malloc_inside(tnri_device *device, tnr_pool handle, tnr_stream
 static int hook_malloc(int index, tnr_pool handle, tnr_stream stream, const tnri_request *request,
                        void **ptr, tnr_status *status)
 {
+    TNRI_CALM;
     if (tnri_stream_key(stream) == 0 || !tnri_stream_is_capturing(stream))
         return 0;
     int is_plain = 0;
@@ -223,6 +225,7 @@ static int free_later(tnri_arena *arena, tnri_block *block, void *ptr, int is_sy
 static int hook_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync,
                      tnr_status *status)
 {
+    TNRI_CALM;
     int is_graph = tnri_arena_is_graph(arena);
     if (!is_sync && is_vouched_for(arena, block))
         return 0;
@@ -260,6 +263,7 @@ static void use_outside(tnri_arena *arena, const void *ptr)
 static int hook_use(tnri_arena *arena, const void *ptr, tnr_stream stream, int until_free,
                     tnr_status *status)
 {
+    TNRI_CALM;
     tnri_capture *capture;
     tnri_device *device;
     if (!tnri_stream_is_capturing(stream)) {
@@ -286,12 +290,14 @@ static int hook_use(tnri_arena *arena, const void *ptr, tnr_stream stream, int u
 
 static tnr_stream hook_home(const tnri_block *block)
 {
+    TNRI_CALM;
     const tnri_captured *captured = block->uses == NULL ? NULL : block->uses->captured;
     return captured == NULL ? NULL : captured->home;
 }
 
 static void hook_settle(tnri_device *device)
 {
+    TNRI_CALM;
     (void)device;
     if (tnri_capturing() && tnri_graph_lock_depth() == 0) {
         (void)tnri_graph_lock();

@@ -15,6 +15,7 @@
 #include <tenure/capture.h>
 
 #include "arena/note.h"
+#include "base/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "collect.h"
@@ -417,6 +418,7 @@ static void launch_end(launch *self)
 
 tnr_status tnr_graph_launch(tnr_graph graph, tnr_cuda_graph_exec exec, tnr_stream stream)
 {
+    TNRI_CALM_CALL;
     launch self;
     tnr_status status = launch_begin(&self, graph, stream);
     if (status != TNR_OK)
@@ -438,6 +440,7 @@ tnr_status tnr_graph_launch(tnr_graph graph, tnr_cuda_graph_exec exec, tnr_strea
 
 tnr_status tnr_graph_launching(tnr_graph graph, tnr_stream stream)
 {
+    TNRI_CALM_CALL;
     launch self;
     tnr_status status = launch_begin(&self, graph, stream);
     if (status != TNR_OK)
@@ -451,6 +454,7 @@ tnr_status tnr_graph_launching(tnr_graph graph, tnr_stream stream)
 
 void tnr_graph_launched(tnr_graph graph, tnr_stream stream)
 {
+    TNRI_CALM_CALL;
     if (tnri_likely(announced.number == 0) || announced.number != graph ||
         announced.handle != stream || tnri_library_is_forked() || tnri_graph_lock_depth() > 0)
         return;

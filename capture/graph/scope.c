@@ -3,6 +3,7 @@
 #include <tenure/capture.h>
 
 #include "arena/upper.h"
+#include "base/calm.h"
 #include "base/error.h"
 #include "graph/ending.h"
 #include "graph/hooks.h"
@@ -195,6 +196,7 @@ static tnr_status scope_begin_inside(tnri_device *device, tnr_stream stream,
 tnr_status tnr_capture_begin(int device_index, tnr_stream stream,
                              const tnr_capture_options *options)
 {
+    TNRI_CALM_CALL;
     tnri_device *device;
     tnr_status status = scope_check(device_index, stream, &options, &device);
     if (status != TNR_OK)
@@ -239,6 +241,7 @@ static tnr_status scope_find(tnri_device *device, tnr_stream stream, tnri_captur
 tnr_status tnr_capture_end(tnr_cuda_graph *cuda_graph, tnr_graph *graph, int device_index,
                            tnr_stream stream)
 {
+    TNRI_CALM_CALL;
     tnri_device *device;
     tnri_capture *capture;
     if (cuda_graph == NULL)
@@ -265,6 +268,7 @@ tnr_status tnr_capture_end(tnr_cuda_graph *cuda_graph, tnr_graph *graph, int dev
 
 tnr_status tnr_capture_abort(int device_index, tnr_stream stream)
 {
+    TNRI_CALM_CALL;
     tnri_device *device;
     tnri_capture *capture;
     CUgraph none;
@@ -319,6 +323,7 @@ static tnr_status scope_attach_inside(tnri_device *device, tnr_stream stream,
 tnr_status tnr_capture_attach(tnr_graph *graph, int device_index, tnr_stream stream,
                               const tnr_capture_options *options)
 {
+    TNRI_CALM_CALL;
     tnri_device *device;
     if (graph == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
@@ -370,6 +375,7 @@ static tnr_status scope_ended(tnri_capture *capture, CUgraph cuda_graph)
 
 tnr_status tnr_capture_ended(tnr_graph number, tnr_cuda_graph cuda_graph)
 {
+    TNRI_CALM_CALL;
     tnri_visit visit;
     tnr_status status = TNR_OK;
     tnri_graph *graph = NULL;

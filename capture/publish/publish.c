@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "base/lock.h"
@@ -210,6 +211,7 @@ static tnr_status publish(holding *fresh, tnri_notice *notice, const tnri_descri
 tnr_status tnr_publish(uint64_t *generation, const char *name, const void *ptr,
                        const tnr_publish_options *options)
 {
+    TNRI_CALM_CALL;
     holding *fresh;
     tnri_notice notice;
     tnri_descriptor folder = TNRI_DESCRIPTOR_NONE;
@@ -329,6 +331,7 @@ static tnr_status hold_try(holding *fresh, tnri_notice *notice, const char *name
 
 tnr_status tnr_hold(uint64_t *generation, const char *name, const tnr_publish_options *options)
 {
+    TNRI_CALM_CALL;
     holding *fresh;
     tnri_notice notice;
     int is_done = 0, is_entered = 0;
@@ -347,6 +350,7 @@ tnr_status tnr_hold(uint64_t *generation, const char *name, const tnr_publish_op
 
 tnr_status tnr_unpublish(const char *name)
 {
+    TNRI_CALM_CALL;
     tnri_notice notice;
     tnri_descriptor folder = TNRI_DESCRIPTOR_NONE;
     if (tnri_library_is_forked())
@@ -397,6 +401,7 @@ static tnr_export holding_copy(tnr_publication_info *info, size_t index)
 
 tnr_status tnr_publication_at(tnr_publication_info *info, size_t index)
 {
+    TNRI_CALM_CALL;
     if (info == NULL || info->struct_bytes != sizeof(*info))
         return tnri_error(
             TNR_ERR_INVALID_ARGUMENT,
@@ -422,6 +427,7 @@ tnr_status tnr_publication_at(tnr_publication_info *info, size_t index)
 
 tnr_status tnr_published_get(tnr_published_info *info, const char *name)
 {
+    TNRI_CALM_CALL;
     tnri_notice notice;
     tnri_descriptor folder = TNRI_DESCRIPTOR_NONE;
     if (info == NULL || info->struct_bytes != sizeof(*info))
@@ -462,6 +468,7 @@ static tnr_status notice_open(tnr_import_info *info, const tnri_notice *notice, 
 tnr_status tnr_attach(tnr_import_info *info, const char *name, int device,
                       const tnr_import_options *options)
 {
+    TNRI_CALM_CALL;
     tnr_import_options reading = TNR_IMPORT_OPTIONS_INIT;
     tnri_notice notice, before = {0};
     tnr_status status = name_begin(name), opened = TNR_OK;

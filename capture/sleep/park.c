@@ -10,6 +10,7 @@
 #include <tenure/park.h>
 
 #include "arena/find.h"
+#include "base/calm.h"
 #include "base/error.h"
 #include "device/device.h"
 #include "driver/capturing.h"
@@ -218,6 +219,7 @@ static tnr_status uses_end(parking *self, tnri_event **event)
 
 tnr_status tnr_park(size_t *bytes, void *ptr, tnr_stream stream, tnr_content content)
 {
+    TNRI_CALM_CALL;
     parking self;
     size_t parked = 0;
     tnri_event *event = NULL;
@@ -282,6 +284,7 @@ static tnr_status contents_restore(const parking *self, const tnri_parked *parke
 
 tnr_status tnr_unpark(void *ptr, tnr_stream stream)
 {
+    TNRI_CALM_CALL;
     parking self;
     tnri_parked *parked = NULL;
     tnri_event *event = NULL;

@@ -31,6 +31,7 @@
 #include "arena/find.h"
 #include "arena/note.h"
 #include "base/array.h"
+#include "base/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "device/group.h"
@@ -644,26 +645,31 @@ tnr_status tnri_pools_wake(int device, const tnri_wanted *wanted)
 
 tnr_status tnr_pool_sleep(tnr_pool handle, int device, const tnr_sleep_options *options)
 {
+    TNRI_CALM_CALL;
     return tnri_pools_sleep(device, &(tnri_wanted){TNRI_WANTED_POOL, handle, NULL, 0}, options);
 }
 
 tnr_status tnr_pool_wake(tnr_pool handle, int device)
 {
+    TNRI_CALM_CALL;
     return tnri_pools_wake(device, &(tnri_wanted){TNRI_WANTED_POOL, handle, NULL, 0});
 }
 
 tnr_status tnr_device_sleep(int device, const tnr_sleep_options *options)
 {
+    TNRI_CALM_CALL;
     return tnri_pools_sleep(device, &(tnri_wanted){TNRI_WANTED_ALL, NULL, NULL, 0}, options);
 }
 
 tnr_status tnr_device_wake(int device)
 {
+    TNRI_CALM_CALL;
     return tnri_pools_wake(device, &(tnri_wanted){TNRI_WANTED_ALL, NULL, NULL, 0});
 }
 
 tnr_status tnr_sleep_prepare(size_t bytes, int device)
 {
+    TNRI_CALM_CALL;
     if (tnri_library_is_forked())
         return tnri_forked_error();
     tnri_device *found;
@@ -686,6 +692,7 @@ tnr_status tnr_sleep_prepare(size_t bytes, int device)
 
 tnr_status tnr_block_content_set(const void *ptr, tnr_content content)
 {
+    TNRI_CALM_CALL;
     if (tnri_library_is_forked())
         return tnri_forked_error();
     if ((int)content < 0 || content > TNR_CONTENT_DISCARD)

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/calm.h"
 #include "base/error.h"
 #include "pool/pool.h"
 #include "sleep/staging.h"
@@ -23,6 +24,7 @@ static size_t callbacks_count; /* the lock */
 
 tnr_status tnr_sleep_callback_add(tnr_sleep_callback callback, void *user)
 {
+    TNRI_CALM_CALL;
     if (callback == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_sleep_callback_add: callback is null.");
     int is_full;
@@ -39,6 +41,7 @@ tnr_status tnr_sleep_callback_add(tnr_sleep_callback callback, void *user)
 
 tnr_status tnr_sleep_callback_remove(tnr_sleep_callback callback, void *user)
 {
+    TNRI_CALM_CALL;
     size_t at = 0;
     tnri_lock_take(&callbacks_lock);
     while (at < callbacks_count &&

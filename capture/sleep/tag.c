@@ -2,6 +2,7 @@
 /* Memory by what it is for: see <tenure/tag.h>. */
 #include <tenure/tag.h>
 
+#include "base/calm.h"
 #include "base/error.h"
 #include "arena/find.h"
 #include "library/library.h"
@@ -41,6 +42,7 @@ static tnr_status tag_on(tnri_tag **tag, tnri_device **device, const char *name,
 
 tnr_status tnr_tag_pool(tnr_pool *pool, const char *name, tnr_content content)
 {
+    TNRI_CALM_CALL;
     if (pool == NULL || name == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_tag_pool: %s is null.",
                           pool == NULL ? "pool" : "tag");
@@ -86,6 +88,7 @@ static tnr_status tags_find(tnri_tag **found, size_t *found_count, const char *c
 tnr_status tnr_tags_sleep(const char *const *tags, size_t count, int device,
                           const tnr_sleep_options *options)
 {
+    TNRI_CALM_CALL;
     tnri_tag *found[TNRI_TAGS_MAX + 1];
     tnri_wanted wanted = {TNRI_WANTED_TAGS, NULL, found, 0};
     if (tnri_library_is_forked())
@@ -96,6 +99,7 @@ tnr_status tnr_tags_sleep(const char *const *tags, size_t count, int device,
 
 tnr_status tnr_tags_wake(const char *const *tags, size_t count, int device)
 {
+    TNRI_CALM_CALL;
     tnri_tag *found[TNRI_TAGS_MAX + 1];
     tnri_wanted wanted = {TNRI_WANTED_TAGS, NULL, found, 0};
     if (tnri_library_is_forked())
@@ -108,6 +112,7 @@ tnr_status tnr_tags_wake(const char *const *tags, size_t count, int device)
 
 tnr_status tnr_tag_limit_set(const char *name, size_t limit_bytes, int device)
 {
+    TNRI_CALM_CALL;
     tnri_tag *tag;
     tnri_device *found;
     tnr_status status = tag_on(&tag, &found, name, device);
@@ -119,6 +124,7 @@ tnr_status tnr_tag_limit_set(const char *name, size_t limit_bytes, int device)
 
 tnr_status tnr_tag_trim(size_t *released, const char *name, size_t keep_bytes, int device)
 {
+    TNRI_CALM_CALL;
     tnri_tag *tag;
     tnri_device *found;
     size_t sum = 0;
@@ -141,6 +147,7 @@ tnr_status tnr_tag_trim(size_t *released, const char *name, size_t keep_bytes, i
 
 tnr_status tnr_tag_stats_get(tnr_stats *stats, const char *name, int device)
 {
+    TNRI_CALM_CALL;
     tnri_tag *tag;
     tnri_device *found;
     if (stats == NULL || stats->struct_bytes != sizeof(*stats))
@@ -154,6 +161,7 @@ tnr_status tnr_tag_stats_get(tnr_stats *stats, const char *name, int device)
 
 size_t tnr_tag_stats_json(char *buffer, size_t bytes, const char *tag, int device)
 {
+    TNRI_CALM_CALL;
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
     if (buffer != NULL && bytes > 0)
         buffer[0] = '\0';
@@ -164,12 +172,14 @@ size_t tnr_tag_stats_json(char *buffer, size_t bytes, const char *tag, int devic
 
 const char *tnr_tag_name(size_t index)
 {
+    TNRI_CALM_CALL;
     const tnri_tag *tag = tnri_tag_at(index);
     return tag == NULL ? NULL : tag->name;
 }
 
 tnr_status tnr_tag_of(const char **tag, const void *ptr)
 {
+    TNRI_CALM_CALL;
     tnri_device *device;
     if (tag == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_tag_of: tag is null.");

@@ -30,6 +30,8 @@
  * Threads. Every function may be called from any thread at any time, except where it says
  * otherwise. Context. No call changes the calling thread's current CUDA context. Fork. CUDA does
  * not survive fork(): in a child every call returns TNR_ERR_AFTER_FORK and changes nothing.
+ * Cancellation. pthread_cancel ends a thread where a call begins, or where the program itself
+ * waits, and never inside a call; an allocation that needs no driver call is no such place.
  *
  * Signals. Do not call Tenure from a signal handler that may have interrupted a call of Tenure in
  * the same thread. Both calls would be inside one structure: totals and lists go wrong, or the
