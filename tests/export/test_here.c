@@ -6,6 +6,7 @@
  * Lines of the library changed to see it fail:
  *   export_leave after a good tnr_export_send too (the importer has no reference): a crash
  *   account->importers not counted: no_sleep_under_an_importer and two more
+ *   importer_begin: a send that failed counts: bad_arguments
  *   set_check_importers that refuses nothing: no_sleep_under_an_importer
  *   exports_poll without tnri_exported_settle: uses_of_the_exporter_count_too
  *   arena_check without is_graph: memory_of_graphs
@@ -320,6 +321,8 @@ static void bad_arguments(void **state)
     assert_error(tnr_export_send(0, sockets[EXPORTER]), TNR_ERR_INVALID_EXPORT, NULL);
     assert_error(tnr_export_send(exported + 1, sockets[EXPORTER]), TNR_ERR_INVALID_EXPORT, NULL);
     assert_error(tnr_export_send(exported, -1), TNR_ERR_TRANSPORT, "Bad file descriptor");
+    assert_ok(tnr_pool_sleep(NULL, 0, NULL)); /* nobody has it open: what failed does not count */
+    assert_ok(tnr_pool_wake(NULL, 0));
     tnr_export_info wrong = {0};
     assert_error(tnr_export_get(&wrong, exported), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
     assert_error(tnr_export_get(NULL, exported), TNR_ERR_INVALID_ARGUMENT, NULL);

@@ -4,6 +4,7 @@
  * system call, belong to different users, and have forked children.
  *
  * Lines of the library changed to see it fail:
+ *   export_drop that forgets any offer of the block: names_that_are_none
  *   one->opened++ in import_open left out: a_name_there_and_back
  *   is_same_user always 1: another_user_is_refused
  *   sigemptyset in listener_start: signals_are_the_programs ends the program
@@ -142,6 +143,14 @@ static void names_that_are_none(void **state)
     assert_int_equal(open_name(NULL, &info), TNR_ERR_INVALID_ARGUMENT);
     name.words[2] ^= 1; /* nobody's socket */
     assert_int_equal(open_name(&name, &info), TNR_ERR_TRANSPORT);
+    name.words[2] ^= 1;
+    /* An export of the same block that ends takes the name with it no more than the block. */
+    tnr_export exported;
+    tnr_export_name again;
+    assert_ok(tnr_export_create(&exported, block));
+    assert_ok(tnr_export_close(exported));
+    assert_ok(tnr_export_offer(&again, block));
+    assert_memory_equal(&again, &name, sizeof(name));
     assert_int_equal(tnr_export_offer(NULL, block), TNR_ERR_INVALID_ARGUMENT);
     assert_int_equal(tnr_export_offer(&name, &info), TNR_ERR_FOREIGN_POINTER);
     assert_ok(tnr_free(block));

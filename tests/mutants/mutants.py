@@ -403,8 +403,8 @@ MUTANTS = [
      "the last chunk may exceed the limit"),
     # ---- capture
     ("held_freed_anyway", "lifetime/hold.c",
-     "block->uses != NULL && block->uses->holds > 0;",
-     "block->uses != NULL && block->uses->holds > 1000;",
+     "return freed_note(arena, block, ptr, is_sync, 1, &holds) != NULL;",
+     "return freed_note(arena, block, ptr, is_sync, 1000, &holds) != NULL;",
      "what a graph refers to is freed at once"),
     ("hold_end_early", "lifetime/hold.c",
      "    int goes_on = uses->holds == 0 && uses->is_freed;",
