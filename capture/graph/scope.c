@@ -363,7 +363,9 @@ static tnr_status scope_ended(tnri_capture *capture, CUgraph cuda_graph)
         tnri_capture_is_stranded(capture) ? TNR_OK : tnri_standing_ask(capture->origin, &standing);
     if (status != TNR_OK)
         return status;
-    if (standing.status != CU_STREAM_CAPTURE_STATUS_NONE && standing.id == capture->id)
+    /* One that is invalid has no id, and goes on until it is ended. */
+    if (standing.status == CU_STREAM_CAPTURE_STATUS_INVALIDATED ||
+        (standing.status != CU_STREAM_CAPTURE_STATUS_NONE && standing.id == capture->id))
         return tnri_error(TNR_ERR_CAPTURE, "the capture of stream %p has not ended.",
                           (void *)capture->origin);
     tnri_ending ending = TNRI_ENDING_NO_GRAPH;

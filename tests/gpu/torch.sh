@@ -5,7 +5,11 @@
 # of its own, one line for each: torch/programs.py has them.
 #
 #   tests/gpu/torch.sh [--allocator tenure|native] [--only REGEX] [--list]
+#   tests/gpu/torch.sh starts [--only REGEX] [--list]
 #   tests/gpu/torch.sh shown [--json FILE] [options; --help has them]
+#
+# starts: each way in which PyTorch starts CUDA, first in a program that Tenure is put under
+# (torch/starts.py).
 #
 # shown: what Tenure must show beside PyTorch's own allocator and its expandable segments, by seven
 # rounds of each: losses, reserved memory, steps, host time, captured shapes (torch/shown.py).
@@ -26,5 +30,8 @@ if [ "${1:-}" = shown ]; then
     shift
     commit=$("$tenure" --version | sed -n 's/.*(\([^)]*\)).*/\1/p')
     exec "$python" -B "$repository/tests/gpu/torch/shown.py" --commit "$commit" "$@"
+fi
+if [ "${1:-}" = starts ]; then
+    exec "$python" -B "$repository/tests/gpu/torch/starts.py" "${@:2}"
 fi
 exec "$python" -B "$repository/tests/gpu/torch/programs.py" "$@"

@@ -6,7 +6,10 @@ Broken to see it fail, each by itself: the program run by runpy in the command's
 PYTHONPATH replaced instead of added to; the user's sitecustomize not handed on to; the folder left
 in sys.path; installation at the import; a second installation after the program's own; the loader
 left wrapped; "--" handed on; no word about -I; options of Python's dropped; an engine's error
-raised at its import.
+raised at its import; _STARTS with "_cuda_init" alone (test_starts_in_cpp); the function that was
+watched called instead of the one that is there after the installation (the same); the text of
+change_current_allocator's error as it is (test_a_start_that_is_missed); settle() left out
+(test_a_backend).
 
 Environment: as for the other tests here.
 """
@@ -215,6 +218,35 @@ class Startup(Case):
                               "print(torch.state.allocator)", FAKE_TORCH_CUDA="")
         self.assertEqual(said, "None\n")
         self.assertEqual(self.err, "")
+
+    def test_starts_in_cpp(self):
+        """Calls that start CUDA without Python's way are watched too, and answered by Tenure if
+        Tenure answers them."""
+        self.assertEqual(self.run_torch("-c", SHOW.replace("torch.Tensor(1 << 20)", (
+            "torch._C._cuda_record_memory_history('all', 'all', 'all', 0)"))),
+            "pluggable ['-c']\n")
+        self.assertEqual(self.run_torch("-c", SHOW.replace("torch.Tensor(1 << 20)", (
+            "torch._C._cuda_attach_out_of_memory_observer(print); torch.Tensor(5)"))),
+            "pluggable ['-c']\n")
+        self.assertEqual(self.err, "")
+
+    def test_a_start_that_is_missed(self):
+        """Without the class there are some. One line says so."""
+        said = self.run_torch("-c", "import torch; torch.start_in_cpp(); torch._C._cuda_init(); "
+                              "print(torch.state.allocator)")
+        self.assertEqual(said, "None\n")
+        self.assertEqual(self.err.count("\n"), 1, self.err)
+        self.assertIn("tenure: PyTorch keeps its own allocator: ", self.err)
+        self.assertIn("already initialized", self.err)
+
+    def test_a_backend(self):
+        """PyTorch's assertion that it has the backend which its settings name."""
+        for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+            for backend in ("cudaMallocAsync", "native"):
+                with self.subTest(variable=variable, backend=backend):
+                    self.assertEqual(self.run_torch("-c", SHOW, PYTHONWARNINGS="always", **{
+                        variable: f"backend:{backend}"}), "pluggable ['-c']\n")
+                    self.assertIn("backend: Tenure is the allocator", self.err)
 
     def test_why_it_cannot_serve(self):
         """Said in a line, and the program goes on with PyTorch's own allocator."""

@@ -60,6 +60,13 @@ STUB const char *cudaGetErrorString(cudaError_t)
     return "an error of the simulated device";
 }
 
+/* PyTorch's own allocator asks; none of its answers matters here. */
+STUB cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int)
+{
+    *properties = {};
+    return cudaSuccess;
+}
+
 STUB cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
 {
     return result_of(cuMemGetInfo(free, total));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * native_program NATIVE [other]: PyTorch's calls of its allocator, through c10 as PyTorch makes
- * them, with the compiled class as that allocator, on the simulated device. test_native.py compiles
- * and runs it where a PyTorch's headers, libc10.so and libc10_cuda.so are.
+ * native_program NATIVE [other | waits]: PyTorch's calls of its allocator, through c10 as PyTorch
+ * makes them, with the compiled class as that allocator, on the simulated device. test_native.py
+ * compiles and runs it where a PyTorch's headers, libc10.so and libc10_cuda.so are.
  *
  * Seen to fail with: the filter not asked in accepts(); id_of() always {0, 0}; no context kept in
  * saw_allocation(); SetAllocator left out; is_vouched never set; what is freed in
@@ -10,7 +10,8 @@
  * left out of trimmed_pools(); segments_settle() left out; peers_record() left out; unclosed_add()
  * left out; saw_mappings() left out of emptyCache() or of saw_allocation(); mappings_follow() left
  * out; `catch (...)` of segment_take() only for std::exception; a number written by a stream in
- * raise_out_of_memory(); -Bsymbolic-functions left out of the command.
+ * raise_out_of_memory(); -Bsymbolic-functions left out of the command; routings_settle() left out
+ * of pools_end(); make_allocator() left out of hand_back().
  *
  * Exit codes: 0 all as it must be; 1 not, and the reason is printed.
  */
@@ -107,19 +108,53 @@ template <typename Function> bool refuses(Function function, const char *words)
 
 /* ---- what each part must do ----------------------------------------------------------------- */
 
-void installed(const char *path)
+/* A function of the class's that Python calls. */
+template <typename Function> Function exported(const char *path, const char *name)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr)
         std::printf("%s\n", dlerror());
     must(library != nullptr, "the class can be loaded");
-    auto *install = reinterpret_cast<const char *(*)()>(dlsym(library, "tenure_native_install"));
+    return reinterpret_cast<Function>(dlsym(library, name));
+}
+
+void installed(const char *path)
+{
+    auto *install = exported<const char *(*)()>(path, "tenure_native_install");
     strangers::watch(reinterpret_cast<const void *>(install));
     must(install != nullptr && install() == nullptr, "it installs itself");
     must(c10::GetAllocator(c10::kCUDA) == cca::get(), "for torch.cuda and torch.accelerator");
     must(c10::getDeviceAllocator(c10::kCUDA)->initialized() == false, "and waits for init");
     cca::init(2);
     must(cca::get()->initialized() && cca::name() == "tenure", "init");
+}
+
+/* The class waits for PyTorch's start of CUDA, which comes from C++. With a driver it serves;
+ * without one PyTorch's own allocator does, from that moment on. */
+int waits(const char *path)
+{
+    cca::CUDAAllocator *own = cca::get();
+    c10::Allocator *own_of_device = c10::GetAllocator(c10::kCUDA);
+    auto *wait = exported<const char *(*)(const char *, const char *)>(path, "tenure_native_wait");
+    auto *install = exported<const char *(*)()>(path, "tenure_native_install");
+    auto *serves = exported<int (*)()>(path, "tenure_native_serves");
+    must(wait("PyTorch keeps its own allocator", "a word") == nullptr, "it waits");
+    must(cca::get() != own && c10::GetAllocator(c10::kCUDA) == cca::get(), "in its place");
+    must(serves() == 0 && !own->initialized(), "and has started nothing");
+    cca::init(1);
+    if (serves()) {
+        must(cca::name() == "tenure" && cca::get()->initialized(), "it serves");
+        must(pool_of(take(mib).get()) == nullptr, "memory");
+        std::printf("it serves\n");
+        return 0;
+    }
+    must(cca::get() == own && c10::GetAllocator(c10::kCUDA) == own_of_device, "all is as it was");
+    must(own->initialized(), "and PyTorch's own has been told");
+    const char *why = install();
+    must(why != nullptr && std::strstr(why, "started CUDA already") != nullptr, "it is too late");
+    must(std::strchr(why, '\n') == nullptr, "which is one sentence");
+    std::printf("it does not serve\n");
+    return 0;
 }
 
 void memory()
@@ -231,6 +266,20 @@ size_t bytes_of(pool_id id)
     return bytes;
 }
 
+/* The number of the capture that a stream is in; 0 if there is none. */
+unsigned long long capture_of(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t found = 0;
+#if CUDA_VERSION >= 13000
+    must_good(cuStreamGetCaptureInfo(stream, &status, &found, nullptr, nullptr, nullptr, nullptr),
+#else
+    must_good(cuStreamGetCaptureInfo(stream, &status, &found, nullptr, nullptr, nullptr),
+#endif
+              "cuStreamGetCaptureInfo");
+    return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? found : 0;
+}
+
 /* A capture as torch.cuda.CUDAGraph makes it. */
 struct capture {
     pool_id id;
@@ -242,19 +291,12 @@ struct capture {
     capture(pool_id of, CUstream on) : id(of), stream(on)
     {
         cca::beginAllocateToPool(0, id, [this](cudaStream_t asked) {
-            CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-            cuuint64_t found = 0;
-            must_good(cuStreamGetCaptureInfo(asked, &status, &found, nullptr, nullptr, nullptr),
-                      "cuStreamGetCaptureInfo");
-            return status == CU_STREAM_CAPTURE_STATUS_ACTIVE && found == number;
+            unsigned long long found = capture_of(asked);
+            return found != 0 && found == number;
         });
         must_good(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                   "cuStreamBeginCapture");
-        CUstreamCaptureStatus status;
-        cuuint64_t found = 0;
-        must_good(cuStreamGetCaptureInfo(stream, &status, &found, nullptr, nullptr, nullptr),
-                  "cuStreamGetCaptureInfo");
-        number = found;
+        number = capture_of(stream);
     }
 
     void end()
@@ -266,6 +308,8 @@ struct capture {
 
     ~capture()
     {
+        if (graph == nullptr)
+            return; /* it has come to nothing, and PyTorch says nothing */
         cca::releasePool(0, id);
         must_good(cuGraphExecDestroy(executable), "cuGraphExecDestroy");
         must_good(cuGraphDestroy(graph), "cuGraphDestroy");
@@ -407,6 +451,42 @@ void graphs(CUstream stream)
     c10::DataPtr outside = take(4 * mib);
     must(outside.get() != address && pool_of(outside.get()) == nullptr,
          "nobody else gets its memory");
+}
+
+/* PyTorch tells of a capture that came to nothing neither its end nor its release: its EndCapture
+ * fails, and it throws. The memory comes back all the same, and a free while the capture is invalid
+ * is as good as any. */
+void failed_captures(const char *path, CUstream stream)
+{
+    auto *failures = exported<unsigned long (*)()>(path, "tenure_native_failures");
+    auto *pools = exported<unsigned (*)()>(path, "tenure_native_pools");
+    unsigned pools_before = pools();
+    unsigned long failures_before = failures();
+    on_stream guard(stream);
+    for (int i = 0; i < 6; i++) {
+        c10::DataPtr left, inside;
+        {
+            capture graph({0, 31}, stream); /* the id comes again, although nobody released it */
+            left = take(64 * mib);
+            inside = take(mib);
+            must_good(
+                cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(left.get()), 1, 64 * mib, stream),
+                "fill");
+            must(cuStreamSynchronize(stream) != CUDA_SUCCESS, "a capture cannot be waited for");
+            inside.clear();
+            if (i % 2)
+                cca::emptyCache(); /* in the program's exception handler */
+            must(cuStreamEndCapture(stream, &graph.graph) != CUDA_SUCCESS, "there is no graph");
+            graph.graph = nullptr;
+        }
+        left.clear();
+        if (i % 3 == 0)
+            (void)stats(); /* notices the end before the class looks */
+    }
+    must(pools() == pools_before, "their pools are gone");
+    must(failures() == failures_before, "in silence");
+    cca::emptyCache();
+    must(stats().reserved_bytes.current < 64 * mib, "and so is their memory");
 }
 
 /* Where the blocks of a pool are, their sizes and states. */
@@ -946,6 +1026,8 @@ int main(int count, char **arguments)
 {
     must(count == 2 || count == 3, "one argument, or two");
     must(cudaSetDevice(0) == cudaSuccess, "the simulated device is there");
+    if (count == 3 && std::strcmp(arguments[2], "waits") == 0)
+        return waits(arguments[1]);
     installed(arguments[1]);
     if (count == 3)
         return others::work();
@@ -956,6 +1038,7 @@ int main(int count, char **arguments)
     uses();
     peer_uses();
     graphs(stream_new());
+    failed_captures(arguments[1], stream_new());
     trees(stream_new());
     checkpoints(stream_new(), stream_new());
     checkpoints_refused();

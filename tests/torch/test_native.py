@@ -129,6 +129,7 @@ def check_program(compiler, folder, torch, libraries, native):
     includes = [os.path.join(torch, "torch", "include"),
                 *glob.glob(os.path.join(torch, "nvidia", "cu*", "include"))]
     subprocess.run([compiler, *FLAGS, *(word for path in includes for word in ("-isystem", path)),
+                    "-idirafter", os.path.join(ROOT, "tools", "python", "tenure", "native", "host"),
                     *(f"-I{os.path.join(ROOT, layer, 'include')}"
                       for layer in ("alloc", "lifetime", "capture")),
                     *(os.path.join(HERE, name + ".cpp")
@@ -140,6 +141,14 @@ def check_program(compiler, folder, torch, libraries, native):
                          env=dict(os.environ, TENURE_SIM_DEVICES="2"))
     print(run.stdout, end="")
     must(run.returncode == 0, f"native_program ended with {run.returncode}")
+    for driver, serves, line in (("sim", "it serves", "tenure: a word"),
+                                 ("/no/driver.so", "it does not serve",
+                                  "tenure: PyTorch keeps its own allocator: ")):
+        run = subprocess.run([program, native, "waits"], text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, env=dict(os.environ, TENURE_DRIVER=driver))
+        must(run.returncode == 0 and run.stdout == serves + "\n" and
+             run.stderr.startswith(line) and run.stderr.count("\n") == 1,
+             f"{driver}: {run.returncode} {run.stdout} {run.stderr}")
 
 
 def main():

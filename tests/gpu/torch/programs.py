@@ -301,6 +301,35 @@ def graphs(torch):
     must_be(float(z.sum()), 7 * MIB, "what two graphs make")
 
 
+@program
+def failed_captures(torch):
+    """Nothing is said, and nothing is kept. PyTorch's own allocator keeps the memory."""
+    x = torch.ones(MIB, device="cuda")
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_reserved()
+    for step in range(12):
+        graph, t = torch.cuda.CUDAGraph(), None
+        try:
+            with torch.cuda.graph(graph):
+                t = torch.empty(64 * MIB, dtype=torch.uint8, device="cuda")
+                if step % 3 == 0:
+                    raise KeyError("the program's own")
+                if step % 3 == 1:
+                    x.sum().item()
+                torch.cuda.synchronize()
+        except (KeyError, RuntimeError):
+            pass
+        del t, graph
+    gc.collect()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    if "tenure.torch" in sys.modules:
+        kept = torch.cuda.memory_reserved() - before
+        must(kept < 64 * MIB, f"{kept >> 20} MiB are kept")
+    must_be(float((x + 1).sum()), 2 * MIB, "a sum afterwards")
+
+
 def compiled_net(torch, mode):
     """A net that is compiled learns what one that is not learns."""
     def train(net):

@@ -78,8 +78,8 @@ class CUDAPluggableAllocator:
 
 
 def change_current_allocator(allocator):
-    if state.initialized:
-        raise RuntimeError("Can't swap an already initialized allocator")
+    if state.started:
+        raise RuntimeError("Can't swap an already initialized allocator\nframe #0: c10::Error")
     state.allocator = allocator.allocator()
 
 
@@ -94,6 +94,7 @@ class Tensor:
     def __init__(self, bytes):
         lazy_init()
         self.stream, self.bytes = state.stream, bytes
+        read_environment()
         if state.allocator is None:
             raise RuntimeError("PyTorch's own allocator, which this stand-in has not")
         self.address = state.allocator.malloc(bytes, 0, state.stream.cuda_stream) or 0
@@ -133,23 +134,42 @@ class MemPool:
         self.allocator, self.use_on_oom = allocator, use_on_oom
 
 
+def read_settings(text):
+    """PyTorch's parser. A backend must be the name of the allocator that is there."""
+    for pair in filter(None, text.split(",")):
+        key, value = pair.split(":", 1)
+        there = state.backend if state.allocator is None else "pluggable"
+        if key == "backend" and value != there:
+            raise RuntimeError("tokenizer[i] == get()->name() INTERNAL ASSERT FAILED")
+
+
+def read_environment():
+    """When it first needs a setting."""
+    if not state.is_read:
+        state.is_read = True
+        read_settings(os.environ.get("PYTORCH_CUDA_ALLOC_CONF",
+                                     os.environ.get("PYTORCH_ALLOC_CONF", "")))
+
+
 def lazy_init():
     """torch.cuda._lazy_init: all ways to the GPU lead here, and from here to torch._C."""
     if not state.initialized:
         _C._cuda_init()
+        state.initialized = True
 
 
 def _cuda_init():
-    state.initialized = True
-    if state.allocator is not None:
-        state.allocator.call("set_init_fn", 1)
+    start_in_cpp()
 
 
 class State:
     def __init__(self, lacks=()):
-        self.initialized, self.allocator, self.stream = False, None, Stream()
+        self.initialized, self.started = False, False
+        self.allocator, self.stream = None, Stream()
         self.lacks, self.pools, self.handles = set(lacks), [], 0
-        self.settings = []
+        self.settings, self.is_read = [], False
+        self.backend = "cudaMallocAsync" if "cudaMallocAsync" in os.environ.get(
+            "PYTORCH_CUDA_ALLOC_CONF", os.environ.get("PYTORCH_ALLOC_CONF", "")) else "native"
 
     def capture(self, name, *arguments):
         driver = ctypes.CDLL(os.environ["FAKE_TORCH_DRIVER"])
@@ -171,6 +191,23 @@ def _refuse(*_arguments):
     raise RuntimeError("CUDAPluggableAllocator does not yet support this")
 
 
+def start_in_cpp():
+    """How pinned memory, TorchScript and torch.ops start CUDA: past Python, which does not know."""
+    if not state.started:
+        state.started = True
+        if state.allocator is not None:
+            state.allocator.call("set_init_fn", 1)
+
+
+def _cuda_record_memory_history(*arguments):
+    start_in_cpp()
+    _refuse(*arguments)
+
+
+def _cuda_attach_out_of_memory_observer(_observer):
+    start_in_cpp()
+
+
 def reset(lacks=()):
     """A PyTorch that has just been imported."""
     global state
@@ -178,14 +215,18 @@ def reset(lacks=()):
     _C._cuda_init = _cuda_init
     for name in ("_cuda_memoryStats", "_cuda_resetPeakMemoryStats",
                  "_cuda_resetAccumulatedMemoryStats", "_cuda_getMemoryFraction",
-                 "_cuda_memorySnapshot", "_cuda_record_memory_history"):
+                 "_cuda_memorySnapshot"):
         setattr(_C, name, _refuse)
+    _C._cuda_record_memory_history = _cuda_record_memory_history
+    _C._cuda_attach_out_of_memory_observer = _cuda_attach_out_of_memory_observer
     _C._accelerator_setAllocatorSettings = _set_allocator_settings
 
 
 def _set_allocator_settings(text):
     if "colour" in text:
         raise ValueError("Unrecognized key 'colour'")
+    read_environment()
+    read_settings(text)
     state.settings.append(text)
 
 

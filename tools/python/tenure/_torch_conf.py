@@ -33,6 +33,8 @@ _WHY_NOT = {
     "release_lock_on_cudamalloc": "no lock is held in the driver anyway",
     "throw_on_cudamalloc_oom": "running out of memory raises at once anyway",
 }
+# PyTorch insists that the backend it reads is the allocator it has.
+_BACKEND, _BACKENDS = "backend", ("native", "cudaMallocAsync")
 # Keys without effect because Tenure does this anyway: no warning.
 _SILENT = ("expandable_segments", "graph_capture_record_stream_reuse",
            "release_lock_on_cudamalloc", "throw_on_cudamalloc_oom")
@@ -53,7 +55,7 @@ def _pairs(text: str) -> List[Tuple[str, str]]:
 def read() -> Tuple[Dict[str, str], List[str]]:
     """Makes Tenure's settings of what the environment says for PyTorch's allocator; and a sentence
     for each key that has no effect although users may expect one."""
-    return _read(next((os.environ[name] for name in VARIABLES if os.environ.get(name)), ""))
+    return _read(_text())
 
 
 def _read(text: str) -> Tuple[Dict[str, str], List[str]]:
@@ -67,6 +69,33 @@ def _read(text: str) -> Tuple[Dict[str, str], List[str]]:
     return settings, sentences
 
 
+def _text() -> str:
+    return next((os.environ[name] for name in VARIABLES if os.environ.get(name)), "")
+
+
+def settle(functions: Any) -> None:
+    """Makes PyTorch read its settings while its own allocator is still there. It reads them when
+    they are first needed, and if they name a backend that is then not its allocator, it fails with
+    an internal assertion."""
+    if _BACKEND not in keys(_text()):
+        return
+    for name in _SETTERS:
+        setter = getattr(functions, name, None)
+        if setter is not None:
+            try:
+                setter(_text())
+            except Exception:  # they are wrong; PyTorch says so when it needs them
+                pass
+            return
+
+
+def _without_backend(text: str) -> str:
+    pairs = _pairs(text)
+    if not any(key == _BACKEND and value in _BACKENDS for key, value in pairs):
+        return text
+    return ",".join(f"{key}:{value}" for key, value in pairs if key != _BACKEND)
+
+
 def keys(text: str) -> List[str]:
     """The keys of a text like those of TENURE_CONF."""
     return [key for key, _ in _pairs(text)]
@@ -76,18 +105,21 @@ def follow(functions: Any, configure: Callable[[Dict[str, str]], None],
            settled: Iterable[str]) -> None:
     """From now on Tenure follows PyTorch's setters in ``functions`` (torch._C), after PyTorch
     itself. Keys that mean something to Tenure are changed with ``configure``. Keys that are not
-    named go back to their defaults, as PyTorch's do. Keys in ``settled`` stay."""
+    named go back to their defaults, as PyTorch's do. Keys in ``settled`` stay; a second call adds
+    to them."""
     stay = set(settled)
     for name in _SETTERS:
         setter = getattr(functions, name, None)
-        if setter is not None:
+        if hasattr(setter, "stay"):
+            setter.stay.update(stay)
+        elif setter is not None:
             setattr(functions, name, _following(setter, configure, stay))
 
 
 def _following(setter: Callable[[str], Any], configure: Callable[[Dict[str, str]], None],
                stay: "set[str]") -> Callable[[str], Any]:
     def set_settings(text: str) -> Any:
-        result = setter(text)  # raises if it is wrong
+        result = setter(_without_backend(text))  # raises if it is wrong
         settings, sentences = _read(text)
         if settings.pop("per_process_memory_fraction", None) is not None:
             sentences.append("per_process_memory_fraction: counts before install(); use "
@@ -105,4 +137,5 @@ def _following(setter: Callable[[str], Any], configure: Callable[[Dict[str, str]
             warnings.warn("Of PyTorch's settings these have no effect with Tenure: "
                           + "; ".join(sentences) + ".", RuntimeWarning, stacklevel=2)
         return result
+    set_settings.stay = stay  # type: ignore[attr-defined]
     return set_settings

@@ -92,6 +92,8 @@ def load() -> Optional[ctypes.CDLL]:
     try:
         library = ctypes.CDLL(built)
         library.tenure_native_install.restype = ctypes.c_char_p
+        library.tenure_native_wait.restype = ctypes.c_char_p
+        library.tenure_native_wait.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
         library.tenure_native_failures.restype = ctypes.c_ulong
     except (OSError, AttributeError) as error:
         raise Error(f"{built} cannot be loaded ({error}). Remove it; `python3 -m tenure.torch "

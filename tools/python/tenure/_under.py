@@ -4,10 +4,10 @@ tenure.torch run`.
 
 Both start Python with the folder ``_startup`` first in PYTHONPATH. Its sitecustomize calls begin().
 After the program has imported PyTorch or CuPy, and before that engine has allocated anything,
-install() of tenure.torch or tenure.cupy is called: for PyTorch when it starts CUDA, for CuPy at the
-first array. It is not called at the import. Some programs import, fork, and use the GPU only in
-their children, and the import would start the driver in them. The program's own calls come first:
-if it calls install() itself, that is not repeated.
+Tenure becomes its allocator: for PyTorch when it starts CUDA, for CuPy at the first array. It is
+not done at the import. Some programs import, fork, and use the GPU only in their children, and the
+import would start the driver in them. The program's own calls come first: if it calls install()
+itself, that is not repeated.
 
 This file is loaded by its path, as `_tenure_under`. The package beside it is loaded only when an
 engine asks. So a program without an engine pays for nothing.
@@ -122,13 +122,15 @@ def _installed(is_own: bool) -> None:
             check.tenure_preload_under()
 
 
-def _say(engine: str, error: object) -> None:
+def _refusal(engine: str) -> str:
     name = {"torch": "PyTorch", "cupy": "CuPy"}[engine]
     if _is_checked():
-        what = f"check: of {name}'s memory only segments are checked, not what it makes of them"
-    else:
-        what = f"{name} keeps its own allocator"
-    sys.stderr.write(f"tenure: {what}: {error}\n")
+        return f"check: of {name}'s memory only segments are checked, not what it makes of them"
+    return f"{name} keeps its own allocator"
+
+
+def _say(engine: str, error: object) -> None:
+    sys.stderr.write(f"tenure: {_refusal(engine)}: {error}\n")
     sys.stderr.flush()
 
 
@@ -147,21 +149,40 @@ def _package(name: str) -> Any:
 # ---- PyTorch ----
 
 
+# The functions of torch._C that start CUDA: the one that Python's ways lead to, and those that do
+# it in C++.
+_STARTS = ("_cuda_init", "_cuda_record_memory_history", "_cuda_attach_out_of_memory_observer")
+
+
 def _put_under_torch(torch: Any) -> None:
-    """PyTorch starts CUDA by one function, to which all ways lead. Its allocator can be changed
-    until then."""
+    """PyTorch's allocator can be changed until PyTorch starts CUDA, which some ways do in C++
+    alone: pinned memory, TorchScript, torch.ops, extensions. So the class is put there now, and
+    waits. Where there is no class, we see only what leads through Python."""
     if getattr(getattr(torch, "version", None), "cuda", "") is None:
         return  # a PyTorch without CUDA: there is nothing to serve
-    start = torch._C._cuda_init
+    try:
+        _package("torch")._wait(_refusal("torch"))
+    except Exception:  # install() says why, if CUDA is used
+        _watch_starts(torch._C)
 
-    def start_with_tenure(*arguments: Any) -> Any:
-        with _lock:
-            if torch._C._cuda_init is start_with_tenure:
-                torch._C._cuda_init = start
-                _install_torch()
-        return start(*arguments)
 
-    torch._C._cuda_init = start_with_tenure
+def _watch_starts(functions: Any) -> None:
+    own = {name: getattr(functions, name) for name in _STARTS
+           if name == _STARTS[0] or hasattr(functions, name)}
+
+    def watched(name: str) -> Callable[..., Any]:
+        def start_with_tenure(*arguments: Any, **named: Any) -> Any:
+            with _lock:
+                if own:
+                    for each, function in own.items():
+                        setattr(functions, each, function)
+                    own.clear()
+                    _install_torch()
+            return getattr(functions, name)(*arguments, **named)  # it may be Tenure's now
+        return start_with_tenure
+
+    for name in list(own):
+        setattr(functions, name, watched(name))
 
 
 def _install_torch() -> None:

@@ -20,7 +20,7 @@ import ctypes
 import os
 import sys
 import warnings
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, Iterable, List, Optional, Union
 
 if __name__ == "__main__":  # the command, which may not need PyTorch
     from tenure import _torch_command
@@ -64,17 +64,21 @@ _NEEDED = ("set_record_stream_fn", "set_end_allocate_to_pool_fn", "set_release_p
 # All that install() and mempool() have made. It must live as long as PyTorch may call it.
 _kind: Optional[str] = None
 _native: Optional[ctypes.CDLL] = None
+_waiting: Optional[ctypes.CDLL] = None  # the class, if _wait() has put it there
 _kept: list = []
 
 
 def is_installed() -> bool:
     """Whether install() has made Tenure PyTorch's allocator."""
-    return _kind is not None
+    return kind() is not None
 
 
 def kind() -> Optional[str]:
     """How Tenure serves PyTorch: "native", as an allocator of PyTorch's own kind; "pluggable",
     through CUDAPluggableAllocator, which cannot do all; None before install()."""
+    global _kind, _native
+    if _kind is None and _waiting is not None and _waiting.tenure_native_serves():
+        _kind, _native = "native", _waiting
     return _kind
 
 
@@ -124,7 +128,9 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
     try:
         library = _library.library()
         configure(_DEFAULTS)
-        _configure_as_pytorch()
+        ignored = _configure_as_pytorch()
+        if ignored:
+            warnings.warn(ignored, RuntimeWarning, stacklevel=2)
         if conf is not None:
             configure(conf)
         _library.check(library.tnr_init(), "tnr_init")
@@ -140,23 +146,46 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
         _install_native(compiled)
     else:
         _install_pluggable(allocator, stats)
-    settled = _torch_conf.keys(os.environ.get("TENURE_CONF", ""))
-    _torch_conf.follow(torch._C, configure, [*settled, *(
-        _torch_conf.keys(conf) if isinstance(conf, str) else conf or ())])
+    _follow_settings(_torch_conf.keys(conf) if isinstance(conf, str) else conf or ())
     return True
 
 
-def _configure_as_pytorch() -> None:
-    """Takes over what PYTORCH_ALLOC_CONF says and TENURE_CONF does not."""
+def _wait(refusal: str) -> None:
+    """For programs that Tenure is put under (_under.py). Makes the class PyTorch's allocator, and
+    starts nothing. The class serves from the moment when PyTorch starts CUDA, in Python or in C++.
+    If it cannot, it prints why, after ``refusal``, and PyTorch's own allocator serves. Raises if
+    the class cannot be had, and changes nothing then."""
+    global _waiting
+    _library.library()
+    _torch_native.build(is_told=True)
+    compiled = _torch_native.load()
+    configure(_DEFAULTS)
+    notice = _configure_as_pytorch()
+    assert compiled is not None
+    problem = compiled.tenure_native_wait(refusal.encode(), notice.encode())
+    if problem is not None:
+        raise Error(problem.decode("utf-8", "replace"))
+    _waiting = compiled
+    _follow_settings(())
+
+
+def _follow_settings(given: Iterable[str]) -> None:
+    _torch_conf.follow(torch._C, configure,
+                       [*_torch_conf.keys(os.environ.get("TENURE_CONF", "")), *given])
+
+
+def _configure_as_pytorch() -> str:
+    """Takes over what PYTORCH_ALLOC_CONF says and TENURE_CONF does not. Returns a sentence about
+    the rest, if it is not empty."""
+    _torch_conf.settle(torch._C)
     settings, sentences = _torch_conf.read()
     for key, value in settings.items():
         try:
             configure({key: value})
         except Error as error:  # another engine may use the device already
             sentences.append(f"{key}: {error}")
-    if sentences:
-        warnings.warn("Of PyTorch's settings these have no effect with Tenure: "
-                      + "; ".join(sentences) + ".", RuntimeWarning, stacklevel=3)
+    return ("Of PyTorch's settings these have no effect with Tenure: " + "; ".join(sentences) + "."
+            if sentences else "")
 
 
 def _compiled(is_needed: bool) -> Optional[ctypes.CDLL]:
@@ -172,18 +201,24 @@ def _compiled(is_needed: bool) -> Optional[ctypes.CDLL]:
         return None
 
 
+# Such as: PyTorch's C++ code has started CUDA, which torch.cuda.is_initialized() does not know of.
+_REFUSED = "PyTorch does not take Tenure as its allocator: "
+
+
 def _install_native(compiled: ctypes.CDLL) -> None:
     global _kind, _native
     problem = compiled.tenure_native_install()
     if problem is not None:
-        raise RuntimeError("PyTorch does not take Tenure as its allocator: "
-                           + problem.decode("utf-8", "replace"))
+        raise RuntimeError(_REFUSED + problem.decode("utf-8", "replace"))
     _kind, _native = "native", compiled
 
 
 def _install_pluggable(allocator: Any, stats: bool) -> None:
     global _kind
-    torch.cuda.memory.change_current_allocator(allocator)
+    try:
+        torch.cuda.memory.change_current_allocator(allocator)
+    except RuntimeError as error:  # whose text goes on with a page of C++ frames
+        raise RuntimeError(_REFUSED + str(error).split("\n", 1)[0]) from None
     _kept.append(allocator)
     _kind = "pluggable"
     if stats:

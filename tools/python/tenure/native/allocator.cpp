@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <unordered_map>
@@ -18,6 +17,7 @@
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/util/env.h>
 #include <c10/util/string_utils.h>
 
 namespace tenure_torch
@@ -33,10 +33,12 @@ std::atomic<unsigned long> failures_count{0};
 std::atomic<int> devices_known{-1};
 std::atomic<bool> is_on{true};
 
-/* PyTorch's switch for looking for errors with cuda-memcheck and its like. */
+/* PyTorch's switch for looking for errors with cuda-memcheck and its like: 1 is on, as PyTorch
+ * reads it; it warns of what is neither 0 nor 1. */
 bool is_cache_forbidden()
 {
-    static const bool forbidden = std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != nullptr;
+    static const bool forbidden =
+        c10::utils::check_env("PYTORCH_NO_CUDA_MEMORY_CACHING").value_or(false);
     return forbidden;
 }
 
@@ -391,7 +393,11 @@ void allocator::copy_data(void *to, const void *from, std::size_t bytes) const
 
 void allocator::init(int devices_count)
 {
-    check(tnr_init(), "tnr_init");
+    tnr_status status = tnr_init();
+    if (status != TNR_OK && hand_back(devices_count))
+        return;
+    check(status, "tnr_init");
+    started();
     devices_known.store(devices_count);
 }
 

@@ -158,8 +158,15 @@ class allocator final : public cca::CUDAAllocator
     void attachAllocatorTraceTracker(cca::AllocatorTraceTracker tracker);
 };
 
+/* ---- install.cpp ---------------------------------------------------------------------------- */
+
 /* The one object; never destroyed. */
 allocator &instance();
+/* PyTorch starts CUDA, and Tenure serves it. Throws if PyTorch does not take that. */
+void started();
+/* PyTorch starts CUDA, and Tenure cannot serve it. True: it was only waiting for that, so PyTorch's
+ * own allocator does, from now on. */
+bool hand_back(int devices_count);
 
 /* ---- pools.cpp ------------------------------------------------------------------------------ */
 

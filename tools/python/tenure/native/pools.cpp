@@ -36,6 +36,7 @@
 #include <cstdio>
 #include <list>
 #include <mutex>
+#include <thread>
 
 #include <c10/cuda/CUDAException.h>
 
@@ -66,6 +67,7 @@ struct torch_pool {
 struct routing {
     torch_pool *pool;
     stream_filter filter;
+    std::thread::id begun_by;
     bool is_attached = false; /* Tenure follows the capture and routes by itself */
     tnr_graph graph = 0;      /* of the capture, if so */
 };
@@ -315,6 +317,34 @@ tnr_pool pool_of_routing(routing &one, cudaStream_t stream)
     return pool.plain;
 }
 
+void use_end(torch_pool &pool)
+{
+    if (pool.uses > 0 && --pool.uses == 0)
+        pool.is_ending = true;
+}
+
+/* Ends the routings of captures that have come to nothing. PyTorch tells of an end right after its
+ * cuStreamEndCapture, on the same thread, and not at all if that has failed: it throws, and the
+ * graph will never be released. So if the thread that began is here and the capture is over, there
+ * is no graph. */
+void routings_settle()
+{
+    std::lock_guard<std::mutex> guard(lock);
+    for (auto at = routings.begin(); at != routings.end();) {
+        auto one = at++;
+        if (!one->is_attached || one->pool->is_made ||
+            one->begun_by != std::this_thread::get_id())
+            continue;
+        /* Its graph may have ended before: the driver destroys that of a capture that failed. */
+        tnr_status status = tnr_capture_ended(one->graph, nullptr);
+        if (status != TNR_OK && status != TNR_ERR_INVALID_GRAPH)
+            continue;
+        use_end(*one->pool);
+        routings.erase(one);
+        routings_count--;
+    }
+}
+
 /* Takes the latest routing to a pool out of the list. False: there is none. */
 bool routing_take(torch_pool *pool, routing &taken)
 {
@@ -363,6 +393,7 @@ void *take_from_reserve(size_t bytes, DeviceIndex device, cudaStream_t stream)
 void pools_end()
 {
     std::list<torch_pool> ended; /* they go without the lock, as their owners may with them */
+    routings_settle();
     segments_settle();
     std::lock_guard<std::mutex> guard(lock);
     for (auto at = pools.begin(); at != pools.end();) {
@@ -410,7 +441,7 @@ void allocator::beginAllocateToPool(DeviceIndex device, pool_id id, stream_filte
     TORCH_CHECK(known == nullptr || !is_routed(*known),
                 "beginAllocateToPool: already recording to mempool_id " + text_of(id));
     torch_pool *pool = pool_enter(device, id);
-    routings.push_front({pool, std::move(filter)});
+    routings.push_front({pool, std::move(filter), std::this_thread::get_id()});
     routings_count++;
 }
 
@@ -435,8 +466,8 @@ void allocator::releasePool(DeviceIndex device, pool_id id)
     {
         std::lock_guard<std::mutex> guard(lock);
         torch_pool *pool = pool_find(device, id);
-        if (pool != nullptr && pool->uses > 0 && --pool->uses == 0)
-            pool->is_ending = true;
+        if (pool != nullptr)
+            use_end(*pool);
     }
     pools_end();
 }
