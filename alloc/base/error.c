@@ -10,6 +10,18 @@
  * ones are cut. */
 static _Thread_local tnri_error_aside error_thread;
 
+static tnr_status error_count(tnr_status status)
+{
+    error_thread.latest.count++;
+    error_thread.latest.status = status;
+    return status;
+}
+
+tnri_error_mark tnri_error_latest(void)
+{
+    return error_thread.latest;
+}
+
 /* A sentence that is not made yet; `format` is null: the text is all there is. */
 static _Thread_local struct {
     const char *format;
@@ -37,7 +49,7 @@ tnr_status tnri_error(tnr_status status, const char *format, ...)
     va_end(arguments);
     error_thread.driver_result = 0;
     error_later.format = NULL;
-    return status;
+    return error_count(status);
 }
 
 tnr_status tnri_error_at(tnr_status status, const char *format, const void *ptr, int device)
@@ -46,7 +58,7 @@ tnr_status tnri_error_at(tnr_status status, const char *format, const void *ptr,
     error_later.ptr = ptr;
     error_later.device = device;
     error_thread.driver_result = 0;
-    return status;
+    return error_count(status);
 }
 
 tnr_status tnri_error_driver(tnr_status status, int driver_result, const char *format, ...)
@@ -57,7 +69,7 @@ tnr_status tnri_error_driver(tnr_status status, int driver_result, const char *f
     va_end(arguments);
     error_thread.driver_result = driver_result;
     error_later.format = NULL;
-    return status;
+    return error_count(status);
 }
 
 void tnri_error_take(tnri_error_aside *aside)
@@ -65,12 +77,14 @@ void tnri_error_take(tnri_error_aside *aside)
     const char *text = text_made();
     memcpy(aside->text, text, strlen(text) + 1);
     aside->driver_result = error_thread.driver_result;
+    aside->latest = error_thread.latest;
 }
 
 void tnri_error_restore(const tnri_error_aside *aside)
 {
     memcpy(error_thread.text, aside->text, strlen(aside->text) + 1);
     error_thread.driver_result = aside->driver_result;
+    error_thread.latest = aside->latest;
     error_later.format = NULL;
 }
 

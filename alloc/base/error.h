@@ -22,12 +22,21 @@ tnr_status tnri_error_driver(tnr_status status, int driver_result, const char *f
  * must last as long as the library. */
 tnr_status tnri_error_at(tnr_status status, const char *format, const void *ptr, int device);
 
+/* The calling thread's latest error, without its text: for what goes on after errors and is asked
+ * for the reason later. `count` grows with each error. */
+typedef struct tnri_error_mark {
+    uint64_t count;
+    tnr_status status;
+} tnri_error_mark;
+tnri_error_mark tnri_error_latest(void);
+
 /* Takes the calling thread's last error aside, and puts it back. For use around clean-up, so that
  * errors of the clean-up do not hide the one that is being reported. */
 enum { TNRI_ERROR_TEXT_BYTES = 4096 };
 typedef struct tnri_error_aside {
     char text[TNRI_ERROR_TEXT_BYTES];
     int driver_result;
+    tnri_error_mark latest;
 } tnri_error_aside;
 void tnri_error_take(tnri_error_aside *aside);
 void tnri_error_restore(const tnri_error_aside *aside);

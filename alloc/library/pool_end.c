@@ -10,6 +10,7 @@
 #include "arena/upper.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "driver/capturing.h"
 #include "ladder/grow.h"
 #include "ladder/park.h"
 #include "ladder/reclaim.h"
@@ -97,6 +98,7 @@ static tnr_status pool_give_back(tnr_pool pool, int force)
         return status;
     if (force)
         arenas_free_all(pool);
+    uint64_t errors = tnri_error_latest().count;
     (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_WAIT);
     (void)tnri_release_idle(pool->device, pool, SIZE_MAX, 1, &status);
     if (status == TNR_OK && pool_has_aliases(pool))
@@ -110,8 +112,13 @@ static tnr_status pool_give_back(tnr_pool pool, int force)
     if (pool_holdings(pool).live > 0)
         return tnri_error(TNR_ERR_BUSY, "pool \"%s\" was allocated from while it was destroyed.",
                           pool->account.name);
-    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for taking pool \"%s\" apart.",
-                      pool->account.name);
+    if (tnri_error_latest().count != errors) /* what could not be collected has said why */
+        return tnri_error_latest().status;
+    return tnri_error(tnri_capturing() ? TNR_ERR_CAPTURE : TNR_ERR_BUSY,
+                      "freed blocks of pool \"%s\" have uses that cannot be seen to be over%s.",
+                      pool->account.name,
+                      tnri_capturing() ? " while a capture is under way. Destroy it before or after"
+                                       : ". Try again");
 }
 
 /* TNR_ERR_BUSY if anything needs memory of the pool. */

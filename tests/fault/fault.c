@@ -100,6 +100,9 @@ tnr_status step_status(fault_run *run, tnr_status status, const char *what)
             FAULT_FAIL("%s failed with no fault about: %s", what, tnr_last_error());
         if (tnr_last_error()[0] == '\0')
             FAULT_FAIL("%s returned %s and said nothing", what, tnr_status_name(status));
+        if (status == TNR_ERR_HOST_MEMORY && !run->starves && tnr_last_driver_result() == 0)
+            FAULT_FAIL("%s says that host memory is short, and it is not: %s", what,
+                       tnr_last_error());
         run->failed_calls++;
     }
     check_state(run);
@@ -469,6 +472,7 @@ void fault_starve(const fault_scenario *scenario)
             snprintf(fault_text, sizeof(fault_text), "%s: host allocation %llu%s failing",
                      scenario->name, (unsigned long long)nth, sticky ? " and all later" : "");
             run_begin(&run, scenario);
+            run.starves = 1;
             (void)tnri_host_fail_at(nth, sticky);
             scenario->body(&run);
             uint64_t hits = tnri_host_fail_at(0, 0);

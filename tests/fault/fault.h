@@ -49,6 +49,7 @@ typedef struct fault_run {
     uint32_t pattern_last;
     int pools_ended; /* a shutdown was tried: the handles may be invalid */
     int in_body;     /* errors are allowed */
+    int starves;     /* for lack of host memory; else a driver call fails */
     int failed_calls;
     void (*settle)(struct fault_run *run); /* the scenario's, or null; called once faults are off */
 } fault_run;
