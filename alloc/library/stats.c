@@ -16,6 +16,7 @@
 #include "ladder/grow.h"
 #include "ladder/park.h"
 #include "ladder/stale.h"
+#include "library/control.h"
 #include "library/library.h"
 #include "library/stats.h"
 
@@ -453,6 +454,10 @@ static tnr_status device_validate(tnri_device *device)
                           "device %d: live, binned, free and retired blocks have %zu bytes, but "
                           "%llu are mapped or asleep (true only while no other thread allocates).",
                           device->index, mapped, (unsigned long long)(reserved + asleep));
+    const tnri_captures *captures = tnri_captures_get();
+    const char *broken = captures == NULL ? NULL : captures->validate(device);
+    if (broken != NULL)
+        return tnri_error(TNR_ERR_INTERNAL, "device %d, captures: %s.", device->index, broken);
     return TNR_OK;
 }
 
@@ -463,19 +468,17 @@ tnr_status tnr_validate(int device_index)
         return tnri_forked_error();
     if (device_index >= tnri_devices_count())
         return tnri_error(TNR_ERR_INVALID_DEVICE, "there is no device %d.", device_index);
-    for (int i = 0; i < tnri_devices_count(); i++) {
+    /* The threads of control and of the group put pools to sleep and give memory back. */
+    tnr_status status = TNR_OK;
+    tnri_control_pause();
+    for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++) {
         tnri_device *device = tnri_device_at(i);
         if ((device_index >= 0 && i != device_index) || !atomic_load(&device->in_use))
             continue;
-        tnri_group_pause(device); /* whose thread gives memory back */
-        tnr_status status = device_validate(device);
+        tnri_group_pause(device);
+        status = device_validate(device);
         tnri_group_resume(device);
-        if (status != TNR_OK)
-            return status;
-        const tnri_captures *captures = tnri_captures_get();
-        const char *broken = captures == NULL ? NULL : captures->validate(device);
-        if (broken != NULL)
-            return tnri_error(TNR_ERR_INTERNAL, "device %d, captures: %s.", i, broken);
     }
-    return TNR_OK;
+    tnri_control_resume();
+    return status;
 }

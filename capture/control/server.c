@@ -63,7 +63,7 @@ int tnri_server_is_here(const tnri_server *server)
 static int turn_begin(tnri_server *server)
 {
     (void)pthread_mutex_lock(&server->mutex);
-    while (server->is_paused && !atomic_load(&server->is_ending))
+    while (server->pauses > 0 && !atomic_load(&server->is_ending))
         (void)pthread_cond_wait(&server->changed, &server->mutex);
     server->is_busy = !atomic_load(&server->is_ending);
     int may_serve = server->is_busy;
@@ -92,7 +92,7 @@ void tnri_server_pause(tnri_server *server)
     if (tnri_server_is_here(server))
         return; /* a callback of what is served; its manual forbids what would ask for this */
     (void)pthread_mutex_lock(&server->mutex);
-    server->is_paused = 1;
+    server->pauses++;
     while (server->is_busy)
         (void)pthread_cond_wait(&server->changed, &server->mutex);
     (void)pthread_mutex_unlock(&server->mutex);
@@ -100,8 +100,10 @@ void tnri_server_pause(tnri_server *server)
 
 void tnri_server_resume(tnri_server *server)
 {
+    if (tnri_server_is_here(server))
+        return;
     (void)pthread_mutex_lock(&server->mutex);
-    server->is_paused = 0;
+    server->pauses -= server->pauses > 0; /* or another server was paused, which has ended */
     (void)pthread_cond_broadcast(&server->changed);
     (void)pthread_mutex_unlock(&server->mutex);
 }

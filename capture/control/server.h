@@ -35,7 +35,7 @@ typedef struct tnri_server {
 
     pthread_mutex_t mutex; /* protects the next three */
     pthread_cond_t changed;
-    int is_paused;         /* no request is begun */
+    unsigned pauses;       /* calls that paused it: no request is begun */
     int is_busy;           /* one is being served */
     _Atomic int is_ending; /* set under the mutex; the thread ends after what it does now */
 
