@@ -100,8 +100,10 @@ static tnr_status block_lock(tnri_arena *arena, const void *ptr, tnri_block **bl
     return status;
 }
 
-/* The use of the block's own stream is what its free is ordered after anyway. */
-static TNRI_SELDOM tnr_status own_use(tnri_arena *arena, const void *ptr)
+/* Whether a use of the block could be entered now: for calls that would make or mark something
+ * first. The use of the block's own stream is no more than this, because its free is ordered after
+ * it anyway. */
+static TNRI_SELDOM tnr_status block_check(tnri_arena *arena, const void *ptr)
 {
     tnri_block *block;
     tnr_status status = block_lock(arena, ptr, &block);
@@ -170,7 +172,7 @@ static inline __attribute__((always_inline)) tnr_status use_begin(const void *pt
         atomic_load_explicit(&(*arena)->stream, memory_order_relaxed) != *stream)
         return status;
     *stream = NULL;
-    return own_use(*arena, ptr);
+    return block_check(*arena, ptr);
 }
 
 /* A mark where the usual way failed, or the first of a stream on a block. */
@@ -198,7 +200,9 @@ static TNRI_SELDOM tnr_status record_use_of_peer(tnri_arena *arena, const void *
     tnri_event *end, *mark = NULL;
     uint64_t number;
     tnri_lifetime_register();
-    tnr_status status = tnri_stream_find(peer, handle, &stream);
+    tnr_status status = block_check(arena, ptr);
+    if (status == TNR_OK)
+        status = tnri_stream_find(peer, handle, &stream);
     if (status == TNR_OK)
         status = tnri_stream_mark(stream, &end, &number);
     if (status != TNR_OK)
@@ -248,7 +252,9 @@ tnr_status tnr_keep_until(const void *ptr, tnr_event event)
     tnri_stream *proxy;
     tnri_event *mark;
     uint64_t number;
-    status = tnri_announced_mark(arena->device, event, &proxy, &mark, &number);
+    status = block_check(arena, ptr);
+    if (status == TNR_OK)
+        status = tnri_announced_mark(arena->device, event, &proxy, &mark, &number);
     if (status != TNR_OK)
         return status;
     return use_enter(arena, ptr, proxy, number, mark);

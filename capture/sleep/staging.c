@@ -171,7 +171,10 @@ tnr_status tnri_staging_check(const tnri_device *device, size_t count)
 {
     const tnri_staging *staging = tnri_staging_of(device);
     size_t missing = at_least_0(count, staging->pinned.spares_count + staging->paged.spares_count);
-    return missing == 0 ? TNR_OK : tnri_host_limit_check(missing * TNRI_BUFFER_BYTES);
+    size_t most = SIZE_MAX / TNRI_BUFFER_BYTES;
+    return missing == 0
+               ? TNR_OK
+               : tnri_host_limit_check(missing > most ? SIZE_MAX : missing * TNRI_BUFFER_BYTES);
 }
 
 /* Has at least so many spares, or as many as can be had. */
