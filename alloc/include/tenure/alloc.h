@@ -40,6 +40,18 @@
  *
  * Failure. A call that returns an error has changed nothing: no block lost, no block made.
  * Every function that returns a tnr_status also leaves a sentence for tnr_last_error().
+ *
+ * Errors. The comment of each function names the errors that it can return; a test compares. Three
+ * rules make these lists short:
+ *   - In a child of a fork every call returns TNR_ERR_AFTER_FORK.
+ *   - What names TNR_ERR_DRIVER calls the driver. If the driver has no memory for that call, the
+ *     error is TNR_ERR_OUT_OF_MEMORY; if it goes down with the process, TNR_ERR_SHUTDOWN.
+ *   - "Those of a device's first use" belong to calls that put the device into use, if no call has
+ *     before.
+ *
+ * Errors of a device's first use: those of tnr_init, TNR_ERR_INVALID_DEVICE, TNR_ERR_NO_VMM,
+ * TNR_ERR_ADDRESS_SPACE, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER; with the setting group,
+ * TNR_ERR_FILE (the group's folder or file) and TNR_ERR_BUSY (the group has no place left).
  */
 #ifndef TENURE_ALLOC_H
 #define TENURE_ALLOC_H
@@ -112,8 +124,8 @@ typedef struct tnr_pool_st *tnr_pool;
  * A process has one libtenure: while one copy runs, a second copy of the file, loaded from
  * elsewhere, does not start.
  * Errors: TNR_ERR_NO_DRIVER, TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_NO_DEVICE, TNR_ERR_CONFIG,
- * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK; TNR_ERR_SECOND_COPY since 0.2.0. Since
- * 0.1.0. */
+ * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_FILE (control:on has no folder or socket);
+ * TNR_ERR_SECOND_COPY since 0.2.0. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_init(void);
 
 /* 1 if this library runs, or if another thread is starting it. It runs from tnr_init, or the first
@@ -124,7 +136,9 @@ TNR_API int tnr_is_running(void);
  * their value. Tenure checks the whole string before any of it takes effect. Once a device is in
  * use, the call refuses settings that `tenure conf` marks "at start". Does not call the driver.
  * Errors: TNR_ERR_CONFIG (the text names key, value, what is allowed and the nearest key),
- * TNR_ERR_INVALID_ARGUMENT, TNR_ERR_BUSY. Since 0.1.0. */
+ * TNR_ERR_INVALID_ARGUMENT (null), TNR_ERR_BUSY (an "at start" setting; or control is to change a
+ * setting of its own), TNR_ERR_FILE (control:on has no folder or socket), TNR_ERR_HOST_MEMORY.
+ * Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_configure(const char *settings);
 
 /* Gives all memory back to the driver and forgets everything. Waits for the work that is still
@@ -138,7 +152,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_configure(const char *settings);
  * Tenure ends captures, and lets go of what graphs keep.
  * Errors: TNR_ERR_BUSY (live blocks, graphs, captures, exports, imports, or the call comes from a
  * callback of an owner of segments), TNR_ERR_CAPTURE (by force: a capture that only the engine or
- * another thread can end), TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
+ * another thread can end; or memory that moved cannot be proved idle while a capture is under way),
+ * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_shutdown(int force);
 
 /* Does what tnr_shutdown does for one device, while the others go on. An engine that resets a
@@ -170,12 +185,14 @@ TNR_NODISCARD TNR_API tnr_status tnr_device_end(int device, int force);
  * gone ("Handles of CUDA" in docs/errors.md). The call returns TNR_ERR_INVALID_STREAM if the driver
  * can tell that the handle is no stream, or if the stream is of another device or context.
  *
- * Errors: TNR_ERR_INVALID_ARGUMENT (ptr is null), TNR_ERR_INVALID_SIZE, TNR_ERR_INVALID_DEVICE,
- * TNR_ERR_INVALID_STREAM, TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, TNR_ERR_ADDRESS_SPACE,
- * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_NO_VMM, TNR_ERR_SHUTDOWN, TNR_ERR_AFTER_FORK, and
- * those of tnr_init. A pool over foreign segments adds TNR_ERR_FOREIGN_SEGMENT (its owner gave
- * memory that cannot be used) and TNR_ERR_BUSY (the call comes from a callback of an owner). Since
- * 0.1.0; TNR_ERR_INVALID_STREAM and TNR_ERR_FOREIGN_SEGMENT since 0.2.0. */
+ * Errors: TNR_ERR_INVALID_ARGUMENT (ptr is null), TNR_ERR_INVALID_SIZE, TNR_ERR_INVALID_STREAM,
+ * TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, TNR_ERR_ADDRESS_SPACE, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER,
+ * TNR_ERR_ASLEEP, those of a device's first use; TNR_ERR_INVALID_POOL (the thread is routed to a
+ * pool that has ended with its device). On a stream that captures: TNR_ERR_CAPTURE (Tenure was not
+ * told of the capture, or it has 64 such streams), TNR_ERR_CAPTURE_INVALIDATED. A pool over foreign
+ * segments adds TNR_ERR_FOREIGN_SEGMENT (its owner gave memory that cannot be used) and
+ * TNR_ERR_BUSY (the call comes from a callback of an owner). Since 0.1.0; TNR_ERR_INVALID_STREAM
+ * and TNR_ERR_FOREIGN_SEGMENT since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_malloc(void **ptr, size_t bytes, int device,
                                             tnr_stream stream);
 
@@ -187,13 +204,15 @@ TNR_NODISCARD TNR_API tnr_status tnr_malloc_aligned(void **ptr, size_t bytes, si
 
 /* Frees a block. The free is ordered on the block's stream: all work enqueued there so far may
  * still use the memory. Null is accepted and does nothing. Never blocks. Calls the driver only for
- * a block of tnr_record_stream (<tenure/lifetime.h>). Such a free may fail with TNR_ERR_DRIVER or
- * TNR_ERR_HOST_MEMORY. If two threads free one block at the very same moment, both may be given
- * TNR_OK; the block is freed once. May be called in a host function of a stream
- * (cuLaunchHostFunc): the uses of tnr_record_stream are then marked later, when memory is wanted.
+ * a block of tnr_record_stream (<tenure/lifetime.h>); such a free may fail for that. If two threads
+ * free one block at the very same moment, both may be given TNR_OK; the block is freed once. May be
+ * called in a host function of a stream (cuLaunchHostFunc): the uses of tnr_record_stream are then
+ * marked later, when memory is wanted.
  * Errors, each leaving everything as it was: TNR_ERR_FOREIGN_POINTER, TNR_ERR_INTERIOR_POINTER (the
  * text gives the block's start), TNR_ERR_NOT_LIVE (freed before, or never handed out),
- * TNR_ERR_PARKED (a parked block that a CUDA graph refers to), TNR_ERR_AFTER_FORK. Since 0.1.0. */
+ * TNR_ERR_PARKED (a parked block that a CUDA graph refers to); for a block of tnr_record_stream,
+ * TNR_ERR_DRIVER, TNR_ERR_HOST_MEMORY, and TNR_ERR_INVALID_STREAM (a stream of such a use has
+ * ended). Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_free(void *ptr);
 
 /* ---- growable blocks ----------------------------------------------------------------------- */
@@ -210,9 +229,10 @@ TNR_NODISCARD TNR_API tnr_status tnr_free(void *ptr);
  * the block (TNR_ERR_NOT_LIVE), because there is nothing to use; free it with tnr_free. Second, the
  * block counts once in tnr_stats.served, as grown, when it is reserved.
  *
- * Errors: TNR_ERR_INVALID_ARGUMENT (ptr is null), TNR_ERR_INVALID_SIZE, TNR_ERR_INVALID_DEVICE,
- * TNR_ERR_ADDRESS_SPACE, TNR_ERR_HOST_MEMORY, TNR_ERR_FOREIGN_SEGMENT (the pool is over foreign
- * segments), TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
+ * Errors: TNR_ERR_INVALID_ARGUMENT (ptr is null), TNR_ERR_INVALID_SIZE, TNR_ERR_INVALID_STREAM,
+ * TNR_ERR_ADDRESS_SPACE, TNR_ERR_HOST_MEMORY, TNR_ERR_ASLEEP, TNR_ERR_FOREIGN_SEGMENT (the pool is
+ * over foreign segments), those of a device's first use; TNR_ERR_INVALID_POOL (the thread is routed
+ * to a pool that has ended with its device). Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_reserve(void **ptr, size_t bytes_max, int device,
                                              tnr_stream stream);
 
@@ -227,8 +247,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_reserve(void **ptr, size_t bytes_max, int d
  *
  * Errors: TNR_ERR_INVALID_SIZE (more than was reserved), TNR_ERR_BUSY (another thread is committing
  * to the block), TNR_ERR_INVALID_ARGUMENT (a block of tnr_malloc), TNR_ERR_FOREIGN_POINTER,
- * TNR_ERR_INTERIOR_POINTER, TNR_ERR_NOT_LIVE, TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT,
- * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
+ * TNR_ERR_INTERIOR_POINTER, TNR_ERR_NOT_LIVE, TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, TNR_ERR_ASLEEP,
+ * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_commit(void *ptr, size_t bytes);
 
 /* ---- describing ---------------------------------------------------------------------------- */
@@ -337,8 +357,8 @@ typedef struct tnr_pool_options {
 /* Makes a pool on a device. `options` may be null for all defaults. May call the driver (first use
  * of the device). Errors: TNR_ERR_INVALID_ARGUMENT (pool is null, struct_bytes is not one that this
  * version knows, a property that the device lacks, one segment callback without the other),
- * TNR_ERR_INVALID_SIZE (segment_bytes), TNR_ERR_INVALID_DEVICE, TNR_ERR_HOST_MEMORY,
- * and those of tnr_init. Since 0.1.0. */
+ * TNR_ERR_INVALID_SIZE (segment_bytes), TNR_ERR_HOST_MEMORY, those of a device's first use. Since
+ * 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_create(tnr_pool *pool, int device,
                                                  const tnr_pool_options *options);
 
@@ -348,12 +368,14 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_create(tnr_pool *pool, int device,
  * destroyed.
  * Errors: TNR_ERR_BUSY (there are live blocks; a thread that lives is routed to it; graphs need it;
  * blocks of it are exported (<tenure/export.h>); or the pool is over foreign segments and the call
- * comes from a callback of an owner of segments), TNR_ERR_INVALID_POOL, TNR_ERR_DRIVER. Since
- * 0.1.0. */
+ * comes from a callback of an owner of segments), TNR_ERR_INVALID_POOL, TNR_ERR_HOST_MEMORY,
+ * TNR_ERR_CAPTURE (what is left of it cannot be proved idle while a capture is under way),
+ * TNR_ERR_DRIVER. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_destroy(tnr_pool pool);
 
 /* As tnr_malloc, from this pool (null: the device's default pool, whatever the routing). The
- * device is the pool's; `device` must match it. Adds TNR_ERR_INVALID_POOL. Since 0.1.0. */
+ * device is the pool's; `device` must match it. Adds TNR_ERR_INVALID_POOL (also a pool of graphs
+ * outside of captures). Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc(void **ptr, tnr_pool pool, size_t bytes,
                                                  int device, tnr_stream stream);
 
@@ -365,9 +387,10 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc(void **ptr, tnr_pool pool, size
  * them, on the host. Zero bytes do nothing.
  * Errors: TNR_ERR_BUSY (something is live or kept there, or nothing is mapped),
  * TNR_ERR_FOREIGN_POINTER (never memory of that stream in that pool), TNR_ERR_INVALID_ALIGNMENT (no
- * multiple of TNR_ALIGNMENT_DEFAULT), TNR_ERR_INVALID_SIZE, TNR_ERR_INVALID_DEVICE,
+ * multiple of TNR_ALIGNMENT_DEFAULT), TNR_ERR_INVALID_SIZE, TNR_ERR_INVALID_STREAM,
+ * TNR_ERR_CAPTURE (the stream is being captured, and Tenure was not told of it),
  * TNR_ERR_INVALID_POOL (also a graph pool that nobody vouches for), TNR_ERR_HOST_MEMORY,
- * TNR_ERR_ASLEEP, TNR_ERR_AFTER_FORK. Since 0.2.0. */
+ * TNR_ERR_ASLEEP, those of a device's first use. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc_at(void *ptr, tnr_pool pool, size_t bytes,
                                                     int device, tnr_stream stream);
 
@@ -420,18 +443,18 @@ typedef enum tnr_access {
  *
  * Tenure does not know what a peer's streams do: tell it with tnr_record_use, as for any other
  * stream, or free with tnr_free_sync. May block. Like cudaMemPoolSetAccess.
- * Errors: TNR_ERR_INVALID_ARGUMENT (access), TNR_ERR_INVALID_POOL, TNR_ERR_INVALID_DEVICE (there is
- * no such peer, or it is the device itself), TNR_ERR_NO_PEER_ACCESS (the devices have no way to
- * each other), TNR_ERR_FOREIGN_SEGMENT (the owner of the pool's segments says who reaches them),
- * TNR_ERR_CAPTURE (closing while a capture is under way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. On
- * an error the pool is as it was. If the driver refuses the way back too, the pool may be partly
- * changed: then call again. Since 0.2.0. */
+ * Errors: those of a device's first use, TNR_ERR_INVALID_ARGUMENT (access), TNR_ERR_INVALID_POOL,
+ * TNR_ERR_INVALID_DEVICE (there is no such peer, or it is the device itself),
+ * TNR_ERR_NO_PEER_ACCESS (the devices have no way to each other), TNR_ERR_FOREIGN_SEGMENT (the
+ * owner of the pool's segments says who reaches them), TNR_ERR_CAPTURE (closing while a capture is
+ * under way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. On an error the pool is as it was. If the driver
+ * refuses the way back too, the pool may be partly changed: then call again. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_access_set(tnr_pool pool, int device, int peer,
                                                      tnr_access access);
 
 /* Stores what `peer` may do with the pool's memory. The device itself always reads and writes.
  * Never blocks. Like cudaMemPoolGetAccess. Errors: TNR_ERR_INVALID_ARGUMENT (access is null),
- * TNR_ERR_INVALID_POOL, TNR_ERR_INVALID_DEVICE, TNR_ERR_FOREIGN_SEGMENT. Since 0.2.0. */
+ * TNR_ERR_INVALID_POOL, TNR_ERR_FOREIGN_SEGMENT, those of a device's first use. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_access_get(tnr_access *access, tnr_pool pool, int device,
                                                      int peer);
 
@@ -439,8 +462,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_access_get(tnr_access *access, tnr_poo
  * over foreign segments stay as they are. Like cudaDeviceEnablePeerAccess, called on `peer`.
  * Errors: TNR_ERR_INVALID_ARGUMENT (access), TNR_ERR_INVALID_DEVICE (there is no such device or
  * peer, or both are the same), TNR_ERR_NO_PEER_ACCESS, TNR_ERR_CAPTURE (closing while a capture is
- * under way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, those of tnr_init. On an error, pools before the
- * one that the error names may have changed. Since 0.2.0. */
+ * under way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, those of a device's first use. On an error,
+ * pools before the one that the error names may have changed. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_device_access_set(int device, int peer, tnr_access access);
 
 /* ---- limits and giving back ---------------------------------------------------------------- */
@@ -450,32 +473,33 @@ TNR_NODISCARD TNR_API tnr_status tnr_device_access_set(int device, int peer, tnr
  * behind, and gives back what they keep. Waits for work on memory that is free but may still be in
  * use. `released` may be null; otherwise it receives the bytes given back. Never touches live
  * blocks, pools for network cards (gpu_direct_rdma) and pools over foreign segments.
- * Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
+ * Errors: TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_CAPTURE (idle memory cannot be proved idle
+ * while a capture is under way), those of a device's first use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_trim(size_t *released, size_t keep_bytes, int device);
 
 /* The same for one pool (null: the default pool of `device`; else `device` must be the pool's):
  * until it has at most `keep_bytes` mapped. Unlike tnr_trim, the call also gives back memory of a
  * pool for network cards (gpu_direct_rdma), and foreign segments to their owner. So do tnr_tag_trim
  * (<tenure/tag.h>) and the pool's end; foreign segments also go back if their own pool lacks
- * memory. A pool that sleeps has none to give, and a graph pool keeps what its graphs need. Adds
- * TNR_ERR_INVALID_POOL, and TNR_ERR_BUSY (the call comes from a callback of an owner of segments).
- * Since 0.2.0. */
+ * memory. A pool that sleeps has none to give, and a graph pool keeps what its graphs need. Errors:
+ * those of tnr_trim, TNR_ERR_INVALID_POOL, TNR_ERR_BUSY (the call comes from a callback of an owner
+ * of segments). Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_trim(size_t *released, tnr_pool pool, size_t keep_bytes,
                                                int device);
 
 /* The most that all pools of the device may have mapped together, in bytes; SIZE_MAX for no limit.
  * If a limit is below what is mapped now, it takes effect as memory is given back. At first the
  * limit is the part of the device's memory that the setting per_process_memory_fraction says.
- * Errors: TNR_ERR_INVALID_ARGUMENT (limit_bytes is null), TNR_ERR_INVALID_DEVICE,
- * TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
+ * Errors: TNR_ERR_INVALID_ARGUMENT (limit_bytes is null), those of a device's first use. Since
+ * 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_limit_set(size_t limit_bytes, int device);
 TNR_NODISCARD TNR_API tnr_status tnr_limit_get(size_t *limit_bytes, int device);
 
 /* The most that a pool (null: the default pool of `device`; else `device` must be the pool's) may
  * have mapped, in bytes; SIZE_MAX for no limit of its own. As with the device's limit, a limit
  * below what is mapped now takes effect as memory is given back; tnr_pool_trim gives it back.
- * tnr_stats shows the limit of a pool that was made. Errors: TNR_ERR_INVALID_POOL,
- * TNR_ERR_INVALID_DEVICE, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.2.0. */
+ * tnr_stats shows the limit of a pool that was made. Errors: TNR_ERR_INVALID_POOL, those of a
+ * device's first use. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_limit_set(tnr_pool pool, size_t limit_bytes, int device);
 
 /* What an allocation lacks. */
@@ -648,12 +672,12 @@ typedef struct tnr_stats {
 /* Fills *stats for a device, or for one pool of it if `pool` is not null. Takes each arena's lock
  * in turn. So the picture is exact arena by arena, and exact as a whole while no other thread
  * allocates. Calls the driver only if nothing has put the device into use yet, to do that. Errors:
- * TNR_ERR_INVALID_ARGUMENT (struct_bytes not set), those of tnr_init, TNR_ERR_INVALID_DEVICE,
- * TNR_ERR_INVALID_POOL. Since 0.1.0. */
+ * TNR_ERR_INVALID_ARGUMENT (struct_bytes not set), TNR_ERR_INVALID_POOL, those of a device's first
+ * use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stats_get(tnr_stats *stats, tnr_pool pool, int device);
 
 /* Sets the peaks of a device to the current values (PyTorch: reset_peak_memory_stats). Errors:
- * TNR_ERR_INVALID_DEVICE, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
+ * those of a device's first use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stats_reset_peaks(int device);
 
 /* Writes the same as JSON into `buffer` of `bytes`, always terminated. The keys have PyTorch's
@@ -672,7 +696,8 @@ typedef struct tnr_driver_info {
     int devices_count;
 } tnr_driver_info;
 
-/* Loads the driver if that has not been done. Errors: those of tnr_init. Since 0.1.0. */
+/* Loads the driver if that has not been done. Errors: TNR_ERR_INVALID_ARGUMENT (struct_bytes not
+ * set), those of tnr_init. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_driver_get(tnr_driver_info *info);
 
 /* A device and what it can do, asked once. */
@@ -700,8 +725,8 @@ typedef struct tnr_setting_info {
     int is_set;   /* 1: changed by TENURE_CONF or tnr_configure */
 } tnr_setting_info;
 
-/* Describes setting number `index`, counted from 0. TNR_ERR_INVALID_ARGUMENT past the last one.
- * Does not need the driver. Since 0.1.0. */
+/* Describes setting number `index`, counted from 0. Does not need the driver. Errors:
+ * TNR_ERR_INVALID_ARGUMENT (past the last one, or struct_bytes not set). Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_setting_get(tnr_setting_info *info, size_t index);
 
 /* ---- errors -------------------------------------------------------------------------------- */
@@ -722,9 +747,11 @@ TNR_API const char *tnr_last_error(void);
 TNR_API int tnr_last_driver_result(void);
 
 /* Walks every structure of the device (of all devices if it is negative) and compares all totals
- * both ways. Returns TNR_ERR_INTERNAL, with the first broken invariant in tnr_last_error, if one is
- * broken. For tests and for bug reports: it locks one arena after the other and takes time in
- * proportion to the number of blocks. Since 0.1.0. */
+ * both ways. For tests and for bug reports: it locks one arena after the other and takes time in
+ * proportion to the number of blocks. While another thread allocates or frees, a total may differ
+ * that is right before and after; the text says which. Threads of the library are waited for.
+ * Errors: TNR_ERR_INTERNAL (an invariant is broken: the first is in tnr_last_error),
+ * TNR_ERR_INVALID_DEVICE. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_validate(int device);
 
 #ifdef __cplusplus

@@ -107,8 +107,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_mark(const char *text);
  * UTF-8 is shown as such. Names are kept with the texts of tnr_mark, and share their room. It costs
  * least to name a stream right after it was made: once the history has records of the stream,
  * Tenure looks through all that the history knows. Starts the library. Errors:
- * TNR_ERR_INVALID_STREAM, TNR_ERR_INVALID_DEVICE, TNR_ERR_HOST_MEMORY, those of tnr_init. Since
- * 1.1.0. */
+ * TNR_ERR_INVALID_STREAM, TNR_ERR_CAPTURE (the stream is being captured, and Tenure has not seen it
+ * before), TNR_ERR_HOST_MEMORY, those of a device's first use. Since 1.1.0. */
 enum { TNR_STREAM_NAME_BYTES = 256 };
 TNR_NODISCARD TNR_API tnr_status tnr_stream_name_set(int device, tnr_stream stream,
                                                      const char *name);
@@ -131,8 +131,8 @@ typedef enum tnr_snapshot_format {
  * taken at a time; others wait. Calls the driver only to ask how much memory the devices have free.
  *
  * Errors: TNR_ERR_INVALID_ARGUMENT (no path, or no such format), TNR_ERR_FILE (the text says what
- * the system said, or that zlib is missing), TNR_ERR_HOST_MEMORY, TNR_ERR_AFTER_FORK, those of
- * tnr_init. Since 0.1.0. */
+ * the system said, or that zlib is missing), TNR_ERR_HOST_MEMORY, TNR_ERR_BUSY (threads make
+ * streams and pools faster than a picture is taken), those of tnr_init. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_snapshot_write(const char *path, tnr_snapshot_format format);
 
 /* ---- walking ------------------------------------------------------------------------------- */
@@ -172,7 +172,8 @@ typedef void (*tnr_walk_visit)(const tnr_stretch *stretch, void *user);
  * picture, like that of a snapshot. Costs as much as a snapshot without the writing: a copy of the
  * tables of all arenas, and of the history if there is one. Errors: TNR_ERR_INVALID_ARGUMENT (visit
  * is null), TNR_ERR_INVALID_DEVICE (there is none, or the pool is of another device),
- * TNR_ERR_INVALID_POOL, TNR_ERR_HOST_MEMORY, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.2.0. */
+ * TNR_ERR_INVALID_POOL, TNR_ERR_HOST_MEMORY, TNR_ERR_BUSY (threads make streams and pools faster
+ * than a picture is taken), those of a device's first use. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_memory_walk(tnr_pool pool, int device, tnr_walk_visit visit,
                                                  void *user);
 

@@ -52,7 +52,7 @@ typedef struct tnr_traps_info {
 } tnr_traps_info;
 
 /* Fills *info. With `wait`, first waits until all looks that are under way have been judged.
- * Errors: TNR_ERR_INVALID_ARGUMENT (struct_bytes not set), those of the driver. Since 0.2.0. */
+ * Errors: TNR_ERR_INVALID_ARGUMENT (struct_bytes not set), TNR_ERR_DRIVER. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_traps_get(tnr_traps_info *info, int wait);
 
 #ifdef __cplusplus

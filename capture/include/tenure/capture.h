@@ -107,10 +107,11 @@ typedef struct tnr_capture_options {
 /* Begins to capture `stream`. From now on tnr_malloc on it, and on every stream that joins the
  * capture, serves from the graph's pool of the stream's device. `options` may be null. Calls the
  * driver.
- * Errors, each leaving the stream as it was: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_DEVICE,
- * TNR_ERR_INVALID_STREAM (legacy stream, destroyed, of another device), TNR_ERR_INVALID_POOL (no
- * graph pool, or of another device), TNR_ERR_CAPTURE (is being captured already),
- * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD. Since 0.1.0. */
+ * Errors, each leaving the stream as it was: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_STREAM
+ * (legacy stream, destroyed, of another device), TNR_ERR_INVALID_POOL (no graph pool, or of another
+ * device), TNR_ERR_CAPTURE (is being captured already), TNR_ERR_BUSY (from a callback of Tenure's),
+ * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD, those of a device's first use. Since
+ * 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_capture_begin(int device, tnr_stream stream,
                                                    const tnr_capture_options *options);
 
@@ -119,7 +120,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_capture_begin(int device, tnr_stream stream
  * blocks outside that it refers to.
  * Errors that refuse the call, with nothing ended and *cuda_graph and *graph as they were:
  * TNR_ERR_CAPTURE (none was begun there, or not by this thread), TNR_ERR_INVALID_ARGUMENT
- * (cuda_graph is null), TNR_ERR_INVALID_DEVICE, TNR_ERR_AFTER_FORK, those of tnr_init.
+ * (cuda_graph is null), TNR_ERR_BUSY (from a callback of Tenure's), those of a device's first use.
  * After any other error the capture is over, and there is no graph (*cuda_graph is null, *graph is
  * 0): TNR_ERR_CAPTURE_INVALIDATED (it was invalid, or streams have not joined again),
  * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. Tenure gives back what the capture held; blocks allocated in
@@ -134,9 +135,10 @@ TNR_NODISCARD TNR_API tnr_status tnr_capture_begin(int device, tnr_stream stream
 TNR_NODISCARD TNR_API tnr_status tnr_capture_end(tnr_cuda_graph *cuda_graph, tnr_graph *graph,
                                                  int device, tnr_stream stream);
 
-/* Ends the capture and throws the graph away, whatever state it is in. Errors: TNR_ERR_CAPTURE (as
- * tnr_capture_end). If the driver refuses to end the capture, TNR_ERR_DRIVER or
- * TNR_ERR_OUT_OF_MEMORY: then it is under way as before. Since 0.1.0. */
+/* Ends the capture and throws the graph away, whatever state it is in. Errors: TNR_ERR_CAPTURE
+ * (none was begun there, or not by this thread), TNR_ERR_BUSY (from a callback of Tenure's),
+ * TNR_ERR_DRIVER (the driver refuses to end the capture: then it is under way as before), those of
+ * a device's first use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_capture_abort(int device, tnr_stream stream);
 
 /* Follows a capture that is under way on `stream` and that the engine will end itself. Stores the
@@ -159,14 +161,15 @@ TNR_NODISCARD TNR_API tnr_status tnr_capture_attach(tnr_graph *graph, int device
  * asked about captures or statistics. It then keeps for the graph every block that was freed during
  * the capture, because it does not know which of them the graph refers to. It keeps nothing of what
  * is freed later: that is then the program's duty.
- * Errors: TNR_ERR_INVALID_GRAPH, TNR_ERR_CAPTURE (it has not ended), TNR_ERR_HOST_MEMORY,
- * TNR_ERR_DRIVER. Since 0.1.0. */
+ * Errors: TNR_ERR_INVALID_GRAPH, TNR_ERR_CAPTURE (it has not ended), TNR_ERR_BUSY (from a callback
+ * of Tenure's), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_capture_ended(tnr_graph graph, tnr_cuda_graph cuda_graph);
 
 /* Keeps every block that a CUDA graph refers to, until the graph ends. It is for a graph that was
  * not captured through Tenure (built node by node, or loaded). The graph's number behaves like that
- * of a capture. Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. Since
- * 0.1.0. */
+ * of a capture. Errors: TNR_ERR_INVALID_ARGUMENT (null, or no CUDA graph), TNR_ERR_BUSY (from a
+ * callback of Tenure's), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD, those of a
+ * device's first use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_graph_adopt(tnr_graph *graph, tnr_cuda_graph cuda_graph,
                                                  int device, const char *name);
 
@@ -175,7 +178,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_graph_adopt(tnr_graph *graph, tnr_cuda_grap
 /* Makes a pool that several graphs may be captured into. Each graph shares the memory of whatever
  * the others had freed when it was captured, so launches of these graphs must not overlap: see
  * tnr_graph_launch. Only captures allocate from the pool. End it with tnr_pool_destroy, which
- * returns TNR_ERR_BUSY while a graph of it lives. Errors: those of tnr_pool_create. Since 0.1.0. */
+ * refuses while a graph of it lives. Errors: those of tnr_pool_create, TNR_ERR_BUSY (from a
+ * callback of Tenure's). Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_graph_pool_create(tnr_pool *pool, int device,
                                                        const tnr_pool_options *options);
 
@@ -216,7 +220,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_graph_pool_vouch(tnr_pool pool);
  * names the block), TNR_ERR_ASLEEP (its pool, or the pool of a block that is kept for it),
  * TNR_ERR_PARKED (the graph refers to a parked block; since 0.2.0), TNR_ERR_INVALID_STREAM,
  * TNR_ERR_CAPTURE (the stream is being captured, or a capture under way leaves no way to order the
- * launch), TNR_ERR_DRIVER, TNR_ERR_HOST_MEMORY. Since 0.1.0. */
+ * launch), TNR_ERR_BUSY (from a callback of Tenure's), TNR_ERR_DRIVER, TNR_ERR_HOST_MEMORY;
+ * tnr_graph_launch also TNR_ERR_INVALID_ARGUMENT (exec is null). Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_graph_launch(tnr_graph graph, tnr_cuda_graph_exec exec,
                                                   tnr_stream stream);
 

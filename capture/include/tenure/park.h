@@ -92,9 +92,10 @@ TNR_NODISCARD TNR_API tnr_status tnr_park(size_t *bytes, void *ptr, tnr_stream s
  * before what `stream` is given next. To have the contents early, beside other work, name a stream
  * for copies, and make the stream that goes on with the block wait for that one, by an event. If
  * the call fails, the block is parked as before.
- * Errors: TNR_ERR_NOT_LIVE (no parked block begins there), TNR_ERR_FOREIGN_POINTER, TNR_ERR_BUSY
- * (another thread unparks it), TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, and as for tnr_park. Since
- * 0.2.0. */
+ * Errors: TNR_ERR_NOT_LIVE (no parked block is there), TNR_ERR_INTERIOR_POINTER,
+ * TNR_ERR_FOREIGN_POINTER, TNR_ERR_BUSY (another thread unparks it), TNR_ERR_OUT_OF_MEMORY,
+ * TNR_ERR_LIMIT, TNR_ERR_CAPTURE (a stream that is needed is being captured),
+ * TNR_ERR_INVALID_STREAM, TNR_ERR_ASLEEP, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_unpark(void *ptr, tnr_stream stream);
 
 #ifdef __cplusplus

@@ -89,26 +89,26 @@ typedef struct tnr_publish_options {
  * Errors: those of tnr_export_create and tnr_export_offer; TNR_ERR_INVALID_ARGUMENT (name or
  * options), TNR_ERR_BUSY (another process holds the name; or readers have older_max older
  * generations open: the message says which), TNR_ERR_FILE (the folder, or the file of the name in
- * it; another process keeps the names locked for 10 s; another version of Tenure wrote it). Since
- * 0.2.0. */
+ * it; another process keeps the names locked for 10 s; another version of Tenure wrote it), those
+ * of tnr_init. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_publish(uint64_t *generation, const char *published,
                                              const void *ptr, const tnr_publish_options *options);
 
 /* Makes this process a holder of the latest generation of a name that another process holds, and
  * lets go of the generation that this process held before. Call it again when there is a newer one;
- * if there is none, it does nothing. Needs neither a device nor tnr_init. `generation` may be null.
+ * if there is none, it does nothing. Puts no device into use. `generation` may be null.
  * `older_max` of the options is as in tnr_publish; the options may be null.
  * Errors: TNR_ERR_INVALID_ARGUMENT (name or options; memory of fabric handles),
  * TNR_ERR_INVALID_EXPORT (nobody holds it), TNR_ERR_BUSY (it has TNR_HOLDERS_MAX holders, or older
  * generations as above), TNR_ERR_TRANSPORT (its holders do not answer; or this process has no room
- * for the descriptors: one for each chunk), TNR_ERR_FILE, TNR_ERR_HOST_MEMORY, TNR_ERR_AFTER_FORK.
+ * for the descriptors: one for each chunk), TNR_ERR_FILE, TNR_ERR_HOST_MEMORY, those of tnr_init.
  * Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_hold(uint64_t *generation, const char *published,
                                           const tnr_publish_options *options);
 
 /* Ends what this process holds under a name. Other holders go on; readers keep what they have.
- * Errors: TNR_ERR_INVALID_EXPORT (it holds nothing under that name), TNR_ERR_FILE (readers would
- * still find it: try again), TNR_ERR_AFTER_FORK. Since 0.2.0. */
+ * Errors: TNR_ERR_INVALID_ARGUMENT (no name), TNR_ERR_INVALID_EXPORT (it holds nothing under that
+ * name), TNR_ERR_FILE (readers would still find it: try again). Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_unpublish(const char *published);
 
 typedef struct tnr_publication_info {
@@ -138,7 +138,7 @@ typedef struct tnr_published_info {
 } tnr_published_info;
 
 /* Says what there is under a name. Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_EXPORT (it was
- * never published), TNR_ERR_FILE, TNR_ERR_AFTER_FORK. Since 0.2.0. */
+ * never published), TNR_ERR_FILE, those of tnr_init. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_published_get(tnr_published_info *info, const char *published);
 
 /* Attaches the latest generation of a name for `device`, as tnr_import_open does, but for reading:

@@ -90,10 +90,11 @@ typedef struct tnr_sleep_options {
  * Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_DEVICE, TNR_ERR_INVALID_POOL, TNR_ERR_BUSY (a
  * stream capture is under way; this is a callback of a sleep; the pool is for network cards, and
  * there is no callback that could take their registrations back; or other processes have exports of
- * it open after the callbacks: <tenure/export.h>), TNR_ERR_FOREIGN_SEGMENT (the pool's memory is
- * foreign segments), TNR_ERR_HOST_MEMORY (also if not even two pieces can be pinned, or if the
- * machine or a control group has no room for what is kept; the sentence names it), TNR_ERR_DRIVER,
- * TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
+ * it open after the callbacks: <tenure/export.h>), TNR_ERR_CAPTURE (a capture that Tenure does not
+ * follow was under way; the wait for the device has made it invalid), TNR_ERR_FOREIGN_SEGMENT (the
+ * pool's memory is foreign segments), TNR_ERR_HOST_MEMORY (also if not even two pieces can be
+ * pinned, or if the machine or a control group has no room for what is kept; the sentence names
+ * it), TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD, those of a device's first use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_sleep(tnr_pool pool, int device,
                                                 const tnr_sleep_options *options);
 
@@ -121,9 +122,9 @@ TNR_NODISCARD TNR_API tnr_status tnr_block_content_set(const void *ptr, tnr_cont
 
 /* Makes pinned host memory ready for `bytes` of contents of the device, so that a sleep does not
  * have to pin it. Pinning costs much more than the copy. No more and no less is ready afterwards: 0
- * gives back all of it that is not in use. Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_BUSY (a stream
- * capture is under way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD, those of
- * tnr_init. Since 0.1.0. */
+ * gives back all of it that is not in use. Errors: TNR_ERR_BUSY (a stream capture is under
+ * way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD, those of a device's first use.
+ * Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_sleep_prepare(size_t bytes, int device);
 
 /* ---- being told ---------------------------------------------------------------------------- */

@@ -71,8 +71,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_tags_wake(const char *const *tags, size_t c
 TNR_NODISCARD TNR_API tnr_status tnr_tag_limit_set(const char *tag, size_t limit_bytes, int device);
 
 /* tnr_pool_trim for the pools of a device that carry the tag, until together they have at most
- * `keep_bytes` mapped. Errors: those of tnr_pool_trim, and TNR_ERR_INVALID_ARGUMENT (no such tag).
- * Since 0.2.0. */
+ * `keep_bytes` mapped. Errors: those of tnr_trim, and TNR_ERR_INVALID_ARGUMENT (no such tag). Since
+ * 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_tag_trim(size_t *released, const char *tag, size_t keep_bytes,
                                               int device);
 

@@ -164,7 +164,7 @@ typedef struct tnr_import_info {
  * (no such socket; the other side has hung up or does not send; or what it sent is no export of
  * this version), TNR_ERR_ADDRESS_SPACE (the address is taken, or there are none left),
  * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER (also if a descriptor is of no device memory),
- * TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.2.0. */
+ * TNR_ERR_DRIVER_TOO_OLD, those of a device's first use. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_import_receive(tnr_import_info *info, int socket, int device,
                                                     const tnr_import_options *options);
 

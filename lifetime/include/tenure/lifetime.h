@@ -61,7 +61,8 @@ typedef struct CUevent_st *tnr_event;
  * earlier such uses on its device (since 0.2.0; see tnr_pool_access_set).
  * Errors, each leaving the block as it was: TNR_ERR_INVALID_ARGUMENT (null),
  * TNR_ERR_FOREIGN_POINTER, TNR_ERR_NOT_LIVE, TNR_ERR_INVALID_STREAM (destroyed, or of another
- * context), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK; TNR_ERR_PARKED
+ * context), TNR_ERR_CAPTURE (the stream captures, and Tenure was not told of it),
+ * TNR_ERR_CAPTURE_INVALIDATED, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER; TNR_ERR_PARKED
  * (<tenure/park.h>) since 0.2.0. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_record_use(const void *ptr, tnr_stream stream);
 
@@ -69,8 +70,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_record_use(const void *ptr, tnr_stream stre
  * then. PyTorch's record_stream. Does nothing if `stream` is the block's own. Not for streams of a
  * peer (TNR_ERR_INVALID_STREAM): use tnr_record_use where the peer's use ends. Usually makes no
  * driver call. The block's free then calls the driver once for each such stream, and once besides.
- * If that fails, the free returns TNR_ERR_DRIVER or TNR_ERR_HOST_MEMORY, and the block is still
- * live.
+ * If that fails, so does the free, and the block is still live.
  * Errors: as tnr_record_use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_record_stream(const void *ptr, tnr_stream stream);
 
@@ -83,8 +83,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_keep_until(const void *ptr, tnr_event event
 /* ---- frees --------------------------------------------------------------------------------- */
 
 /* Frees a block, ordered on `stream` instead of the block's own: all work enqueued on `stream` so
- * far may still use it. The same as tnr_record_use and tnr_free, in one. Errors: those of both.
- * Since 0.1.0. */
+ * far may still use it. The same as tnr_record_use and tnr_free, in one. Errors: those of
+ * tnr_record_use and tnr_free. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_free_on(void *ptr, tnr_stream stream);
 
 /* Frees a block with cudaFree's meaning: nothing that any stream of the device has been given so
@@ -96,13 +96,14 @@ TNR_NODISCARD TNR_API tnr_status tnr_free_on(void *ptr, tnr_stream stream);
  * tnr_stream_created. It does not cover a non-blocking stream that Tenure never saw. The same holds
  * for the streams of other devices that reach memory of the device (tnr_pool_access_set) and on
  * which Tenure is in use.
- * Errors: those of tnr_free, and TNR_ERR_HOST_MEMORY. Since 0.1.0. */
+ * Errors: those of tnr_free, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_free_sync(void *ptr);
 
 /* ---- what the program knows ---------------------------------------------------------------- */
 
 /* A stream was created. Optional: the call checks the stream and makes its first use cheaper.
- * Errors: TNR_ERR_INVALID_STREAM, TNR_ERR_INVALID_DEVICE, TNR_ERR_HOST_MEMORY. Since 0.1.0. */
+ * Errors: TNR_ERR_INVALID_STREAM, TNR_ERR_CAPTURE (the stream is being captured, and the driver
+ * must not be asked about it), those of a device's first use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stream_created(int device, tnr_stream stream);
 
 /* A stream is about to be destroyed; call this before cuStreamDestroy. The stream's work may go on.
@@ -110,7 +111,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_stream_created(int device, tnr_stream strea
  * the end of that work. Blocks that were allocated on it stay live and are freed as usual. Harmless
  * for a stream that Tenure never saw, or whose end it was told of before: Tenure then does not ask
  * the driver about the handle, which may be gone. Errors: TNR_ERR_INVALID_STREAM (a default
- * stream), TNR_ERR_INVALID_DEVICE, TNR_ERR_DRIVER. Since 0.1.0. */
+ * stream), those of a device's first use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stream_destroying(int device, tnr_stream stream);
 
 /* What need not be told. A program that hooks every record and wait can leave most of them out, at
@@ -136,8 +137,8 @@ typedef uint64_t tnr_moment;
 TNR_API tnr_moment tnr_moment_now(void);
 
 /* `event` was recorded on `stream`, by a call that began after the moment `before`. Recording it
- * again replaces what was announced. Errors: TNR_ERR_INVALID_EVENT (null), TNR_ERR_INVALID_STREAM,
- * TNR_ERR_INVALID_DEVICE, TNR_ERR_HOST_MEMORY. Since 0.1.0. */
+ * again replaces what was announced. Errors: TNR_ERR_INVALID_EVENT (null, or not of the
+ * device), and those of tnr_stream_created. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_event_recorded(tnr_event event, int device, tnr_stream stream,
                                                     tnr_moment before);
 
@@ -149,7 +150,7 @@ TNR_API void tnr_event_destroyed(tnr_event event);
 /* `stream` was made to wait for `event`, by a cuStreamWaitEvent that began after the moment
  * `before`. Counts if the event's latest record was announced before that moment. Otherwise Tenure
  * does not know which record the stream waits for, and learns nothing. Errors:
- * TNR_ERR_INVALID_STREAM, TNR_ERR_INVALID_DEVICE, TNR_ERR_HOST_MEMORY. Since 0.1.0. */
+ * those of tnr_stream_created. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stream_waited(tnr_event event, int device, tnr_stream stream,
                                                    tnr_moment before);
 
@@ -159,8 +160,7 @@ TNR_API void tnr_event_synchronized(tnr_event event, tnr_moment before);
 
 /* The host has waited for `stream` (cuStreamSynchronize), or for the whole device
  * (cuCtxSynchronize), by a call that began after the moment `before`. Errors:
- * TNR_ERR_INVALID_STREAM, TNR_ERR_INVALID_DEVICE, TNR_ERR_HOST_MEMORY, those of tnr_init. Since
- * 0.1.0. */
+ * those of tnr_stream_created. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stream_synchronized(int device, tnr_stream stream,
                                                          tnr_moment before);
 TNR_NODISCARD TNR_API tnr_status tnr_device_synchronized(int device, tnr_moment before);
