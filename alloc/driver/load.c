@@ -99,7 +99,8 @@ typedef struct resolver {
     PFN_cuGetProcAddress_v11030 v1;
 } resolver;
 
-static void *resolve(const resolver *by, const char *name, int version)
+/* Null: there is none. *refused becomes why the driver would not say; else it stays. */
+static void *resolve(const resolver *by, const char *name, int version, CUresult *refused)
 {
     void *function = NULL;
     CUresult result;
@@ -109,6 +110,9 @@ static void *resolve(const resolver *by, const char *name, int version)
     } else {
         result = by->v1(name, &function, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM);
     }
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_FOUND &&
+        result != CUDA_ERROR_INVALID_VALUE && result != CUDA_ERROR_NOT_SUPPORTED)
+        *refused = result;
     return result == CUDA_SUCCESS ? function : NULL;
 }
 
@@ -134,8 +138,9 @@ static tnr_status load_entries(const resolver *by, int version, const char *path
 {
     char missing[1024] = "";
     size_t length = 0;
+    CUresult refused = CUDA_SUCCESS;
     for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
-        void *function = resolve(by, entries[i].name, entries[i].since);
+        void *function = resolve(by, entries[i].name, entries[i].since, &refused);
         memcpy((char *)&tnri_driver + entries[i].offset, &function, sizeof(function));
         if (function != NULL || !entries[i].required || length >= sizeof(missing))
             continue;
@@ -146,6 +151,8 @@ static tnr_status load_entries(const resolver *by, int version, const char *path
     }
     if (length == 0)
         return TNR_OK;
+    if (refused != CUDA_SUCCESS)
+        return tnri_driver_error(refused, "cuGetProcAddress", "looking for the driver's functions");
     return tnri_error(TNR_ERR_DRIVER_TOO_OLD,
                       "the driver %s (CUDA %d.%d) lacks %s. Install a newer NVIDIA driver.", path,
                       version / 1000, version % 1000 / 10, missing);
