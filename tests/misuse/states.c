@@ -95,6 +95,12 @@ static void enter_bad_settings(misuse_world *world)
     driver_only(world);
 }
 
+static void enter_no_folder(misuse_world *world)
+{
+    settings(world, "4G", ",control_dir:/dev/null/none,control:on");
+    driver_only(world);
+}
+
 /* ---- while it runs -------------------------------------------------------------------------- */
 
 /* A graph of `pool` (null: its own) that refers to a block outside. */
@@ -182,6 +188,9 @@ static void started_with(misuse_world *world, const char *memory, const char *co
     NEED_CUDA(cuEventRecord(world->event, world->stream));
     NEED_CUDA(cuEventRecord(world->unannounced, world->stream));
     NEED_OK(tnr_event_recorded((tnr_event)world->event, 0, (tnr_stream)world->stream, before));
+    /* Makes each device's stream for events, which is kept for all later calls. */
+    NEED_OK(tnr_keep_until(world->block, (tnr_event)world->event));
+    NEED_OK(tnr_keep_until(world->far, (tnr_event)world->event));
     NEED_OK(tnr_stream_destroying(0, (tnr_stream)world->ended));
     NEED_CUDA(cuStreamDestroy(world->ended));
     (void)simcuda_run(UINT64_MAX);
@@ -391,6 +400,7 @@ const misuse_state misuse_states[] = {
     {"no device", enter_no_device, NULL, NULL, {TNR_ERR_NO_DEVICE}},
     {"devices without virtual memory", enter_no_vmm, NULL, NULL, {TNR_ERR_NO_VMM}},
     {"settings that are wrong", enter_bad_settings, NULL, NULL, {0}},
+    {"settings without a folder", enter_no_folder, NULL, NULL, {0}},
     {"before the start", enter_before, NULL, NULL, {0}},
     {"started", enter_started, NULL, NULL, {0}},
     {"inside a capture of this thread", enter_capturing, NULL, NULL, {0}},

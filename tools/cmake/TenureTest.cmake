@@ -105,7 +105,6 @@ function(tnr_register_test name timeout serial labels environment)
   set(statuses)
   if(TNR_NOTES_STATUSES)
     set(statuses "TENURE_STATUSES=${tnr_statuses_folder}/${name}.txt")
-    set_property(GLOBAL APPEND PROPERTY TNR_NOTING ${name})
   endif()
   set_tests_properties(${name} PROPERTIES
     TIMEOUT ${timeout} SKIP_RETURN_CODE 77 LABELS "${labels}"

@@ -153,7 +153,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_configure(const char *settings);
  * Errors: TNR_ERR_BUSY (live blocks, graphs, captures, exports, imports, or the call comes from a
  * callback of an owner of segments), TNR_ERR_CAPTURE (by force: a capture that only the engine or
  * another thread can end; or memory that moved cannot be proved idle while a capture is under way),
- * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. Since 0.1.0. */
+ * TNR_ERR_INVALID_STREAM (it ended untold), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_shutdown(int force);
 
 /* Does what tnr_shutdown does for one device, while the others go on. An engine that resets a
@@ -232,7 +232,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_free(void *ptr);
  * Errors: TNR_ERR_INVALID_ARGUMENT (ptr is null), TNR_ERR_INVALID_SIZE, TNR_ERR_INVALID_STREAM,
  * TNR_ERR_ADDRESS_SPACE, TNR_ERR_HOST_MEMORY, TNR_ERR_ASLEEP, TNR_ERR_FOREIGN_SEGMENT (the pool is
  * over foreign segments), those of a device's first use; TNR_ERR_INVALID_POOL (the thread is routed
- * to a pool that has ended with its device). Since 0.1.0. */
+ * to a pool that is gone), TNR_ERR_CAPTURE (Tenure was not told of its capture). Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_reserve(void **ptr, size_t bytes_max, int device,
                                              tnr_stream stream);
 
@@ -370,7 +370,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_create(tnr_pool *pool, int device,
  * blocks of it are exported (<tenure/export.h>); or the pool is over foreign segments and the call
  * comes from a callback of an owner of segments), TNR_ERR_INVALID_POOL, TNR_ERR_HOST_MEMORY,
  * TNR_ERR_CAPTURE (what is left of it cannot be proved idle while a capture is under way),
- * TNR_ERR_DRIVER. Since 0.1.0. */
+ * TNR_ERR_INVALID_STREAM (it ended untold), TNR_ERR_DRIVER. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_destroy(tnr_pool pool);
 
 /* As tnr_malloc, from this pool (null: the device's default pool, whatever the routing). The
@@ -726,7 +726,7 @@ typedef struct tnr_setting_info {
 } tnr_setting_info;
 
 /* Describes setting number `index`, counted from 0. Does not need the driver. Errors:
- * TNR_ERR_INVALID_ARGUMENT (past the last one, or struct_bytes not set). Since 0.1.0. */
+ * TNR_ERR_INVALID_ARGUMENT (index, or struct_bytes), TNR_ERR_HOST_MEMORY. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_setting_get(tnr_setting_info *info, size_t index);
 
 /* ---- errors -------------------------------------------------------------------------------- */
