@@ -75,6 +75,13 @@ static int hook_import_at(size_t index, tnri_seen_import *seen)
     return 1;
 }
 
+/* What was freed where its uses could not be marked goes on before anybody says that it is held. */
+static void hook_settle(void)
+{
+    tnri_exported_settle();
+    tnri_holds_retry();
+}
+
 const tnri_upper tnri_lifetime_hooks = {
     .free_used = tnri_free_used,
     .collect = tnri_collect_arena,
@@ -84,6 +91,6 @@ const tnri_upper tnri_lifetime_hooks = {
     .arena_gone = hook_arena_gone,
     .device_ending = hook_device_ending,
     .device_gone = hook_device_gone,
-    .settle = tnri_exported_settle,
+    .settle = hook_settle,
     .import_at = hook_import_at,
 };
