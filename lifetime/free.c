@@ -3,6 +3,7 @@
 #include "free.h"
 
 #include "arena/free.h"
+#include "base/calm.h"
 #include "exported.h"
 #include "driver/driver.h"
 #include "hold.h"
@@ -59,6 +60,7 @@ static tnr_status uses_mark(tnri_arena *arena, tnri_block *block, void *ptr, int
         tnri_use *use = use_to_mark(block);
         if (use == NULL)
             return TNR_OK;
+        TNRI_CALM; /* the stream is held */
         tnri_stream *stream = use->stream;
         tnri_stream_hold(stream);
         tnri_arena_leave(arena);
