@@ -108,13 +108,19 @@ tnr_status tnri_arena_mark_other(tnri_arena *arena, tnri_event **event)
     *event = NULL;
     if (tnri_arena_is_graph(arena))
         return TNR_OK;
-    const tnri_stream *stream = atomic_load_explicit(&arena->stream, memory_order_acquire);
-    if (tnri_stream_has_mark(stream))
+    if (!tnri_capturing())
         return tnri_arena_mark(arena, event);
-    return tnri_error(TNR_ERR_CAPTURE,
-                      "the idle memory of stream %p cannot be proved idle while a capture is "
-                      "under way. Trim before or after it.",
-                      (void *)stream->handle);
+    uint64_t number;
+    tnri_stream *stream = tnri_arena_stream(arena);
+    tnr_status status = tnri_stream_mark_beside(stream, event, &number);
+    /* One that is gone has no mark, and the context cannot be waited for. */
+    if (status == TNR_ERR_CAPTURE || status == TNR_ERR_INVALID_STREAM)
+        status = tnri_error(TNR_ERR_CAPTURE,
+                            "the idle memory of stream %p cannot be proved idle while a capture is "
+                            "under way. Trim before or after it.",
+                            (void *)stream->handle);
+    tnri_stream_drop(stream);
+    return status;
 }
 
 void tnri_arena_pass_on(tnri_arena *arena, tnri_stream *stream)

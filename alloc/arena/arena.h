@@ -207,12 +207,12 @@ tnri_stream *tnri_arena_stream(tnri_arena *arena);
 tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event);
 
 /* The same for a stream that the caller was not asked to work on. While a capture is under way, it
- * may draw in such a stream at any moment, so Tenure records nothing on the stream. Then only a
- * stream with a seal or a capture mark has a mark; others give TNR_ERR_CAPTURE. The idle memory of
- * a graph pool needs no mark: *event is null. */
+ * may draw in such a stream at any moment: see tnri_stream_mark_beside. TNR_ERR_CAPTURE: it has, or
+ * the stream is gone. The idle memory of a graph pool needs no mark: *event is null. */
 tnr_status tnri_arena_mark_other(tnri_arena *arena, tnri_event **event);
 
-/* 1 if tnri_arena_mark_other will not be refused, and the calling thread can name the stream. */
+/* 1 if tnri_arena_mark_other will not be refused, as far as can be told without the driver, and the
+ * calling thread can name the stream. */
 int tnri_arena_is_markable(const tnri_arena *arena);
 
 /* Passes the arena to another stream, or to none that lives, and gives up the reference to the one

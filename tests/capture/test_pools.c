@@ -2,10 +2,13 @@
 /*
  * Graphs that share a pool: their launches are ordered on the device, or refused where no order
  * would help, because a block is live that the launch would overwrite. Every launch goes to another
- * stream, under the race detector: order that is not there is reported.
+ * stream, under the race detector: order that is not there is reported. And the end of ordinary
+ * pools while a stream captures.
  *
- * Taken out to see it fail: tnri_holds_retry in hook_settle (lifetime/register.c):
- * an_output_freed_in_a_host_function.
+ * Lines of the library changed to see it fail:
+ *   tnri_arena_mark_other marks only a stream that tnri_stream_has_mark: a_pool_ends_*
+ *   tnri_holds_retry in hook_settle (lifetime/register.c) taken out:
+ *     an_output_freed_in_a_host_function
  */
 #include "steps.h"
 
@@ -468,6 +471,82 @@ static void an_output_freed_in_a_host_function(void **state)
     check_all_given_back();
 }
 
+/* ---- ordinary pools, beside a capture -------------------------------------------------------- */
+
+/* A pool with idle memory on a stream, and work under way that has used it. */
+static tnr_pool worked_pool(tnr_stream stream)
+{
+    tnr_pool pool;
+    void *block;
+    assert_ok(tnr_pool_create(&pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&block, pool, BYTES, 0, stream));
+    assert_int_equal(cuMemsetD8Async((CUdeviceptr)block, 1, BYTES, stream), CUDA_SUCCESS);
+    assert_ok(tnr_free(block));
+    return pool;
+}
+
+static void capture_begin_relaxed(tnr_stream stream)
+{
+    tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
+    options.mode = TNR_CAPTURE_RELAXED;
+    assert_ok(tnr_capture_begin(0, stream, &options));
+}
+
+/* Its work is waited for, and the capture goes on. Memory of a stream that was drawn in stays until
+ * the capture has ended, because nothing marks the end of what that stream did before. */
+static void a_pool_ends_beside_a_capture(void **state)
+{
+    (void)state;
+    steps_start(NULL, NULL);
+    tnr_pool own = worked_pool(ORIGIN), drawn_in = worked_pool(BRANCH);
+    tnr_pool other = worked_pool(OTHER), legacy = worked_pool(NULL);
+    capture_begin_relaxed(ORIGIN);
+    order_after(BRANCH, ORIGIN);
+    assert_ok(tnr_pool_destroy(other));
+    assert_ok(tnr_pool_destroy(legacy));
+    assert_ok(tnr_pool_destroy(own));
+    assert_error(tnr_pool_destroy(drawn_in), TNR_ERR_CAPTURE, "cannot be proved idle");
+    assert_ok(tnr_validate(-1));
+    assert_int_equal(pool_stats(drawn_in).reserved_bytes.current, BYTES);
+    unsigned char *block = captured_block(ORIGIN, 5);
+    order_after(ORIGIN, BRANCH);
+    recorded graph = capture_end(ORIGIN);
+    recorded_launch(&graph, ORIGIN);
+    steps_settle();
+    check_bytes(block, BYTES, 5);
+    assert_ok(tnr_pool_destroy(drawn_in));
+    assert_ok(tnr_free(block));
+    recorded_destroy(&graph);
+    steps_settle();
+    check_all_given_back();
+}
+
+/* Whatever fails, a repeated call comes to the end, and the capture is not broken. */
+static void a_pool_ends_while_the_driver_fails(void **state)
+{
+    (void)state;
+    uint64_t hits = 1;
+    for (uint64_t nth = 1; hits > 0; nth++) {
+        steps_start(NULL, NULL);
+        tnr_pool pool = worked_pool(OTHER);
+        capture_begin_relaxed(ORIGIN);
+        simcuda_fail("*", nth, 0, CUDA_ERROR_UNKNOWN);
+        tnr_status status = tnr_pool_destroy(pool);
+        hits = simcuda_fail_hits();
+        simcuda_fail_clear();
+        assert_int_not_equal(status, TNR_ERR_HOST_MEMORY);
+        if (status != TNR_OK)
+            assert_ok(tnr_pool_destroy(pool));
+        assert_ok(tnr_validate(-1));
+        recorded graph = capture_end(ORIGIN);
+        recorded_destroy(&graph);
+        steps_settle();
+        check_all_given_back();
+        assert_int_equal(steps_stop(state), 0);
+    }
+    steps_start(NULL, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -486,6 +565,8 @@ int main(void)
         cmocka_unit_test_teardown(two_captures_into_one_pool, steps_stop),
         cmocka_unit_test_teardown(across_two_captures, steps_stop),
         cmocka_unit_test_teardown(who_asks_in_a_capture, steps_stop),
+        cmocka_unit_test_teardown(a_pool_ends_beside_a_capture, steps_stop),
+        cmocka_unit_test_teardown(a_pool_ends_while_the_driver_fails, steps_stop),
     };
     return steps_run(tests);
 }

@@ -417,7 +417,8 @@ static void given_back_in_turn(void **state)
     end();
 }
 
-/* It stays where somebody only wants less to be idle, and while a capture forbids the proof. */
+/* It stays where somebody only wants less to be idle. A trim takes it, also while another stream
+ * captures, since the work of its own is marked beside the capture. */
 static void not_given_back(void **state)
 {
     (void)state;
@@ -436,10 +437,8 @@ static void not_given_back(void **state)
     assert_int_equal(unit_stats().bytes_parked_away, 0);
     assert_ok(tnr_capture_begin(0, captured, NULL));
     assert_ok(tnr_trim(NULL, 0, 0));
-    assert_true(sleep_device_bytes() >= 64 * MIB);
-    assert_ok(tnr_capture_abort(0, captured));
-    assert_ok(tnr_trim(NULL, 0, 0));
     assert_int_equal(sleep_device_bytes(), 0);
+    assert_ok(tnr_capture_abort(0, captured));
     end();
 }
 

@@ -369,8 +369,10 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_create(tnr_pool *pool, int device,
  * Errors: TNR_ERR_BUSY (there are live blocks; a thread that lives is routed to it; graphs need it;
  * blocks of it are exported (<tenure/export.h>); or the pool is over foreign segments and the call
  * comes from a callback of an owner of segments), TNR_ERR_INVALID_POOL, TNR_ERR_HOST_MEMORY,
- * TNR_ERR_CAPTURE (what is left of it cannot be proved idle while a capture is under way),
- * TNR_ERR_INVALID_STREAM (it ended untold), TNR_ERR_DRIVER. Since 0.1.0. */
+ * TNR_ERR_CAPTURE (a stream that is in a capture used its memory before, and the end of that work
+ * was not marked; or it has memory of the legacy stream, and a blocking stream captures),
+ * TNR_ERR_INVALID_STREAM (a stream ended untold), TNR_ERR_DRIVER. After an error the pool is there;
+ * idle memory of it may have gone back. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_destroy(tnr_pool pool);
 
 /* As tnr_malloc, from this pool (null: the device's default pool, whatever the routing). The
