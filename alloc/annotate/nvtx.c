@@ -36,6 +36,7 @@ enum {
     VIRTUAL_ADDRESS = 1,
     BY_POINTER = 1,
     ASCII = 1,
+    NAME_BYTES = 50,
 };
 
 typedef void (*slot)(void);
@@ -122,7 +123,6 @@ typedef struct names_text {
 static slot core_functions[MODULES][SLOTS_MAX];
 static slot *core_slots[MODULES][SLOTS_MAX];
 static intptr_t memory_slots[MEMORY_SLOTS];
-static void *_Atomic heaps[64]; /* by device; the tool's handles */
 static _Atomic int names_wanted;
 
 static int table_get(int module, slot ***table, unsigned *count)
@@ -194,7 +194,7 @@ void tnri_nvtx_end(void)
 
 /* ---- telling -------------------------------------------------------------------------------- */
 
-void tnri_nvtx_heap(int device, uintptr_t base, size_t bytes)
+void tnri_nvtx_heap(uintptr_t base, size_t bytes)
 {
     intptr_t function = tnri_nvtx_listens() ? memory_function(HEAP_REGISTER) : 0;
     range all = {bytes, (const void *)base};
@@ -206,33 +206,44 @@ void tnri_nvtx_heap(int device, uintptr_t base, size_t bytes)
                       .range = &all,
                       .message_type = ASCII,
                       .message = "Tenure"};
-    if (function != 0)
-        atomic_store(&heaps[device], ((void *(*)(void *, const heap_text *))function)(NULL, &text));
+    /* It would refuse what is in the heap, too, and count each word as an error. */
+    if (function != 0 && ((void *(*)(void *, const heap_text *))function)(NULL, &text) == NULL)
+        tnri_gate_set(TNRI_GATE_NVTX, 0);
 }
 
-void tnri_nvtx_heap_end(int device)
+void tnri_nvtx_heap_end(uintptr_t base)
 {
     intptr_t function = tnri_nvtx_listens() ? memory_function(HEAP_UNREGISTER) : 0;
-    void *heap = atomic_exchange(&heaps[device], NULL);
-    if (function != 0 && heap != NULL)
-        ((void (*)(void *, void *))function)(NULL, heap);
+    if (function != 0)
+        ((void (*)(void *, void *))function)(NULL, (void *)base);
 }
 
-void tnri_nvtx_block(int device, const char *pool, uintptr_t base, size_t bytes)
+/* compute-sanitizer takes 1 to 49 characters that can be printed. */
+static const char *name_make(char *name, const char *pool)
+{
+    size_t length = 0;
+    for (; pool[length] != '\0' && length < NAME_BYTES - 1; length++)
+        name[length] = pool[length] >= ' ' && pool[length] <= '~' ? pool[length] : '?';
+    name[length] = '\0';
+    return length > 0 ? name : "?";
+}
+
+void tnri_nvtx_block(uintptr_t heap, const char *pool, uintptr_t base, size_t bytes)
 {
     intptr_t function = memory_function(REGIONS_REGISTER);
     range one = {bytes, (const void *)base};
     regions_text text = {.version = MEMORY_VERSION,
                          .bytes = sizeof(text),
                          .type = VIRTUAL_ADDRESS,
-                         .heap = atomic_load(&heaps[device]),
+                         .heap = (void *)heap,
                          .count = 1,
                          .element_bytes = sizeof(one),
                          .elements = &one};
     if (function != 0)
         ((void (*)(void *, const regions_text *))function)(NULL, &text);
     function = memory_function(REGIONS_NAME);
-    name_text named = {BY_POINTER, ASCII, (const void *)base, pool, 0, 0};
+    char name[NAME_BYTES];
+    name_text named = {BY_POINTER, ASCII, (const void *)base, name_make(name, pool), 0, 0};
     names_text names = {.version = MEMORY_VERSION,
                         .bytes = sizeof(names),
                         .count = 1,

@@ -3,7 +3,8 @@
  * Annotations for other tools, by NVTX. They say which addresses are blocks, so that
  * compute-sanitizer sees them inside of Tenure's memory, and which streams are Tenure's own.
  *
- *   heap     all addresses of a device, a sub-allocator's: what is in no region is nobody's
+ *   heap     all addresses of a device, or a segment of cuMemAlloc (device/allocated.h), a
+ *            sub-allocator's: what is in no region is nobody's. Its name is its address.
  *   region   a block, from the moment when it is handed out until it is freed; named by its pool
  *   name     of a stream of Tenure's own
  *
@@ -11,7 +12,8 @@
  * starts. NVTX consists of headers alone, which hand tables of functions to that library. nvtx.c
  * has that part of the interface, which cannot change. So the build needs nothing of NVTX.
  *
- * While a tool listens the gate says NVTX; while none does, nothing of this is reached. The caller
+ * While a tool listens the gate says NVTX; while none does, nothing of this is reached. A tool that
+ * refuses a heap (compute-sanitizer takes allocations only) is told nothing more. The caller
  * must hold no lock, because the tool may do anything.
  */
 #ifndef TNRI_ANNOTATE_NVTX_H
@@ -27,12 +29,12 @@ void tnri_nvtx_start(void);
 /* From now on tells the tool nothing; the tool's library stays loaded. */
 void tnri_nvtx_end(void);
 
-/* The first says that the addresses of a device exist, the second that they exist no more. */
-void tnri_nvtx_heap(int device, uintptr_t base, size_t bytes);
-void tnri_nvtx_heap_end(int device);
+/* The first says that a heap exists, the second that it exists no more. */
+void tnri_nvtx_heap(uintptr_t base, size_t bytes);
+void tnri_nvtx_heap_end(uintptr_t base);
 
-/* A block is handed out, has grown, or is about to be freed. */
-void tnri_nvtx_block(int device, const char *pool, uintptr_t base, size_t bytes);
+/* A block of a heap is handed out, has grown, or is about to be freed. */
+void tnri_nvtx_block(uintptr_t heap, const char *pool, uintptr_t base, size_t bytes);
 void tnri_nvtx_block_grown(uintptr_t base, size_t bytes);
 void tnri_nvtx_block_gone(uintptr_t base);
 

@@ -21,6 +21,7 @@ typedef struct tnri_foreign {
     tnr_segment_free free;
     void *user;
     size_t bytes_least; /* of a segment for large blocks */
+    int is_own;         /* the owner is Tenure: device/allocated.h */
 } tnri_foreign;
 
 typedef struct tnri_account {
@@ -82,7 +83,13 @@ static inline int tnri_account_is_known(const tnri_account *account)
 static inline int tnri_account_is_kept(const tnri_account *account)
 {
     return tnri_account_is_known(account) || account->is_vouched ||
-           tnri_account_is_foreign(account);
+           (tnri_account_is_foreign(account) && !account->foreign.is_own);
+}
+
+/* 1: its memory stays at its addresses, and with its streams. */
+static inline int tnri_account_is_fixed(const tnri_account *account)
+{
+    return tnri_account_is_foreign(account) || tnri_account_is_kept(account);
 }
 
 #endif

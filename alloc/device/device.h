@@ -38,6 +38,7 @@ typedef struct tnri_device {
     CUcontext context; /* the primary context, retained; null: it is not */
     uintptr_t range_base;
     size_t range_bytes; /* addresses reserved; 0: none */
+    int is_allocated;   /* its pools are of cuMemAlloc: allocated.h. Constant while it is in use */
     tnri_space space;
     tnri_space *_Atomic foreign; /* of foreign segments; null: there never was one. Set once */
     struct tnr_pool_st *pool_default;

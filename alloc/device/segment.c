@@ -2,6 +2,7 @@
 /* Foreign segments: see segment.h. */
 #include "device/segment.h"
 
+#include "annotate/nvtx.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 
@@ -31,6 +32,25 @@ tnr_status tnri_segment_refuse(const tnri_account *account, const char *what)
     return tnri_error(TNR_ERR_FOREIGN_SEGMENT,
                       "the memory of pool \"%s\" of device %d is its owner's: %s.", account->name,
                       account->device->index, what);
+}
+
+/* ---- what tools are told -------------------------------------------------------------------- */
+
+/* 1 if each segment of the pool's is a heap for tools. Of others' segments Tenure does not know
+ * what they are, and graphs go on to use what was freed. */
+static int is_told(const tnri_account *account)
+{
+    return account->foreign.is_own && !account->is_graph && !account->is_vouched;
+}
+
+uintptr_t tnri_heap_of(const tnri_account *account, uintptr_t address)
+{
+    const tnri_space *space = account->space;
+    if (!tnri_account_is_foreign(account))
+        return account->device->is_allocated ? 0 : account->device->range_base;
+    return is_told(account) ? tnri_page_address(
+                                  space, tnri_page_chunk(space, tnri_page_of(space, address))->page)
+                            : 0;
 }
 
 /* ---- what an owner gave --------------------------------------------------------------------- */
@@ -206,6 +226,8 @@ tnr_status tnri_segment_create(tnri_account *account, size_t pages, tnr_stream s
     }
     if (status == TNR_OK) {
         tnri_chunk_count_taken(segment);
+        if (tnri_nvtx_listens() && is_told(account))
+            tnri_nvtx_heap(tnri_page_address(account->space, segment->page), bytes);
         *created = segment;
     } else {
         tnri_host_free(segment, sizeof(*segment));
@@ -219,6 +241,8 @@ void tnri_segment_release(tnri_chunk *segment)
     tnri_account *account = segment->account;
     tnri_space *space = account->space;
     uintptr_t base = tnri_page_address(space, segment->page);
+    if (tnri_nvtx_listens() && is_told(account))
+        tnri_nvtx_heap_end(base);
     tnri_lock_take(&space->lock);
     for (size_t i = 0; i < segment->pages; i++)
         tnri_page_enter(space, segment->page + i, NULL);

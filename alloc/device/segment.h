@@ -34,6 +34,10 @@ int tnri_segment_is_inside(void);
 /* TNR_ERR_BUSY in such a callback, for `call`, which may need another callback. */
 tnr_status tnri_segment_outside(const char *call);
 
+/* The heap that tools know for memory at an address of the pool; 0: they know of none, and are not
+ * told of blocks. */
+uintptr_t tnri_heap_of(const tnri_account *account, uintptr_t address);
+
 /* TNR_ERR_FOREIGN_SEGMENT if a pool is over foreign segments; `what` cannot be had there. */
 tnr_status tnri_segment_refuse(const tnri_account *account, const char *what);
 

@@ -217,7 +217,7 @@ static tnr_status parked_take(tnri_plan *plan)
     int policy = tnri_cross_policy();
     tnr_status status = TNR_OK;
     if (tnri_likely(atomic_load(&arena->account->parked) == 0) || stream == NULL ||
-        arena->is_guard || tnri_account_is_kept(arena->account))
+        arena->is_guard || tnri_account_is_fixed(arena->account))
         return TNR_OK;
     tnri_arena *donor = NULL;
     while (status == TNR_OK && plan->pages_missing > 0 &&

@@ -199,7 +199,7 @@ static size_t arena_retired_bytes(tnri_arena *arena)
 static tnri_moves ladder_moves_max(const tnri_arena *arena)
 {
     const tnri_stream *stream = atomic_load(&arena->stream);
-    if (stream == NULL || arena->is_guard || tnri_account_is_kept(arena->account))
+    if (stream == NULL || arena->is_guard || tnri_account_is_fixed(arena->account))
         return TNRI_MOVES_NONE;
     if (arena->growable.base != 0 &&
         (atomic_load(&stream->is_dead) || tnri_capturing() || !tnri_stream_is_markable(stream)))

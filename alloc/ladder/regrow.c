@@ -20,7 +20,7 @@ static int pool_may_drift(tnri_arena *arena)
 {
     const tnri_account *account = arena->account;
     return tnri_conf_get()->regrow && tnri_low_water_was(arena) && !account->is_graph &&
-           !tnri_account_is_kept(account) && tnri_cross_policy() != TNRI_CROSS_OFF &&
+           !tnri_account_is_fixed(account) && tnri_cross_policy() != TNRI_CROSS_OFF &&
            !tnri_lane_has_others(arena);
 }
 

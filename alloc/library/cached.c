@@ -43,6 +43,7 @@
 #include "base/error.h"
 #include "conf/conf.h"
 #include "device/device.h"
+#include "device/segment.h"
 #include "driver/capturing.h"
 #include "ladder/at.h"
 #include "ladder/grow.h"
@@ -267,8 +268,10 @@ static tnri_block *block_at(void *ptr)
 static TNRI_SELDOM void malloc_annotate(void *ptr, size_t bytes)
 {
     const tnri_block *block = block_at(ptr);
-    const tnri_arena *arena = block->world->arena;
-    tnri_nvtx_block(arena->device->index, arena->account->name, (uintptr_t)ptr, bytes);
+    const tnri_account *account = block->world->arena->account;
+    uintptr_t heap = tnri_heap_of(account, block->base);
+    if (heap != 0)
+        tnri_nvtx_block(heap, account->name, (uintptr_t)ptr, bytes);
 }
 
 /* Tells them of one that is about to be freed, if it is there; then a free that is refused all the
@@ -277,7 +280,8 @@ TNRI_SELDOM void tnri_free_annotate(const tnri_block *block, const void *ptr)
 {
     tnri_arena *arena = block->world->arena;
     tnri_arena_enter(arena);
-    int is_there = block->state == TNRI_LIVE && block->base == (uintptr_t)ptr;
+    int is_there = block->state == TNRI_LIVE && block->base == (uintptr_t)ptr &&
+                   tnri_heap_of(arena->account, block->base) != 0;
     tnri_arena_leave(arena);
     if (is_there && !arena->account->is_graph)
         tnri_nvtx_block_gone((uintptr_t)ptr);

@@ -114,7 +114,7 @@ tnr_status tnr_reserve(void **ptr, size_t bytes_max, int device, tnr_stream stre
 static void commit_annotate(const tnri_arena *arena, const void *ptr, size_t bytes, int is_first)
 {
     if (is_first)
-        tnri_nvtx_block(arena->device->index, arena->account->name, (uintptr_t)ptr, bytes);
+        tnri_nvtx_block(arena->device->range_base, arena->account->name, (uintptr_t)ptr, bytes);
     else
         tnri_nvtx_block_grown((uintptr_t)ptr, bytes);
 }

@@ -13,6 +13,7 @@
 #include "base/ticks.h"
 #include "conf/conf.h"
 #include "conf/environment.h"
+#include "device/allocated.h"
 #include "device/group.h"
 #include "device/segment.h"
 #include "device/start.h"
@@ -144,13 +145,14 @@ static tnr_status library_start_device(tnri_device *device)
         return status;
     tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
     options.name = "default";
+    device->is_allocated = tnri_memory_is_allocated();
     status = tnri_pool_make(device, &options, TNRI_POOL_PLAIN, NULL, &device->pool_default);
     if (status != TNR_OK)
         tnri_device_abandon(device);
     else
         tnri_device_publish(device);
-    if (status == TNR_OK)
-        tnri_nvtx_heap(device->index, device->range_base, device->range_bytes);
+    if (status == TNR_OK && tnri_nvtx_listens() && !device->is_allocated)
+        tnri_nvtx_heap(device->range_base, device->range_bytes);
     return status;
 }
 
@@ -281,7 +283,8 @@ static tnr_status device_end_pools(tnri_device *device)
     if (status == TNR_OK && upper != NULL)
         status = upper->device_ending(device, 1);
     tnri_trap_device_ending(device);
-    tnri_nvtx_heap_end(device->index);
+    if (tnri_nvtx_listens() && !device->is_allocated)
+        tnri_nvtx_heap_end(device->range_base);
     tnr_pool pool = NULL;
     while (status == TNR_OK && (pool = tnri_pool_walk(device, NULL)) != NULL) {
         status = tnri_pool_end(pool, 1);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "conf/conf.h"
+#include "device/allocated.h"
 #include "history/mappings.h"
 #include "pool/asleep.h"
 #include "pool/cache.h"
@@ -78,6 +79,7 @@ static int pool_set_space(tnr_pool pool, const tnr_pool_options *options)
         .free = options->segment_free,
         .user = options->segment_user,
         .bytes_least = options->segment_bytes == 0 ? SEGMENT_BYTES : options->segment_bytes,
+        .is_own = tnri_memory_is_own(options->segment_alloc),
     };
     pool->account.space =
         tnri_account_is_foreign(&pool->account) ? tnri_device_foreign(device) : &device->space;
@@ -143,8 +145,8 @@ void tnri_pool_unpublish(tnr_pool pool)
     tnri_lock_release(&pool->device->lock);
 }
 
-tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, tnri_pool_kind kind,
-                          const tnri_tagging *tagging, tnr_pool *made)
+static tnr_status pool_make(tnri_device *device, const tnr_pool_options *options,
+                            tnri_pool_kind kind, const tnri_tagging *tagging, tnr_pool *made)
 {
     tnr_handle_type type = options->handle_type;
     int is_foreign = options->segment_alloc != NULL;
@@ -186,6 +188,15 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
     tnri_note_pool(&pool->account, NULL, TNRI_NOTED_POOL_MADE, 0, pool->account.id);
     *made = pool;
     return TNR_OK;
+}
+
+tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, tnri_pool_kind kind,
+                          const tnri_tagging *tagging, tnr_pool *made)
+{
+    tnr_pool_options own = *options;
+    if (device->is_allocated)
+        tnri_memory_options(&own);
+    return pool_make(device, &own, kind, tagging, made);
 }
 
 tnr_pool tnri_pool_handle(const struct tnr_pool_st *pool)

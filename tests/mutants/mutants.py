@@ -221,7 +221,7 @@ MUTANTS = [
      "a pool that grows anew gives back what streams still use"),
     ("regrow_known", "alloc/ladder/regrow.c",
      "!account->is_graph &&\n"
-     "           !tnri_account_is_kept(account) && ",
+     "           !tnri_account_is_fixed(account) && ",
      "",
      "a pool whose addresses others know grows anew"),
     ("regrow_high", "alloc/ladder/regrow.c",
@@ -646,7 +646,7 @@ MUTANTS = [
      "tools are told of frees that are refused"),
     # ---- alloc: memory that was registered, and what is left to others
     ("registered_moves", "alloc/ladder/ladder.c",
-     "    if (stream == NULL || arena->is_guard || tnri_account_is_kept(arena->account))",
+     "    if (stream == NULL || arena->is_guard || tnri_account_is_fixed(arena->account))",
      "    if (stream == NULL || arena->is_guard)",
      "memory that was registered moves to another address"),
     ("registered_goes_back", "alloc/ladder/reclaim.c",

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A tool that listens to NVTX, with NVTX's own headers: a line for each thing that it is told, into
- * what nvtx_tool_text returns. NVTX_TOOL=names: it wants names of streams alone; =none: nothing.
+ * what nvtx_tool_text returns. NVTX_TOOL=names: it wants names of streams alone; =none: nothing;
+ * =allocations: memory, and heaps only where an allocation can be, as compute-sanitizer.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,6 +48,12 @@ static void check(uint16_t version, size_t bytes, size_t expected)
         say("wrong version %x or size %zu\n", version, bytes);
 }
 
+static int is_wanted_alone(const char *what)
+{
+    const char *wanted = getenv("NVTX_TOOL");
+    return wanted != NULL && strcmp(wanted, what) == 0;
+}
+
 static nvtxMemHeapHandle_t heap_register(nvtxDomainHandle_t domain, const nvtxMemHeapDesc_t *heap)
 {
     const nvtxMemVirtualRangeDesc_t *range = heap->typeSpecificDesc;
@@ -55,7 +62,9 @@ static nvtxMemHeapHandle_t heap_register(nvtxDomainHandle_t domain, const nvtxMe
     check(NVTX_EXT_COMPATID_MEM, heap->typeSpecificDescSize, sizeof(*range));
     say("heap %u %u %s %p %zu\n", heap->usage, heap->type, heap->message.ascii, range->ptr,
         range->size);
-    return (nvtxMemHeapHandle_t)(uintptr_t)0x70;
+    if (is_wanted_alone("allocations") && range->size >= ((size_t)1 << 33))
+        return NULL; /* what no allocation is: as compute-sanitizer does */
+    return (nvtxMemHeapHandle_t)(uintptr_t)range->ptr;
 }
 
 static void heap_unregister(nvtxDomainHandle_t domain, nvtxMemHeapHandle_t heap)
@@ -114,7 +123,8 @@ static void stream_name(nvtx_CUstream stream, const char *name)
 static int is_wanted(const char *what)
 {
     const char *wanted = getenv("NVTX_TOOL");
-    return wanted == NULL || strcmp(wanted, what) == 0;
+    return wanted == NULL || strcmp(wanted, what) == 0 ||
+           (strcmp(wanted, "allocations") == 0 && strcmp(what, "memory") == 0);
 }
 
 int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get)

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a tool that listens to NVTX is told: a library of the tests' own, which is built with NVTX's
- * headers. Its path is the first argument; the second says what it wants: all, names, none.
+ * headers. Its path is the first argument; the second says what it wants: all, names, allocations,
+ * none.
+ *
+ * Broken to see it fail (a_tool_that_knows_allocations): nvtx.c, tnri_nvtx_heap: the gate left open
+ * after a refusal; segment.c, tnri_heap_of: the device's range for every pool; is_told: without
+ * is_graph (graph_pools_have_no_heap); segment.c: no tnri_nvtx_heap_end.
  */
 #include "unit.h"
 
@@ -10,6 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <cuda.h>
+
+#include <tenure/capture.h>
 #include <tenure/lifetime.h>
 
 #include "base/gate.h"
@@ -47,11 +55,18 @@ static void a_heap_for_each_device(void **state)
     tnr_device_info info = {.struct_bytes = sizeof(info)};
     assert_ok(tnr_device_get(&info, 1));
     assert_told("heap 1 1 Tenure %p %zu\n", (void *)info.address_base, info.address_bytes);
-    assert_told("region %p 5000 in 0x70\n", ptr);
+    assert_told("region %p 5000 in %p\n", ptr, (void *)info.address_base);
     assert_null(strstr(tool_text(), "wrong"));
     assert_ok(tnr_free(ptr));
     assert_ok(tnr_shutdown(0));
-    assert_told("no heap 0x70\n");
+    assert_told("no heap %p\n", (void *)info.address_base);
+}
+
+static void *heap_of_device(void)
+{
+    tnr_device_info info = {.struct_bytes = sizeof(info)};
+    assert_ok(tnr_device_get(&info, 0));
+    return (void *)info.address_base;
 }
 
 static void blocks_come_and_go(void **state)
@@ -61,15 +76,16 @@ static void blocks_come_and_go(void **state)
     void *ptr, *aligned, *shared, *own;
     tnr_pool pool;
     tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
-    options.name = "weights";
+    options.name = "weights of the \303\274 model, which has a name that is longer than tools take";
     assert_ok(tnr_malloc(&ptr, 777, 0, NULL));
-    assert_told("region %p 777 in 0x70\nname %p default\n", ptr, ptr);
+    assert_told("region %p 777 in %p\nname %p default\n", ptr, heap_of_device(), ptr);
     assert_ok(tnr_malloc_aligned(&aligned, 3000, 1 << 16, 0, NULL));
     assert_told("region %p 3000 in", aligned);
     assert_ok(tnr_malloc(&shared, 4000, 0, NULL));
     assert_ok(tnr_pool_create(&pool, 0, &options));
     assert_ok(tnr_pool_malloc(&own, pool, 9000, 0, NULL));
-    assert_told("region %p 9000 in 0x70\nname %p weights\n", own, own);
+    assert_told("region %p 9000 in %p\nname %p weights of the ?? model, which has a name that is\n",
+                own, heap_of_device(), own);
     tool_clear();
     assert_ok(tnr_free(ptr));
     assert_told("no region %p\n", ptr);
@@ -158,6 +174,89 @@ static void nobody_listens(void **state)
     assert_nothing_told();
 }
 
+/* ---- a tool that knows only allocations ------------------------------------------------------ */
+
+static void a_tool_that_refuses_is_left_alone(void **state)
+{
+    (void)state;
+    unit_start("memory:mapped", NULL);
+    tool_clear();
+    void *ptr = unit_malloc(5000, NULL);
+    assert_ok(tnr_free(ptr));
+    assert_null(strstr(tool_text(), "region"));
+    assert_int_equal(tnri_gate() & TNRI_GATE_NVTX, 0);
+}
+
+static void *segment_of(const void *ptr)
+{
+    tnr_block_info info;
+    assert_ok(tnr_block_get(&info, ptr));
+    assert_non_null(info.segment);
+    assert_in_range((uintptr_t)ptr, (uintptr_t)info.segment,
+                    (uintptr_t)info.segment + info.segment_bytes - info.bytes);
+    return info.segment;
+}
+
+/* Each block lies in one allocation of the driver's, which is a heap. */
+static void a_tool_that_knows_allocations(void **state)
+{
+    static const size_t sizes[] = {777, 100000, 3 * MIB, 30 * MIB, 200 * MIB};
+    enum { COUNT = sizeof(sizes) / sizeof(sizes[0]) };
+    void *ptrs[COUNT], *ranged;
+    (void)state;
+    unit_start("memory:allocated", NULL);
+    CUcontext context;
+    assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+    assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    for (int i = 0; i < COUNT; i++) {
+        tool_clear();
+        ptrs[i] = unit_malloc(sizes[i], NULL);
+        assert_told("region %p %zu in %p\nname %p default\n", ptrs[i], sizes[i],
+                    segment_of(ptrs[i]), ptrs[i]);
+        CUdeviceptr base = 0;
+        size_t bytes = 0;
+        assert_int_equal(cuMemGetAddressRange(&base, &bytes, (CUdeviceptr)ptrs[i]), CUDA_SUCCESS);
+        assert_ptr_equal((void *)(uintptr_t)base, segment_of(ptrs[i]));
+    }
+    assert_error(tnr_reserve(&ranged, 64 * MIB, 0, NULL), TNR_ERR_FOREIGN_SEGMENT, "default");
+    void *last = segment_of(ptrs[COUNT - 1]);
+    for (int i = 0; i < COUNT; i++) {
+        assert_ok(tnr_free(ptrs[i]));
+        assert_told("no region %p\n", ptrs[i]);
+    }
+    assert_ok(tnr_validate(-1));
+    tool_clear();
+    assert_ok(tnr_trim(NULL, 0, 0));
+    assert_told("no heap %p\n", last);
+    assert_int_equal(unit_stats().reserved_bytes.current, 0);
+    assert_int_equal(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
+    assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    assert_null(strstr(tool_text(), "wrong"));
+}
+
+/* What was freed there is used again, and graphs use it all the time: the whole of it is theirs. */
+static void graph_pools_have_no_heap(void **state)
+{
+    (void)state;
+    unit_start("memory:allocated", NULL);
+    tnr_pool pool;
+    assert_ok(tnr_graph_pool_create(&pool, 0, NULL));
+    tnr_stream stream = unit_stream(0);
+    tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
+    options.pool = pool;
+    tool_clear();
+    void *ptr;
+    CUgraph graph;
+    assert_ok(tnr_capture_begin(0, stream, &options));
+    assert_ok(tnr_malloc(&ptr, 3 * MIB, 0, stream));
+    assert_ok(tnr_free(ptr));
+    assert_ok(tnr_capture_end(&graph, NULL, 0, stream));
+    assert_null(strstr(tool_text(), "region"));
+    assert_null(strstr(tool_text(), "heap"));
+    assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
+    assert_ok(tnr_pool_destroy(pool));
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 3)
@@ -187,6 +286,13 @@ int main(int argc, char **argv)
     const struct CMUnitTest none[] = {
         cmocka_unit_test_teardown(nobody_listens, unit_stop),
     };
+    const struct CMUnitTest allocations[] = {
+        cmocka_unit_test_teardown(a_tool_that_refuses_is_left_alone, unit_stop),
+        cmocka_unit_test_teardown(a_tool_that_knows_allocations, unit_stop),
+        cmocka_unit_test_teardown(graph_pools_have_no_heap, unit_stop),
+    };
+    if (strcmp(wants, "allocations") == 0)
+        return cmocka_run_group_tests(allocations, NULL, NULL);
     if (strcmp(wants, "names") == 0)
         return cmocka_run_group_tests(names, NULL, NULL);
     if (strcmp(wants, "none") == 0)

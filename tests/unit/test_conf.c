@@ -73,6 +73,7 @@ static const struct {
     {"lanes_forced", {"0", "64"}, {"65", "-1", "all"}},
     {"lanes_max", {"0", "1", "64"}, {"65", "-1", "all"}},
     {"max_split_size_mb", {"0", "1048576"}, {"1048577", "-2"}},
+    {"memory", {"mapped", "allocated", "auto"}, {"", "map", "Auto", "mapped|auto"}},
     {"move_burst_ms", {"0", "1000000"}, {"1000001", "-1", "0.5"}},
     {"move_percent", {"0", "100"}, {"101", "1%"}},
     {"reuse", {"wait", "follow", "poll"}, {"waits", "Wait", ""}},
@@ -284,12 +285,11 @@ static void garbage_is_refused(void **state)
 static void what_is_fixed_at_start_is_busy_later(void **state)
 {
     (void)state;
-    static const char *const fixed[] = {"address_space_gb:8", "aliases_from:first",
-                                        "chunk_mb:4",         "gpu_direct_rdma:off",
-                                        "handle_type:none",   "group:g",
-                                        "group_ceiling_mb:9", "group_floor_mb:9",
-                                        "lanes_forced:2",     "per_process_memory_fraction:0.5",
-                                        "small_limit_kb:64"};
+    static const char *const fixed[] = {
+        "address_space_gb:8",  "aliases_from:first", "chunk_mb:4",
+        "gpu_direct_rdma:off", "handle_type:none",   "group:g",
+        "group_ceiling_mb:9",  "group_floor_mb:9",   "lanes_forced:2",
+        "memory:mapped",       "small_limit_kb:64",  "per_process_memory_fraction:0.5"};
     unit_start(NULL, NULL);
     assert_ok(tnr_configure("small_limit_kb:512")); /* started, but no device is in use */
     assert_ok(tnr_free(unit_malloc(1, NULL)));

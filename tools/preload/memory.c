@@ -187,6 +187,8 @@ static CUresult alloc_told(CUresult result, const CUdeviceptr *address, size_t b
                            CUstream stream, const service_device *device, int is_at_once)
 {
     if (result == CUDA_SUCCESS)
+        service_given(device, *address);
+    if (result == CUDA_SUCCESS)
         JOURNAL_TELL(journal_allocated(*address, bytes, stream, device->index, is_at_once));
     return result;
 }

@@ -430,6 +430,30 @@ service_device *service_here_started(void)
                : NULL;
 }
 
+/* Set once a pool has given memory outside of its device's addresses: the setting `memory`. */
+static _Atomic int is_outside;
+
+void service_given(const service_device *device, CUdeviceptr address)
+{
+    if (device->address_bytes > (uintptr_t)address - device->address_base ||
+        atomic_load_explicit(&is_outside, memory_order_relaxed))
+        return;
+    atomic_store(&service_low, 0);
+    atomic_store(&service_high, UINTPTR_MAX);
+    atomic_store(&is_outside, 1);
+}
+
+/* Only Tenure knows whose such an address is. Of freed memory it does not say the device. */
+static service_device *device_outside(CUdeviceptr address)
+{
+    tnr_block_info block;
+    tnr_status status = tnr_block_get(&block, (const void *)(uintptr_t)address);
+    if (status == TNR_OK && block.device < SERVICE_DEVICES_MAX)
+        return &devices[block.device];
+    int index = status == TNR_ERR_NOT_LIVE ? device_here() : -1;
+    return index >= 0 ? &devices[index] : NULL;
+}
+
 service_device *service_of_address(CUdeviceptr address)
 {
     int end = atomic_load_explicit(&devices_end, memory_order_acquire);
@@ -437,7 +461,9 @@ service_device *service_of_address(CUdeviceptr address)
         if (atomic_load_explicit(&devices[i].is_known, memory_order_acquire) &&
             (uintptr_t)address - devices[i].address_base < devices[i].address_bytes)
             return &devices[i];
-    return NULL;
+    return atomic_load_explicit(&is_outside, memory_order_relaxed) && address != 0
+               ? device_outside(address)
+               : NULL;
 }
 
 void service_learn(CUdeviceptr address)

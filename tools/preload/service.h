@@ -82,6 +82,9 @@ service_device *service_of_stream(CUstream stream);
 /* The device whose addresses these are; null if they are not ours. No driver call. */
 service_device *service_of_address(CUdeviceptr address);
 
+/* A device's pool has given memory there. */
+void service_given(const service_device *device, CUdeviceptr address);
+
 /* The range from the first to behind the last address that was ever known of any device.
  * service_of_address says null for every address outside of it. The range makes that test cheap:
  * launches have thousands of such words. */
