@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scenarios with several devices, several contexts, and contexts that end. */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "engine.h"
 #include "scenarios.h"
@@ -238,4 +240,98 @@ void scenario_reset_one(void)
     MUST(cu.cuCtxSetCurrent(second));
     verify(held, 77, BYTES, NULL);
     MUST(cu.cuMemFree(held));
+}
+
+/* ---- a thread that came in before the second device ----------------------------------------- */
+
+static _Atomic int is_held, is_open, is_reset;
+static _Thread_local int is_to_hold;
+static pthread_barrier_t all_passed;
+
+static void nap(void)
+{
+    struct timespec time = {0, 1000000};
+    (void)nanosleep(&time, NULL);
+}
+
+/* The driver is called: the thread stays in there until it may leave. */
+static void hold(void)
+{
+    if (!is_to_hold)
+        return;
+    is_to_hold = 0;
+    is_held = 1;
+    while (!is_open)
+        nap();
+}
+
+static void *first_allocates(void *context)
+{
+    CUdeviceptr block;
+    MUST(cu.cuCtxSetCurrent(context));
+    is_to_hold = 1;
+    MUST(cu.cuMemAlloc(&block, BYTES));
+    CHECK(!is_to_hold);
+    fill(block, 5, BYTES, NULL);
+    verify(block, 5, BYTES, NULL);
+    MUST(cu.cuMemFree(block));
+    return NULL;
+}
+
+/* Comes and goes; so many at once that the C library keeps not all of their stacks. */
+static void *passes(void *context)
+{
+    CUdeviceptr block;
+    MUST(cu.cuCtxSetCurrent(context));
+    MUST(cu.cuMemAlloc(&block, BYTES));
+    MUST(cu.cuMemFree(block));
+    (void)pthread_barrier_wait(&all_passed);
+    return NULL;
+}
+
+static void threads_pass(CUcontext context)
+{
+    enum { PASSERS = 16 };
+    pthread_t threads[PASSERS];
+    CHECK(pthread_barrier_init(&all_passed, NULL, PASSERS) == 0);
+    for (int i = 0; i < PASSERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, passes, context) == 0);
+    for (int i = 0; i < PASSERS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+static void *second_resets(void *unused)
+{
+    MUST(cu.cuDevicePrimaryCtxReset(1));
+    CHECK(is_open); /* nor before the other thread is out */
+    is_reset = 1;
+    return unused;
+}
+
+/* A thread is inside, on the first device, when the second one comes into use and is reset: the
+ * reset waits for it, and not for threads that have ended. Under `tenure run`, with the driver of
+ * newer_driver.c. */
+void scenario_reset_held(void)
+{
+    enum { PATIENCE = 300 };
+    pthread_t allocates, resets;
+    CUdeviceptr block;
+    void (**asked)(void) = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "newer_driver_asked");
+    CHECK(asked != NULL);
+    *asked = hold;
+    CUcontext first = engine_start(0);
+    MUST(cu.cuMemAlloc(&block, BYTES));
+    threads_pass(first);
+    CHECK(pthread_create(&allocates, NULL, first_allocates, first) == 0);
+    while (!is_held)
+        nap();
+    engine_start(1);
+    MUST(cu.cuMemAlloc(&block, BYTES));
+    CHECK(ordinal_of(block) == 1);
+    CHECK(pthread_create(&resets, NULL, second_resets, NULL) == 0);
+    for (int i = 0; i < PATIENCE && !is_reset; i++)
+        nap();
+    is_open = 1;
+    CHECK(pthread_join(resets, NULL) == 0);
+    CHECK(pthread_join(allocates, NULL) == 0);
 }

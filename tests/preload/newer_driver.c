@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A driver from the future, over the simulated one: cuMemAlloc has a version of CUDA 99 with
- * arguments that nobody knows yet. It also plays the functions of CUDA 13.0 to 13.3 that the
- * simulated one lacks, as their documentation describes them.
+ * arguments that nobody knows yet. It says when cuStreamQuery is called. It also plays the
+ * functions of CUDA 13.0 to 13.3 that the simulated one lacks, as their documentation describes
+ * them.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -19,7 +20,9 @@
 EXPORT(PFN_cuInit_v2000, cuInit);
 EXPORT(PFN_cuDriverGetVersion_v2020, cuDriverGetVersion);
 EXPORT(PFN_cuGetProcAddress_v12000, cuGetProcAddress_v2);
+EXPORT(PFN_cuStreamQuery_v2000, cuStreamQuery);
 CUresult cuMemAlloc_v3(CUdeviceptr *address, size_t bytes, unsigned what);
+extern void (*newer_driver_asked)(void);
 
 /* A function of the simulated device, by the C library's own dlsym: another one takes whoever asks
  * for what is there underneath. */
@@ -32,6 +35,19 @@ static void *simulated(const char *symbol)
         memcpy(&look_up, &found, sizeof(found));
     }
     return look_up(dlopen("libtenure_simcuda.so", RTLD_NOW | RTLD_NOLOAD), symbol);
+}
+
+/* Of the program, null if it does not want to know: called first by cuStreamQuery. */
+void (*newer_driver_asked)(void);
+
+CUresult CUDAAPI cuStreamQuery(CUstream stream)
+{
+    PFN_cuStreamQuery_v2000 query;
+    void *symbol = simulated("cuStreamQuery");
+    memcpy(&query, &symbol, sizeof(query));
+    if (newer_driver_asked != NULL)
+        newer_driver_asked();
+    return query(stream);
 }
 
 CUresult CUDAAPI cuInit(unsigned flags)

@@ -108,6 +108,16 @@ class Contexts(PreloadTest):
             self.assertEqual(counts["live_blocks"], 0)
             self.assertEqual(result.messages, [])
 
+    def test_reset_while_a_thread_is_held(self):
+        """Of one device, while a thread is inside that came in before there were two. Broken to
+        see it fail: doors_close in service.c without its loop over threads; thread_end that
+        leaves the entry in the list."""
+        result = self.run_with(engine("lookup2", "reset_held"), driver=os.environ["PRELOAD_NEWER"],
+                               environment={"TENURE_SIM_DEVICES": 2})
+        self.assertEqual(result.code, 0, result.err)
+        self.assertEqual(result.counts[0]["allocations_passed_on"], 0)
+        self.assertEqual(result.messages, [])
+
     def test_reset(self):
         result = self.check_same(engine("lookup2", "reset"))
         self.assertEqual(result.counts[0]["allocations_passed_on"], 0)

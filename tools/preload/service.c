@@ -3,12 +3,14 @@
 #include "service.h"
 
 #include <dlfcn.h>
+#include <linux/membarrier.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "account.h"
@@ -27,9 +29,13 @@ static struct {
     _Atomic uint64_t context; /* grows when a context may have ended: then handles mean others */
 } service = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Once several devices are in use: who is in Tenure has his door with others, who ends a device has
- * all doors alone. Threads are dealt to the doors, so that they seldom meet at one. The locks are
- * zero at first, which is what a default one is on Linux. */
+/* Once several devices are in use: a thread that is inside shares its door with others, a thread
+ * that ends a device has all doors alone. Threads are dealt to the doors, so that they seldom meet
+ * at one. The locks are zero at first, which is what a default one is on Linux.
+ *
+ * Before that, doors would cost each call of a program with one device two atomic operations. So a
+ * thread that came in then has none, and is waited for by its state. It writes the state and then
+ * looks for several devices, without a barrier; a thread that ends a device runs one for all. */
 enum { DOORS = 16 };
 static struct {
     _Alignas(64) pthread_rwlock_t lock;
@@ -40,10 +46,31 @@ static _Atomic int devices_end; /* none from here on was ever served */
 _Atomic uintptr_t service_low = UINTPTR_MAX, service_high;
 static _Atomic int devices_count; /* that were ever served */
 
+typedef enum thread_state {
+    THREAD_NEW, /* outside, and not in the list */
+    THREAD_OUTSIDE,
+    THREAD_INSIDE,  /* without a door */
+    THREAD_AT_DOOR, /* inside with its door or all of them, or waiting for doors */
+} thread_state;
+
+/* A thread that has been inside. Its own, but for the links. */
+typedef struct thread_entry {
+    _Atomic int state;      /* written by the thread, read by one that ends a device */
+    int is_ending;          /* it will not be in the list any more */
+    pthread_rwlock_t *door; /* null: not dealt yet */
+    struct thread_entry *next, **link;
+} thread_entry;
+
+static struct {
+    pthread_mutex_t mutex; /* taken last; by threads that begin or end, and to end a device */
+    thread_entry *first;   /* with the links, under the mutex */
+    pthread_once_t once;
+    pthread_key_t key; /* has the entries of threads that are in the list */
+    int has_key;
+} threads = {.mutex = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+
 /* The thread's own. */
-static _Thread_local volatile sig_atomic_t thread_inside;
-static _Thread_local pthread_rwlock_t *thread_door; /* null: not dealt yet */
-static _Thread_local int thread_shares;             /* it has its door */
+static _Thread_local thread_entry self;
 static _Thread_local struct {
     CUcontext context;
     uint64_t context_number; /* service.context + 1 when it was asked */
@@ -74,57 +101,143 @@ int service_only_watches(void)
     return known;
 }
 
+static void state_set(thread_state state)
+{
+    atomic_store_explicit(&self.state, (int)state, memory_order_release);
+}
+
 int service_is_inside(void)
 {
-    return thread_inside;
+    return atomic_load_explicit(&self.state, memory_order_relaxed) > THREAD_OUTSIDE;
 }
 
-static int door_enter(void)
+/* The thread ends. What it does from now on, in other destructors or a signal handler, it does with
+ * a door. */
+static void thread_end(void *listed)
+{
+    thread_entry *ended = listed;
+    ended->is_ending = 1;
+    if (service_is_forked())
+        return;
+    state_set(THREAD_NEW);
+    pthread_mutex_lock(&threads.mutex);
+    *ended->link = ended->next;
+    if (ended->next != NULL)
+        ended->next->link = ended->link;
+    pthread_mutex_unlock(&threads.mutex);
+}
+
+static void threads_key_make(void)
+{
+    threads.has_key = pthread_key_create(&threads.key, thread_end) == 0;
+}
+
+/* 1 if the thread is in the list, and stays there until it ends. */
+static int thread_list(void)
+{
+    (void)pthread_once(&threads.once, threads_key_make);
+    if (self.is_ending || !threads.has_key || pthread_setspecific(threads.key, &self) != 0)
+        return 0;
+    pthread_mutex_lock(&threads.mutex);
+    self.next = threads.first;
+    self.link = &threads.first;
+    if (self.next != NULL)
+        self.next->link = &self.next;
+    threads.first = &self;
+    pthread_mutex_unlock(&threads.mutex);
+    return 1;
+}
+
+static void door_enter(void)
 {
     static _Atomic unsigned dealt;
-    if (thread_door == NULL)
-        thread_door = &doors[atomic_fetch_add(&dealt, 1) % DOORS].lock;
-    return pthread_rwlock_rdlock(thread_door) == 0;
+    if (self.door == NULL)
+        self.door = &doors[atomic_fetch_add(&dealt, 1) % DOORS].lock;
+    state_set(THREAD_AT_DOOR);
+    (void)pthread_rwlock_rdlock(self.door); /* fails only for a thread that has all doors */
 }
 
-/* Returns when no other thread is inside, and keeps them out; not for who has a door. */
+/* A barrier in all threads. If the kernel has none, time serves: stores leave their processor after
+ * microseconds. */
+static void threads_barrier(void)
+{
+    struct timespec settle = {0, 2000000};
+    (void)syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
+        (void)syscall(SYS_nanosleep, &settle, NULL);
+}
+
+/* Returns when no other thread is inside, and keeps them out. Several devices are in use. */
 static void doors_close(void)
 {
+    if (atomic_exchange(&self.state, THREAD_AT_DOOR) == THREAD_AT_DOOR)
+        (void)pthread_rwlock_unlock(self.door);
     for (int i = 0; i < DOORS; i++)
         (void)pthread_rwlock_wrlock(&doors[i].lock);
+    /* Each thread now has its state seen, or comes to its door. */
+    threads_barrier();
+    struct timespec nap = {0, 50000};
+    pthread_mutex_lock(&threads.mutex);
+    for (thread_entry *one = threads.first; one != NULL; one = one->next)
+        while (atomic_load_explicit(&one->state, memory_order_acquire) == THREAD_INSIDE)
+            (void)syscall(SYS_nanosleep, &nap, NULL);
+    pthread_mutex_unlock(&threads.mutex);
 }
 
+/* Leaves the thread inside, with its door. */
 static void doors_open(void)
 {
     for (int i = 0; i < DOORS; i++)
         (void)pthread_rwlock_unlock(&doors[i].lock);
+    door_enter();
+}
+
+/* For a thread that is not known to be outside. */
+static __attribute__((noinline)) int enter_slowly(void)
+{
+    if (service_is_inside())
+        return 0;
+    state_set(THREAD_INSIDE);
+    atomic_signal_fence(memory_order_seq_cst);
+    if (!thread_list() || service_has_several()) /* in this order: the list's mutex orders them */
+        door_enter();
+    return 1;
 }
 
 int service_enter(void)
 {
-    if (thread_inside || service_is_forked())
+    if (service_is_forked())
         return 0;
-    thread_inside = 1;
-    atomic_signal_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&self.state, memory_order_relaxed) != THREAD_OUTSIDE)
+        return enter_slowly();
+    state_set(THREAD_INSIDE);
+    atomic_signal_fence(memory_order_seq_cst); /* threads_barrier does the rest */
     if (service_has_several())
-        thread_shares = door_enter();
+        door_enter();
     return 1;
 }
 
 void service_leave(void)
 {
-    if (thread_shares) {
-        thread_shares = 0;
-        (void)pthread_rwlock_unlock(thread_door);
+    if (atomic_load_explicit(&self.state, memory_order_relaxed) != THREAD_AT_DOOR) {
+        state_set(THREAD_OUTSIDE);
+        return;
     }
+    (void)pthread_rwlock_unlock(self.door);
     atomic_signal_fence(memory_order_seq_cst);
-    thread_inside = 0;
+    state_set(self.link != NULL && !self.is_ending ? THREAD_OUTSIDE : THREAD_NEW);
 }
 
 static void service_forked(void)
 {
     if (atomic_load(&service.is_touched))
         atomic_store(&service.is_forked, 1);
+    /* The other threads, and their entries, are not here. */
+    int is_listed = self.link != NULL && !self.is_ending;
+    (void)pthread_mutex_init(&threads.mutex, NULL);
+    threads.first = is_listed ? &self : NULL;
+    self.link = is_listed ? &threads.first : NULL;
+    self.next = NULL;
 }
 
 __attribute__((constructor)) static void service_watch_forks(void)
@@ -533,14 +646,15 @@ int service_device_reset(int index)
     if (index < 0 || index >= SERVICE_DEVICES_MAX || !atomic_load(&devices[index].is_on))
         return 0;
     service_device *device = &devices[index];
-    /* Other threads may be busy on other devices: they are waited for, and kept out. */
-    int is_shared = thread_shares;
-    if (is_shared) {
-        thread_shares = 0;
-        (void)pthread_rwlock_unlock(thread_door);
-        doors_close();
-    }
+    /* Other threads may be busy on other devices: they are waited for, and kept out. Whether there
+     * are other devices changes under the mutex alone, which a thread takes when it has a door. */
     pthread_mutex_lock(&service.mutex);
+    int is_shared = service_has_several();
+    if (is_shared) {
+        pthread_mutex_unlock(&service.mutex);
+        doors_close();
+        pthread_mutex_lock(&service.mutex);
+    }
     int has_others = others_are_on(index);
     if (atomic_load(&device->is_on))
         device_end(device, has_others);
