@@ -201,7 +201,6 @@ static tnr_status publish(holding *fresh, tnri_notice *notice, const tnri_descri
         status = tnri_exported_get(fresh->number, &info);
     if (status != TNR_OK)
         return status;
-    memset(&notice->holders[1], 0, (TNR_HOLDERS_MAX - 1) * sizeof(notice->holders[1]));
     notice->holders_count = 1;
     notice->bytes = info.bytes;
     notice->generation++;

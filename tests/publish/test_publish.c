@@ -23,6 +23,8 @@
  *   an exporter that hangs up without a word: no_descriptors
  *   an import counted in the reader's reserved_bytes: imports_are_the_holders
  *   tnr_attach that tries once, or, on a quick machine, 16 times: generations_under_load
+ *   publish that does not begin the count of holders again: a_holder_follows
+ *   hold_try without tnri_exported_close: a_holder_comes_late (a descriptor stays)
  */
 #include "export/calls.h"
 
@@ -534,12 +536,15 @@ static void a_holder_follows(void **state)
 {
     (void)state;
     start(NULL, "MEMORY=64M");
+    tnr_published_info known = {.struct_bytes = sizeof(known)};
     worker holder = worker_start(), reader = worker_start();
     tnr_pool pool = shared_pool();
     assert_ok(publish(pool, 20 * MIB, 1, NULL));
     assert_int_equal(must(&holder, 'H', 0), 1);
     uint64_t open = must(&reader, 'A', 0);
     assert_ok(publish(pool, 20 * MIB, 2, NULL));
+    assert_ok(tnr_published_get(&known, "w"));
+    assert_int_equal(known.holders, 1); /* who holds the first does not hold the second */
     assert_int_equal(must(&holder, 'H', 0), 2);
     (void)must(&reader, 'z', open);
     assert_ok(tnr_trim(NULL, 0, 0)); /* the holder has let go of the first */
@@ -549,6 +554,48 @@ static void a_holder_follows(void **state)
     all_is_free_at_last();
     assert_true(worker_end(&holder, 0));
     assert_true(worker_end(&reader, 0));
+}
+
+/* The worker that replaces what is being taken over, once: null for none. */
+static const worker *replaces;
+
+tnr_status __real_tnri_exported_adopt(int connection, tnr_export *number);
+tnr_status __wrap_tnri_exported_adopt(int connection, tnr_export *number);
+
+tnr_status __wrap_tnri_exported_adopt(int connection, tnr_export *number)
+{
+    tnr_status status = __real_tnri_exported_adopt(connection, number);
+    const worker *now = replaces;
+    replaces = NULL;
+    if (now != NULL)
+        (void)must(now, 'Q', 22);
+    return status;
+}
+
+/* The block is replaced after it has come, and before its holder is in the list: the holder takes
+ * over the next one, and lets go of this one. */
+static void a_holder_comes_late(void **state)
+{
+    (void)state;
+    start(NULL, NULL);
+    uint64_t generation = 0;
+    worker publisher = worker_start();
+    unsigned kept = 0;
+    for (int round = 0; round < 2; round++) { /* in the first, what stays descriptors come */
+        (void)must(&publisher, 'Q', 11);
+        replaces = &publisher;
+        assert_ok(tnr_hold(&generation, "w", NULL));
+        assert_null(replaces);
+        assert_int_equal(generation, 2 * round + 2);
+        assert_ok(tnr_unpublish("w"));
+        (void)must(&publisher, 'U', 0);
+        for (int tries = 0; tries < 200 && round > 0 && descriptors_count() > kept; tries++)
+            (void)usleep(5000);
+        if (round == 0)
+            kept = descriptors_count();
+    }
+    assert_int_equal(descriptors_count(), kept);
+    assert_true(worker_end(&publisher, 0));
 }
 
 /* ---- deaths --------------------------------------------------------------------------------- */
@@ -759,6 +806,7 @@ int main(int argc, char **argv)
         CASE(a_holder_takes_over),
         CASE(a_holder_dies_before_its_readers),
         CASE(a_holder_follows),
+        CASE(a_holder_comes_late),
         CASE(who_publishes_dies),
         CASE(who_attaches_or_holds_dies),
         CASE(calls_fail),
