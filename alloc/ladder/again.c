@@ -82,11 +82,8 @@ static tnr_status recipe_follow(tnri_plan *plan, tnri_arena *arena, const tnri_r
     size_t over = window_has_chunks(space, first, last, look, own_only);
     if (over == 0)
         return TNR_ERR_NOT_LIVE;
-    if (over > last) {
+    if (over > last) /* the last chunk's record is one alias up to there */
         end = tnri_page_address(space, over);
-        if (!window_is_open(record, end))
-            return TNR_ERR_NOT_LIVE;
-    }
     tnri_window window = {record, recipe->base, end, 0};
     if (tnri_plan_make_at(plan, arena, request, moves, &window) != TNR_OK)
         return TNR_ERR_NOT_LIVE;

@@ -20,6 +20,8 @@
  *   tnri_ask_wait that returns what was given to this process alone, or waive that keeps what came
  *     beyond an ask: four_members and with_floors of test_model.c, in some thousand operations
  *   tnr_validate without tnri_group_pause: growth_is_matched, now and then
+ *   seat_clear without coming_bytes: who_dies_growing_leaves_nothing
+ *   member_give that does not count what it gives in `seen`: old_asks_stay_in_vain
  */
 #include "peer.h"
 
@@ -206,6 +208,60 @@ static void who_is_killed_is_forgotten(void **state)
     peer_must(&three, PEER_MALLOC, 0, 60 * MIB);
     assert_true(peer_end(&two) && peer_end(&three));
     assert_true(peers_left_nothing(DEVICE_MIB));
+}
+
+/* A process dies at any step of its growing. What it was about to take is not what the next process
+ * in its seat is about to take, which others leave to it. */
+static void who_dies_growing_leaves_nothing(void **state)
+{
+    (void)state;
+    static peer_answer said;
+    int dies = 1;
+    peer floor = peer_start("group:g,group_floor_mb:4"), grows = peer_start("group:g");
+    peer_must(&floor, PEER_MALLOC, 0, 2 * MIB);
+    peer_must(&grows, PEER_MALLOC, 0, 2 * MIB);
+    for (uint64_t step = 1; dies; step++) {
+        peer victim = peer_start("group:g");
+        peer_must(&victim, PEER_MALLOC, 0, 2 * MIB);
+        peer_must(&victim, PEER_KILL_AT, step, 0);
+        dies = !peer_ask(&victim, PEER_MALLOC, 1, 40 * MIB, &said);
+        peer_kill(&victim);
+        peer next = peer_start("group:g");
+        peer_must(&next, PEER_MALLOC, 0, 2 * MIB);
+        peer_must(&grows, PEER_MALLOC, 1, 48 * MIB);
+        peer_must(&grows, PEER_FREE, 1, 0);
+        peer_must(&grows, PEER_TRIM, 0, 0);
+        assert_true(peer_end(&next));
+        assert_true(step > 1 || dies);
+    }
+    assert_true(peer_end(&floor) && peer_end(&grows));
+}
+
+/* One that is stopped has not answered, so what was asked for in vain stays asked for. Who has
+ * looked in vain gives what is asked for since, and no more. The device is full when it looks, so
+ * that each ask is waited for. */
+static void old_asks_stay_in_vain(void **state)
+{
+    (void)state;
+    peer one = peer_start("group:g,chunk_max_mb:2"), stopped = peer_start("group:g");
+    peer two = peer_start("group:g,group_wait_ms:400,chunk_max_mb:2");
+    peer_must(&stopped, PEER_MALLOC, 0, 2 * MIB);
+    peer_must(&one, PEER_MALLOC, 0, 30 * MIB);
+    peer_must(&two, PEER_MALLOC, 0, 12 * MIB);
+    peer_must(&two, PEER_MALLOC, 1, 20 * MIB);
+    peer_stop(&stopped);
+    peer_must_fail(&two, PEER_MALLOC, 2, 30 * MIB, TNR_ERR_OUT_OF_MEMORY, "memory");
+    peer_must_fail(&two, PEER_MALLOC, 2, 30 * MIB, TNR_ERR_OUT_OF_MEMORY, "memory");
+    peer_must(&two, PEER_FREE, 1, 0);
+    peer_must(&two, PEER_TRIM, 0, 0);
+    peer_must(&one, PEER_FREE, 0, 0);
+    for (uint64_t i = 1; i <= 3; i++) {
+        peer_must(&two, PEER_MALLOC, i, 4 * MIB);
+        peer_awaits(&one, (30 - 4 * i) * MIB);
+    }
+    assert_int_equal(peer_reserved(&one), 18 * MIB);
+    peer_go_on(&stopped);
+    assert_true(peer_end(&one) && peer_end(&two) && peer_end(&stopped));
 }
 
 /* What sleeps has no memory; to wake, it is given what is idle elsewhere. */
@@ -415,6 +471,8 @@ int main(int argc, char **argv)
         TEST(work_is_waited_for),
         TEST(who_is_stopped_delays_once),
         TEST(who_is_killed_is_forgotten),
+        TEST(who_dies_growing_leaves_nothing),
+        TEST(old_asks_stay_in_vain),
         TEST(a_wake_asks_too),
         TEST(groups_are_apart),
         TEST(status_tells),

@@ -13,7 +13,8 @@
  * much_is_lent_at_any_time failed. In ladder_plan, no addresses had back:
  * loans_without_end_use_few_addresses failed. In tnri_world_find, the map searched from any other
  * place than the range's start or the end of what is lent below, and without tnri_world_owns:
- * a_search_reads_no_records_of_others failed.
+ * a_search_reads_no_records_of_others failed. In give_back.c's journey_end, without
+ * tnri_world_hole_unclaim: what_cannot_go_home_goes_later failed.
  */
 #include "few.h"
 #include "unit.h"
@@ -342,6 +343,51 @@ static void loans_without_end_use_few_addresses(void **state)
     assert_true(late <= 2 * early);
 }
 
+static int promises_are_refused;
+
+int __real_tnri_world_promise(tnri_world *world, size_t count);
+int __wrap_tnri_world_promise(tnri_world *world, size_t count);
+
+int __wrap_tnri_world_promise(tnri_world *world, size_t count)
+{
+    return !promises_are_refused && __real_tnri_world_promise(world, count);
+}
+
+/* Bytes in the default pool that are borrowed, and those on their way home. */
+static size_t borrowed(size_t *pending)
+{
+    size_t bytes = 0;
+    *pending = 0;
+    for (tnri_arena *arena = NULL;
+         (arena = tnri_arena_walk(tnri_device_at(0)->pool_default, arena)) != NULL;)
+        for (int i = 0; i < TNRI_WORLDS; i++) {
+            bytes += arena->worlds[i].borrowed_bytes;
+            *pending += arena->worlds[i].bytes_in[TNRI_PENDING];
+        }
+    return bytes;
+}
+
+/* No host memory is there for the addresses' record at home: they stay a hole of the borrower, and
+ * go with the next ones. */
+static void what_cannot_go_home_goes_later(void **state)
+{
+    (void)state;
+    start(NULL);
+    size_t pending;
+    assert_ok(tnr_free(unit_malloc(16 * MIB, a)));
+    assert_ok(tnr_free(unit_malloc(16 * MIB, b)));
+    assert_int_equal(borrowed(&pending), 16 * MIB);
+    promises_are_refused = 1;
+    tnr_status status = tnr_trim(NULL, 0, 0);
+    promises_are_refused = 0;
+    assert_ok(status);
+    assert_int_equal(borrowed(&pending), 16 * MIB);
+    assert_int_equal(pending, 0);
+    (void)unit_stats();
+    assert_ok(tnr_trim(NULL, 0, 0));
+    assert_int_equal(borrowed(&pending), 0);
+}
+
 /* Memory of another pool, and of a growable block, is not lent. */
 static void pools_and_growable_blocks_do_not_lend(void **state)
 {
@@ -645,6 +691,7 @@ int main(void)
         LEND_TEST(more_streams_do_not_either),
         LEND_TEST(much_is_lent_at_any_time),
         LEND_TEST(loans_without_end_use_few_addresses),
+        LEND_TEST(what_cannot_go_home_goes_later),
         LEND_TEST(pools_and_growable_blocks_do_not_lend),
         LEND_TEST(few_own_chunks_are_moved),
         LEND_TEST(the_borrower_waits),

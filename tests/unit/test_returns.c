@@ -37,6 +37,7 @@
 #include "pool/givers.h"
 
 enum { BYTES = 4096, FEW = 20, MANY = 200, OWNING = 1000, BATCH = TNRI_RETURNS_AT_ONCE };
+enum { TURN = BATCH + 8, TURN_BYTES = 1024 };
 
 typedef struct job {
     void **blocks;
@@ -135,21 +136,22 @@ static void *turn_main(void *argument)
     for (size_t i = 0; i < self->count; i++)
         assert_ok(tnr_free(self->blocks[i]));
     assert_int_equal(returned(), self->count);
-    self->block = unit_malloc((self->count - 1) * BYTES, self->stream);
+    self->block = unit_malloc((self->count - 1) * TURN_BYTES, self->stream);
     return NULL;
 }
 
-/* Where threads allocate in turn, the second one finds what it freed merged, as the first would. */
+/* Where threads allocate in turn, the second one finds what it freed merged, as the first would. It
+ * is more than a request takes back that no bin serves. */
 static void threads_in_turn(void **state)
 {
     (void)state;
-    void *blocks[12];
+    void *blocks[TURN];
     pthread_t thread;
     unit_start("bin_blocks:0", NULL);
     tnr_stream stream = unit_stream(0);
-    blocks_make(blocks, 12, BYTES, stream);
-    void *end = unit_malloc(BYTES, stream);
-    turn second = {blocks, 12, stream, NULL};
+    blocks_make(blocks, TURN, TURN_BYTES, stream);
+    void *end = unit_malloc(TURN_BYTES, stream);
+    turn second = {blocks, TURN, stream, NULL};
     assert_int_equal(pthread_create(&thread, NULL, turn_main, &second), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(returned(), 0);

@@ -6,14 +6,18 @@
  * streams_that_take_turns_trade, and unit_lend; never: streams_that_need_all_at_once_keep);
  * low water is not asked for (before_low_water_streams_trade); parked blocks do not matter
  * (what_is_parked_can_be_had). In tnri_trade_in_use, arenas are not counted
- * (among_many_streams_all_trade). In plan_would_borrow, `is_apart` is not asked
+ * (among_many_streams_all_trade), nor what is retired (what_is_retired_is_in_use).
+ * In plan_would_borrow, `is_apart` is not asked
  * (nor_do_they_lend_without_a_budget).
  */
 #include "unit.h"
 
+#include <tenure/lifetime.h>
 #include <tenure/park.h>
 
 #include "base/heuristics.h"
+#include "ladder/trade.h"
+#include "library/library.h"
 
 static tnr_stream a, b, c;
 
@@ -125,6 +129,21 @@ static void what_is_parked_can_be_had(void **state)
     assert_int_equal(unit_stats().reserved_bytes.current, before);
 }
 
+/* It was freed, and other streams' work still uses it. */
+static void what_is_retired_is_in_use(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    uint64_t bytes = 0;
+    a = unit_stream(0);
+    void *block = unit_malloc(64 * MIB, a);
+    assert_ok(tnr_record_use(block, unit_stream(0)));
+    assert_ok(tnr_free(block));
+    assert_int_equal(tnri_trade_in_use(&bytes, tnri_device_at(0)->pool_default), 1);
+    assert_int_equal(bytes, 64 * MIB);
+    assert_int_equal(unit_stats().blocks_retired, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +155,7 @@ int main(void)
         cmocka_unit_test_teardown(without_memory_streams_trade, unit_stop),
         cmocka_unit_test_teardown(among_many_streams_all_trade, unit_stop),
         cmocka_unit_test_teardown(what_is_parked_can_be_had, unit_stop),
+        cmocka_unit_test_teardown(what_is_retired_is_in_use, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
