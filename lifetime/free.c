@@ -41,11 +41,12 @@ static void uses_reopen(const tnri_block *block)
 }
 
 /* 1 in a host function of a stream. There the driver permits no call, but this one only says so;
- * and a thread that calls it under a stream's lock may be waiting for the host function. */
+ * and a thread that calls it under a stream's lock may be waiting for the host function. The free
+ * is in no device's visit, so there are no counters that the call belongs to. */
 static int is_host_function(void)
 {
     CUcontext context;
-    return tnri_drive(cuCtxGetCurrent, (&context)) == CUDA_ERROR_NOT_PERMITTED;
+    return tnri_drive_uncounted(cuCtxGetCurrent, (&context)) == CUDA_ERROR_NOT_PERMITTED;
 }
 
 /* Marks what tnr_record_stream left open. On success the lock is held and nothing is open, unless

@@ -56,18 +56,6 @@ static inline tnr_status arena_of(const void *ptr, tnri_arena **arena)
     return TNR_OK;
 }
 
-/* Takes the arena's lock if a live block of it begins at `base`; else returns 0. */
-static inline int start_lock(tnri_arena *arena, uintptr_t base, tnri_block **block)
-{
-    tnri_arena_enter(arena);
-    *block = tnri_block_map_at(&tnri_arena_space(arena)->map, base);
-    if (tnri_likely(*block != NULL && (*block)->base == base && (*block)->state == TNRI_LIVE &&
-                    (*block)->world->arena == arena))
-        return 1;
-    tnri_arena_leave(arena);
-    return 0;
-}
-
 static tnr_status not_live_error(const tnri_arena *arena, const void *ptr)
 {
     return tnri_error(TNR_ERR_NOT_LIVE,
@@ -92,10 +80,13 @@ static tnr_status start_find(const tnri_arena *arena, const void *ptr, uintptr_t
 static tnr_status block_lock(tnri_arena *arena, const void *ptr, tnri_block **block)
 {
     uintptr_t base = 0;
-    if (start_lock(arena, (uintptr_t)ptr, block)) /* the usual case: the block's start */
+    *block = tnri_live_start(arena, (uintptr_t)ptr);
+    if (tnri_likely(*block != NULL)) /* the usual case: the block's start */
         return TNR_OK;
     tnr_status status = start_find(arena, ptr, &base);
-    if (status == TNR_OK && !start_lock(arena, base, block))
+    if (status == TNR_OK)
+        *block = tnri_live_start(arena, base);
+    if (status == TNR_OK && *block == NULL)
         status = not_live_error(arena, ptr); /* freed just now */
     return status;
 }

@@ -20,4 +20,18 @@ void tnri_arena_find_end(struct tnri_device *device, tnri_arena *arena);
 tnri_block *tnri_live_find(struct tnri_device *device, uintptr_t address);
 void tnri_live_leave(struct tnri_device *device, const tnri_block *block);
 
+/* The live block of the arena that begins at the address, with the arena's lock; null: none, or it
+ * is parked, and no lock. It looks at that place alone, so without the device's lock: for an
+ * address that the caller says is a live block's. */
+static inline tnri_block *tnri_live_start(tnri_arena *arena, uintptr_t address)
+{
+    tnri_arena_enter(arena);
+    tnri_block *block = tnri_block_map_at(&tnri_arena_space(arena)->map, address);
+    if (tnri_likely(block != NULL && block->base == address && block->state == TNRI_LIVE &&
+                    block->world->arena == arena))
+        return block;
+    tnri_arena_leave(arena);
+    return NULL;
+}
+
 #endif

@@ -240,7 +240,10 @@ tnr_status tnri_place_use(tnri_capture *capture, tnri_arena *arena, const void *
                           tnr_stream stream, int until_free)
 {
     tnr_status status = TNR_OK;
-    tnri_block *block = tnri_live_find(arena->device, (uintptr_t)ptr);
+    tnri_block *block = tnri_live_start(arena, (uintptr_t)ptr);
+    int is_start = block != NULL; /* the usual case, which needs no search */
+    if (!is_start)
+        block = tnri_live_find(arena->device, (uintptr_t)ptr);
     if (block == NULL)
         return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
                           arena->device->index);
@@ -251,7 +254,10 @@ tnr_status tnri_place_use(tnri_capture *capture, tnri_arena *arena, const void *
     else if (!is_own)
         status = arena->account->is_vouched ? tnri_capture_keep(capture, arena, block)
                                             : tnri_graph_hold(capture->graph, arena, block);
-    tnri_live_leave(arena->device, block);
+    if (is_start)
+        tnri_arena_leave(arena);
+    else
+        tnri_live_leave(arena->device, block);
     /* A use of its own stream ends here as any other: the program may be about to take that
      * stream's dependencies away. */
     if (status != TNR_OK || !is_own || (until_free && stream == captured->home))

@@ -35,13 +35,21 @@ static tnr_status unknown_error(tnr_stream stream)
                       (void *)stream);
 }
 
+/* 1 for the stream that the capture began on, which Tenure knows as long as the capture goes on. */
+static int is_origin(const tnri_capture *capture, tnr_stream stream)
+{
+    return capture->origin_object != NULL &&
+           capture->origin_object->key == tnri_stream_key(stream) &&
+           !tnri_capture_is_stranded(capture);
+}
+
 /* Makes Tenure know a stream of the capture: its block here is the graph's, and tnr_free_sync must
  * know the stream after the capture too. *device is its device; null: none that is in use. */
 static tnr_status stream_enter(const tnri_capture *capture, tnr_stream stream, tnri_device **device)
 {
     tnri_stream *object;
     *device = capture->device;
-    if (tnri_stream_is_known(capture->device, stream))
+    if (is_origin(capture, stream) || tnri_stream_is_known(capture->device, stream))
         return TNR_OK;
     CUresult result = tnri_facts_device(stream, device);
     if (result != CUDA_SUCCESS)
