@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program of the runtime that keeps memory, and ends in the way that its argument says: exit,
- * abort, segv, quit (without exit handlers), kill (by SIGKILL) or wait (for a signal).
+ * abort, segv, quit (without exit handlers), kill (by SIGKILL) or wait (for a signal). Before its
+ * first call ("before"), after its last one ("after"), in a child before the first ("child"), or
+ * before it starts itself once more ("exec") it becomes another user, or, with a folder, changes
+ * its root to that: leak END WHEN [FOLDER].
  */
+#define _GNU_SOURCE
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "mock_runtime.h"
@@ -33,12 +38,33 @@ __attribute__((noinline)) static void use(void)
     fflush(stdout);
 }
 
+static void change(const char *root)
+{
+    enum { NOBODY = 65534 };
+    if (root != NULL ? chroot(root) != 0 || chdir("/") != 0
+                     : setgid(NOBODY) != 0 || setuid(NOBODY) != 0)
+        exit(4);
+}
+
 int main(int argc, char **argv)
 {
-    const char *end = argc > 1 ? argv[1] : "exit";
+    const char *end = argc > 1 ? argv[1] : "exit", *when = argc > 2 ? argv[2] : "";
+    const char *root = argc > 3 ? argv[3] : NULL;
+    int status;
+    if (strcmp(when, "child") == 0 && fork() != 0)
+        return wait(&status) < 0 || !WIFEXITED(status) ? 4 : WEXITSTATUS(status);
+    if (strcmp(when, "before") == 0 || strcmp(when, "child") == 0)
+        change(root);
+    if (strcmp(when, "exec") == 0) {
+        change(root);
+        execl("/proc/self/exe", argv[0], end, (char *)NULL);
+        return 4;
+    }
     for (int i = 0; i < KEPT; i++)
         leak(i);
     use();
+    if (strcmp(when, "after") == 0)
+        change(root);
     if (strcmp(end, "abort") == 0)
         abort();
     if (strcmp(end, "segv") == 0)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,29 +36,106 @@ static pthread_mutex_t begin_mutex = PTHREAD_MUTEX_INITIALIZER;
 static void program_name(char *name, size_t bytes)
 {
     ssize_t length = readlink("/proc/self/exe", name, bytes - 1);
-    name[length < 0 ? 0 : length] = '\0';
+    if (length < 0) /* another root, without /proc */
+        snprintf(name, bytes, "%s", program_invocation_name);
+    else
+        name[length] = '\0';
+}
+
+/* The path of this process's file; 0: it is too long. */
+static int path_make(char path[PATH_MAX], const char *prefix)
+{
+    int length = snprintf(path, PATH_MAX, "%s.%ld", prefix, (long)getpid());
+    return length > 0 && length < PATH_MAX;
+}
+
+/* The file of a process that may change its user or its root, and then reaches the folder no more:
+ * opened, and empty, from the process's beginning. -1: none. */
+static struct {
+    int file;
+    dev_t device;
+    ino_t inode;
+} early = {.file = -1};
+
+/* The file that was opened early, and from now on is the caller's; -1 if the program has closed
+ * it: the number may be another file's. */
+static int early_take(void)
+{
+    struct stat found;
+    int file = early.file;
+    early.file = -1;
+    return file >= 0 && fstat(file, &found) == 0 && found.st_dev == early.device &&
+                   found.st_ino == early.inode
+               ? file
+               : -1;
+}
+
+/* Only root changes its user or its root. What the process was before an exec may have left the
+ * file: it serves if it is empty. */
+static void early_open(void)
+{
+    enum { ABOVE = 200 }; /* numbers that a program may count on are below */
+    char path[PATH_MAX];
+    struct stat found;
+    const char *prefix = getenv("TENURE_PRELOAD_JOURNAL");
+    if (prefix == NULL || *prefix == '\0' || geteuid() != 0 || !path_make(path, prefix))
+        return;
+    int low = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    if (low < 0)
+        return;
+    int file = fcntl(low, F_DUPFD_CLOEXEC, ABOVE);
+    if (file < 0)
+        file = low;
+    else
+        (void)close(low);
+    if (fstat(file, &found) != 0 || !S_ISREG(found.st_mode) || found.st_size != 0) {
+        (void)close(file);
+        return;
+    }
+    early.file = file;
+    early.device = found.st_dev;
+    early.inode = found.st_ino;
+}
+
+/* A child has a file of its own; after the parent's first allocation, none: is_ours. */
+static void early_renew(void)
+{
+    int parents = early_take();
+    if (parents >= 0)
+        (void)close(parents);
+    if (book == NULL)
+        early_open();
+}
+
+__attribute__((constructor)) static void early_begin(void)
+{
+    early_open();
+    (void)pthread_atfork(NULL, NULL, early_renew);
 }
 
 /* Maps a new file for this process; null if that fails. */
 static journal *book_make(const char *prefix)
 {
     char path[PATH_MAX];
-    int length = snprintf(path, sizeof(path), "%s.%ld", prefix, (long)getpid());
-    if (length < 0 || (size_t)length >= sizeof(path))
-        return NULL;
-    int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (file < 0)
-        return NULL;
     void *mapped = MAP_FAILED;
+    int error = 0;
+    if (!path_make(path, prefix))
+        return NULL;
+    int file = early_take();
+    if (file < 0)
+        file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file < 0 && errno == EEXIST) /* of what the process was before an exec */
+        return NULL;
     /* All its blocks: where the disk is full, a mapped file with holes would end the program. */
-    int error = room_limit(sizeof(journal));
+    error = file < 0 ? errno : room_limit(sizeof(journal));
     if (error == 0)
         error = posix_fallocate(file, 0, (off_t)sizeof(journal));
     if (error == 0) {
         mapped = mmap(NULL, sizeof(journal), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
         error = errno;
     }
-    (void)close(file);
+    if (file >= 0)
+        (void)close(file);
     if (mapped != MAP_FAILED)
         return mapped;
     (void)unlink(path);
@@ -364,7 +442,7 @@ void journal_launched(const char *kernel, const void *stream, const uint64_t *wo
 
 void journal_over(void)
 {
-    if (journal_is_on() && is_ours()) {
+    if (atomic_load(&journal_state) > 0 && is_ours()) {
         journal_counted();
         atomic_store(&book->is_over, 1);
     }

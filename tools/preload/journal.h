@@ -5,8 +5,10 @@
  * the command can tell what was allocated, and no signal handler has to do anything.
  *
  * TENURE_PRELOAD_JOURNAL names the file; each process adds a dot and its number. A process makes
- * its file at the first allocation that Tenure serves. A process that ends by itself writes its own
- * snapshot and statistics, and says so (`is_over`).
+ * its file at the first allocation that Tenure serves. Root's opens it when it begins, and leaves
+ * it empty until then: it may become another user, or change its root. A process that ends by
+ * itself writes its own snapshot and statistics, and says so (`is_over`); if no snapshot lies where
+ * it should, the command writes that from the journal, too.
  *
  * Any thread writes entries, without a lock. They are read only when the process is gone. An entry
  * exists once its address is there: the address is written last. An entry that was being written

@@ -123,7 +123,8 @@ __attribute__((destructor)) static void report_write(void)
 {
     const char *how = getenv("TENURE_PRELOAD_STATS");
     journal_over();
-    if (how == NULL || *how == '\0' || service_is_forked() || !driver_find() || !service_enter())
+    if (how == NULL || *how == '\0' || service_is_forked() || !atomic_load(&driver_is_found) ||
+        !service_enter())
         return;
     line text = {.length = 0};
     sums all = sums_take();

@@ -30,9 +30,9 @@ static void path_in(const run_check *check, char path[PATH_MAX], const char *nam
 }
 
 /* Makes a file empty, so that what is in it afterwards is of this run. */
-static exit_code file_empty(const char *path)
+static exit_code file_empty(const char *path, mode_t mode)
 {
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
     if (file < 0) {
         fprintf(stderr, "tenure run: %s: %s\n", path, strerror(errno));
         return EXIT_CODE_BAD_INPUT;
@@ -44,7 +44,7 @@ static exit_code file_empty(const char *path)
 /* Writes as many zero bytes, so that setting one later needs no room on the disk. */
 static exit_code state_make(const char *path, size_t bytes)
 {
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     exit_code code = EXIT_CODE_OK;
     for (size_t i = 0; file >= 0 && i < bytes; i++)
         if (write(file, "", 1) != 1)
@@ -83,7 +83,7 @@ static exit_code files_make(run_check *check)
     if (code == EXIT_CODE_OK)
         code = state_make(state, 1 + check->rules.count);
     if (code == EXIT_CODE_OK)
-        code = file_empty(check->findings ? check->findings : check->lines);
+        code = check->findings ? file_empty(check->findings, 0666) : file_empty(check->lines, 0600);
     if (code == EXIT_CODE_OK && check->findings && !realpath(check->findings, check->lines))
         check->lines[0] = '\0';
     setenv("TENURE_PRELOAD_CHECK", "1", 1);
@@ -118,6 +118,8 @@ static exit_code driver_make(const run_check *check)
         return EXIT_CODE_BAD_INPUT;
     }
     setenv("LD_LIBRARY_PATH", paths, 1);
+    setenv("TENURE_PRELOAD_SIMULATED", "1", 1);
+    (void)chmod(check->folder, 0711); /* the program may become another user's */
     if (check->is_wanted)
         setenv("TENURE_SIM_RACES", "1", 0); /* races that it sees are findings */
     unsetenv("TENURE_DRIVER");              /* the program's is the one that Tenure finds */

@@ -29,6 +29,8 @@ exit_code run_journal_begin(run_journal *self)
     self->folder[0] = '\0';
     if (!self->is_wanted)
         return EXIT_CODE_OK;
+    if (stat(self->snapshot, &self->before) != 0)
+        self->before = (struct stat){0};
     snprintf(self->folder, PATH_MAX, "%s/tenure-run-XXXXXX", place && *place ? place : "/tmp");
     if (!mkdtemp(self->folder)) {
         fprintf(stderr, "tenure run: %s: %s\n", self->folder, strerror(errno));
@@ -41,11 +43,13 @@ exit_code run_journal_begin(run_journal *self)
     return EXIT_CODE_OK;
 }
 
-/* How the process ended: "died of signal 6 (Aborted)". Of others than the program itself, which
- * nobody has waited for, it is not known. */
-static const char *ending_text(int is_main, int status, char *text, size_t bytes)
+/* What became of the process: "died of signal 6 (Aborted)". How others than the program itself
+ * ended is not known: nothing has waited for them. */
+static const char *ending_text(int is_over, int is_main, int status, char *text, size_t bytes)
 {
-    if (is_main && WIFSIGNALED(status))
+    if (is_over)
+        snprintf(text, bytes, "could not write its snapshot");
+    else if (is_main && WIFSIGNALED(status))
         snprintf(text, bytes, "died of signal %d (%s)", WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
     else if (is_main && WIFEXITED(status))
@@ -209,23 +213,34 @@ static void path_expand(char *path, size_t bytes, const char *from, uint64_t pid
     }
 }
 
+/* 1 if no snapshot of this run lies there: the process may have changed its user or its root. */
+static int is_lost(const run_journal *self, const char *path)
+{
+    struct stat now;
+    const struct stat *was = &self->before;
+    return stat(path, &now) != 0 || (now.st_dev == was->st_dev && now.st_ino == was->st_ino &&
+                                     now.st_mtim.tv_sec == was->st_mtim.tv_sec &&
+                                     now.st_mtim.tv_nsec == was->st_mtim.tv_nsec);
+}
+
 static void book_tell(const run_journal *self, const journal *book, pid_t pid, int status)
 {
     char ending[96], path[PATH_MAX * 2];
     int is_main = (uint64_t)pid == book->pid;
     int is_bad = is_main && (!WIFEXITED(status) || WEXITSTATUS(status) != 0);
-    ending_text(is_main, status, ending, sizeof(ending));
+    int is_over = atomic_load(&book->is_over) != 0;
+    ending_text(is_over, is_main, status, ending, sizeof(ending));
     if (is_bad)
         launches_print(book);
-    if (atomic_load(&book->is_over))
-        return;
-    if (self->has_stats && self->is_json)
+    if (!is_over && self->has_stats && self->is_json)
         stats_json(book);
-    else if (self->has_stats)
+    else if (!is_over && self->has_stats)
         stats_text(book, ending);
-    if (self->snapshot[0] == '\0' || (!is_main && !strstr(self->snapshot, "%p")))
+    if (self->snapshot[0] == '\0')
         return;
     path_expand(path, sizeof(path), self->snapshot, book->pid);
+    if (is_over ? !is_lost(self, path) : !is_main && !strstr(self->snapshot, "%p"))
+        return;
     if (run_picture_write(book, path, ending) == 0)
         fprintf(stderr, "tenure run: process %" PRIu64 " %s: %s was written from its journal\n",
                 book->pid, ending, path);

@@ -444,7 +444,7 @@ static void sums_say(void)
 __attribute__((destructor)) static void sums_at_end(void)
 {
     const char *wanted = getenv("TENURE_PRELOAD_CHECK_LEAKS");
-    if (!check_does(CHECK_REPORTS) || service_is_forked() || !driver_find())
+    if (!check_does(CHECK_REPORTS) || service_is_forked() || !atomic_load(&driver_is_found))
         return;
     if (check_enter())
         check_leave(); /* what the device has told since is found */

@@ -36,7 +36,8 @@ __attribute__((destructor)) static void record_at_end(void)
     char room[512];
     check_text said = {room, 0, sizeof(room)};
     uint64_t seen, unread;
-    if (!check_does(CHECK_RECORDS) || service_is_forked() || !driver_find() || !check_enter())
+    if (!check_does(CHECK_RECORDS) || service_is_forked() ||
+        !atomic_load(&driver_is_found) || !check_enter())
         return;
     check_counts_get(&seen, &unread);
     check_text_add(&said,
