@@ -10,6 +10,7 @@
  *   tnri_contents_make: `made` of an earlier call left in late buffers: late_buffers_stay
  *   tnr_park without copies_wait: the_stream_has_ended
  *   tnri_staging_prepare without late_collect: any_step_fails
+ *   mapping_stuck that counts slots below the stretch, or that are not used: mappings_are_counted
  */
 #include "park_steps.h"
 
@@ -128,6 +129,37 @@ static void late_buffers_stay(void **state)
     end();
 }
 
+/* An unpark fails after one chunk of four has come back. What is freed then leaves old mappings on
+ * both sides, and the statistics know each of them. */
+static void mappings_are_counted(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 4; which++) {
+        start("chunk_max_mb:2", "SCHEDULE=lazy");
+        tnr_stream stream = unit_stream(0);
+        void *others[4], *a = unit_malloc(8 * MIB, stream);
+        park(a, 8 * MIB, stream);
+        for (int i = 0; i < 4; i++)
+            others[i] = unit_malloc(2 * MIB, stream);
+        assert_int_equal(unit_stats().bytes_parked_away, 8 * MIB);
+        assert_ok(tnr_free(others[which]));
+        simcuda_fail("cuMemUnmap", 1, 0, CUDA_ERROR_UNKNOWN);
+        assert_error(tnr_unpark(a, stream), TNR_ERR_DRIVER, NULL);
+        simcuda_fail_clear();
+        assert_int_equal(unit_stats().bytes_parked_away, 6 * MIB);
+        assert_ok(tnr_free(a));
+        for (int i = 0; i < 4; i++)
+            if (i != which)
+                assert_ok(tnr_free(others[i]));
+        assert_ok(tnr_trim(NULL, 0, 0));
+        assert_int_equal(sleep_device_bytes(), 0);
+        tnr_stats stats = unit_stats();
+        assert_int_equal(stats.num_device_free, stats.num_device_alloc);
+        end();
+        assert_int_equal(unit_stop(NULL), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +167,7 @@ int main(void)
         cmocka_unit_test_teardown(any_step_fails, unit_stop),
         cmocka_unit_test_teardown(pinning_refused, unit_stop),
         cmocka_unit_test_teardown(late_buffers_stay, unit_stop),
+        cmocka_unit_test_teardown(mappings_are_counted, unit_stop),
     };
     return cmocka_run_group_tests_name("park_refused", tests, NULL, NULL);
 }

@@ -4,6 +4,12 @@
  * chunks from each other's parked blocks and get them back. Meanwhile other requests are served,
  * memory is given back, and the pool sleeps. Nothing is torn: contents that were kept are there,
  * what is written after an unparking is there, and the accounts hold.
+ *
+ * Two moments are made by hand, since the threads hardly meet in them. Lines changed in the library
+ * to see a test fail:
+ *   tnri_parked_free without parked_is_busy: freed_while_its_memory_leaves
+ *   tnri_unpark_end with `since` as it was: unparked_in_vain_while_memory_goes_back (unmapped under
+ *   work)
  */
 #include "../sleep/sleep.h"
 
@@ -14,6 +20,9 @@
 #include <string.h>
 
 #include <tenure/park.h>
+
+#include "device/event.h"
+#include "ladder/slot.h"
 
 enum { WORKERS = 4, SLOTS = 3 };
 
@@ -181,11 +190,143 @@ static void threads(void **state)
     sleep_context_leave();
 }
 
+/* ---- moments -------------------------------------------------------------------------------- */
+
+/* A block that another thread frees when the next slot is about to be settled; null: none. */
+static void *freed_then;
+static _Atomic int freer_rests, is_freed;
+static _Thread_local int is_freer;
+
+void __real_tnri_rest(unsigned round);
+void __wrap_tnri_rest(unsigned round);
+void __real_tnri_slot_settle(tnri_slot *left);
+void __wrap_tnri_slot_settle(tnri_slot *left);
+
+void __wrap_tnri_rest(unsigned round)
+{
+    if (is_freer)
+        atomic_fetch_add(&freer_rests, 1);
+    __real_tnri_rest(round);
+}
+
+static void *free_it(void *block)
+{
+    is_freer = 1;
+    tnr_status status = tnr_free(block);
+    atomic_store(&is_freed, 1);
+    return status == TNR_OK ? NULL : block;
+}
+
+static pthread_t freer;
+static int is_early;
+
+void __wrap_tnri_slot_settle(tnri_slot *left)
+{
+    void *block = freed_then;
+    if (block != NULL) {
+        freed_then = NULL;
+        assert_int_equal(pthread_create(&freer, NULL, free_it, block), 0);
+        while (atomic_load(&freer_rests) < 8 && !atomic_load(&is_freed))
+            (void)sched_yield();
+        is_early = atomic_load(&is_freed);
+    }
+    if (!is_early) /* else the slot is gone */
+        __real_tnri_slot_settle(left);
+}
+
+/* Who frees a block waits for the thread that takes a chunk from it. */
+static void freed_while_its_memory_leaves(void **state)
+{
+    (void)state;
+    void *wrong;
+    unit_start("chunk_max_mb:4", "SCHEDULE=lazy", "RACES=1", NULL);
+    sleep_context_enter();
+    tnr_stream stream = unit_stream(0);
+    void *a = unit_malloc(16 * MIB, stream);
+    assert_ok(tnr_park(NULL, a, stream, TNR_CONTENT_DISCARD));
+    freed_then = a;
+    void *b = unit_malloc(16 * MIB, stream);
+    assert_null(freed_then);
+    assert_int_equal(pthread_join(freer, &wrong), 0);
+    assert_null(wrong);
+    int was_early = is_early;
+    is_early = 0;
+    assert_false(was_early);
+    sleep_fill(b, 16 * MIB, 1, stream);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    sleep_check(b, 16 * MIB, 1);
+    assert_int_equal(unit_stats().bytes_parked, 0);
+    assert_ok(tnr_free(b));
+    assert_int_equal(simcuda_races(), 0);
+    sleep_context_leave();
+}
+
+/* What happens when the next event was waited for. */
+static void (*waited_then)(void);
+
+tnr_status __real_tnri_event_wait(tnri_event *event);
+tnr_status __wrap_tnri_event_wait(tnri_event *event);
+
+tnr_status __wrap_tnri_event_wait(tnri_event *event)
+{
+    tnr_status status = __real_tnri_event_wait(event);
+    void (*then)(void) = waited_then;
+    if (then != NULL) {
+        waited_then = NULL;
+        then();
+    }
+    return status;
+}
+
+static void *parked_one, *other_one;
+static tnr_stream parked_on, other_on;
+
+/* Memory comes back to the parked block from another one, with its work, then the unpark fails. */
+static void unpark_in_vain(void)
+{
+    sleep_fill(other_one, 8 * MIB, 2, other_on);
+    assert_ok(tnr_park(NULL, other_one, other_on, TNR_CONTENT_DISCARD));
+    simcuda_fail("cuMemUnmap", 1, 0, CUDA_ERROR_UNKNOWN);
+    assert_error(tnr_unpark(parked_one, parked_on), TNR_ERR_DRIVER, NULL);
+    simcuda_fail_clear();
+    assert_int_equal(unit_stats().bytes_parked_away, 12 * MIB);
+    assert_true(simcuda_pending() > 0);
+}
+
+/* The proof that a block's memory is idle does not hold for what has come back since. */
+static void unparked_in_vain_while_memory_goes_back(void **state)
+{
+    (void)state;
+    unit_start("chunk_max_mb:4", "SCHEDULE=lazy", "RACES=1", NULL);
+    sleep_context_enter();
+    parked_on = unit_stream(0);
+    other_on = unit_stream(0);
+    parked_one = unit_malloc(16 * MIB, parked_on);
+    sleep_fill(parked_one, 16 * MIB, 1, parked_on);
+    assert_ok(tnr_park(NULL, parked_one, parked_on, TNR_CONTENT_DISCARD));
+    other_one = unit_malloc(8 * MIB, other_on);
+    void *stays = unit_malloc(4 * MIB, other_on);
+    assert_int_equal(unit_stats().bytes_parked_away, 12 * MIB);
+    waited_then = unpark_in_vain;
+    assert_ok(tnr_trim(NULL, 0, 0));
+    assert_null(waited_then);
+    assert_int_equal(simcuda_races(), 0);
+    assert_ok(tnr_free(stays));
+    assert_ok(tnr_free(parked_one));
+    assert_ok(tnr_free(other_one));
+    assert_ok(tnr_trim(NULL, 0, 0));
+    assert_int_equal(sleep_device_bytes(), 0);
+    assert_int_equal(simcuda_races(), 0);
+    sleep_context_leave();
+}
+
 /* Arguments: the rounds of each thread. */
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(threads, unit_stop),
+        cmocka_unit_test_teardown(freed_while_its_memory_leaves, unit_stop),
+        cmocka_unit_test_teardown(unparked_in_vain_while_memory_goes_back, unit_stop),
     };
     if (argc > 1)
         rounds = atoi(argv[1]);
