@@ -428,11 +428,14 @@ static int is_driver_copy(const fuzz_run *run, const fuzz_op *op, int device)
            (from->device != device || to->device != device) && from->bytes <= DRIVER_COPY_MOST;
 }
 
-static CUresult driver_copy(fuzz_run *run, const fuzz_op *op, CUstream stream)
+static CUresult driver_copy(fuzz_run *run, const fuzz_op *op, CUstream stream, int in_capture)
 {
     const model_block *from = &run->model.blocks[op->block];
     model_block *to = &run->model.blocks[op->other];
-    to->is_tagged = 0;
+    if (in_capture)
+        *captured_tag(run, op->other) = 0;
+    else
+        to->is_tagged = 0;
     return run->device->copy(to->base, from->base,
                              from->bytes < to->bytes ? from->bytes : to->bytes, stream);
 }
@@ -447,7 +450,7 @@ static CUresult access_run(fuzz_run *run, const fuzz_op *op, int device)
     if (op->kind == FUZZ_FILL && block->bytes <= 4096 && block->base != 0)
         return fill(run, op->block, stream, in_capture);
     if (is_driver_copy(run, op, device))
-        return driver_copy(run, op, stream);
+        return driver_copy(run, op, stream, in_capture);
     launch.touches[0] =
         touch_of(run, op->block, in_capture, op->kind == FUZZ_WRITE || op->kind == FUZZ_FILL);
     if (op->kind == FUZZ_COPY)
