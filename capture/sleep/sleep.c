@@ -423,6 +423,18 @@ static tnr_status set_list(const pool_set *set, int is_bare)
     return status;
 }
 
+/* Unmaps what a sleep or a wake that failed has left mapped: pools may have been opened or closed
+ * since, and only a new mapping has the access of its pool. The memory keeps its contents. No copy
+ * is under way. */
+static tnr_status set_unplace(const pool_set *set)
+{
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; i < set->count; i++)
+        for (size_t c = 0; c < sleeper_at(set, i)->chunks_count && status == TNR_OK; c++)
+            status = tnri_chunk_unplace(set->device, sleeper_at(set, i)->chunks[c]);
+    return status;
+}
+
 static tnr_status set_raise(const pool_set *set)
 {
     tnr_status status = set_rouse(set);
@@ -448,6 +460,8 @@ static tnr_status set_wake(const pool_set *set)
     tnr_status status = *is_busy ? tnri_staging_wait(set->device) : TNR_OK;
     if (status == TNR_OK)
         status = set_list(set, 0);
+    if (status == TNR_OK)
+        status = set_unplace(set);
     if (status == TNR_OK)
         status = set_raise(set);
     if (is_short(status) && !*is_busy) {
