@@ -37,22 +37,13 @@ typedef struct tnri_growable {
     int is_growing;   /* 1: a thread is committing memory; the lock */
 } tnri_growable;
 
-/* Whether a chunk that moves out of an arena stays mapped where it was: see low_water.h. */
-typedef enum tnri_keeping {
-    TNRI_KEEPS_NOT_YET, /* the arena has not been at low water */
-    TNRI_KEEPS,
-    TNRI_KEEPS_NO_MORE /* it moved much, and little came back */
-} tnri_keeping;
-
 /* The least that is live of an arena's large blocks: see low_water.h. All under the lock, except
- * that `keeping` is read without it. */
+ * that `keeps` is read without it. */
 typedef struct tnri_low_water {
     size_t floor;          /* in the window of allocations before this one, */
     size_t recent;         /* and in this one until now */
     uint64_t window_began; /* number of blocks allocated before it */
-    _Atomic tnri_keeping keeping;
-    uint64_t moved, again; /* chunks that moved into windows since it keeps aliases: with driver
-                            * calls, and without */
+    _Atomic int keeps;     /* 1: a chunk that moves out of the arena stays mapped where it was */
 } tnri_low_water;
 
 enum { TNRI_LANE_TENANTS = 8 };
@@ -108,7 +99,6 @@ typedef struct tnri_arena {
     tnri_count headroom;
     tnri_count peak;
     uint64_t served[TNR_SERVED_COUNT];
-    uint64_t taken_before; /* blocks that were served from other streams: see ladder.c */
     uint64_t freed_because[TNR_REUSE_COUNT];
 
     struct tnri_arena *_Atomic next; /* in the pool's list, newest first; set once */

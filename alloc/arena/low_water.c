@@ -31,8 +31,7 @@ static void low_bound(tnri_world *world, uint64_t step)
 static void world_watch(tnri_world *world, uint64_t step)
 {
     const tnri_arena *arena = world->arena;
-    if (atomic_load_explicit(&arena->low.keeping, memory_order_relaxed) == TNRI_KEEPS_NOT_YET ||
-        (arena->aliases_count > 0 && !tnri_world_trades(world)))
+    if (!tnri_low_water_keeps(arena) || (arena->aliases_count > 0 && !tnri_world_trades(world)))
         low_bound(world, step);
 }
 
@@ -66,13 +65,6 @@ void tnri_low_water_watch(tnri_arena *arena)
     world_watch(world, low_step(world));
 }
 
-/* Its first low water: the program has come through a pass. */
-static void low_begin(tnri_low_water *low)
-{
-    if (atomic_load_explicit(&low->keeping, memory_order_relaxed) == TNRI_KEEPS_NOT_YET)
-        atomic_store_explicit(&low->keeping, TNRI_KEEPS, memory_order_relaxed);
-}
-
 void tnri_low_water_look(tnri_world *world)
 {
     size_t live = tnri_world_live_bytes(world);
@@ -83,21 +75,9 @@ void tnri_low_water_look(tnri_world *world)
         world_watch(world, low_step(world));
         return;
     }
-    low_begin(&world->arena->low);
+    /* The program has come through a pass. */
+    atomic_store_explicit(&world->arena->low.keeps, 1, memory_order_relaxed);
     /* What could not go home is used by what the pass frees last. */
     if (!tnri_world_trades(world) && !tnri_alias_go_home(world->arena))
         world_watch(world, low_step(world) / TNRI_LOW_WATER_FINE);
-}
-
-void tnri_low_water_moved(tnri_arena *arena, size_t chunks, int is_again)
-{
-    tnri_low_water *low = &arena->low;
-    if (atomic_load_explicit(&low->keeping, memory_order_relaxed) != TNRI_KEEPS)
-        return;
-    *(is_again ? &low->again : &low->moved) += chunks;
-    if (low->moved <= low->again + TNRI_KEEP_TRIAL)
-        return;
-    atomic_store_explicit(&low->keeping, TNRI_KEEPS_NO_MORE, memory_order_relaxed);
-    for (int i = 0; i < TNRI_WORLDS; i++)
-        tnri_recipes_free(&arena->worlds[i]);
 }

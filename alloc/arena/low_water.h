@@ -7,8 +7,7 @@
  * Until an arena has reached low water for the first time, it keeps no aliases, unless the setting
  * aliases_from is `first`. An old mapping takes addresses that a later window with fewer missing
  * pages could have, so a first pass is tighter without aliases. A program that never comes back to
- * low water has no use for them. An arena also stops keeping aliases when TNRI_KEEP_TRIAL chunks
- * more have moved than came back: other chunks move each time.
+ * low water has no use for them.
  *
  * An arena looks for low water from a miss on, if it has not reached it before, or while it has
  * chunks that are not at home. An arena that lends or borrows sends no chunk home. If streams take
@@ -32,24 +31,16 @@
 /* A request of the arena has missed. */
 void tnri_low_water_watch(tnri_arena *arena);
 
-/* So many chunks have moved into a window of the arena. `is_again`: the window is made again. */
-void tnri_low_water_moved(tnri_arena *arena, size_t chunks, int is_again);
-
 /* 1 if the world takes turns with other streams: addresses of it have gone to them, or theirs have
  * come, and streams trade (ladder/trade.h). */
 int tnri_world_trades(const tnri_world *world);
 
-/* Whether a chunk that moves out of the arena now stays mapped where it was. Needs no lock, so a
- * caller that asks twice may get two answers. */
+/* 1 if the arena has been at low water, so that its program has come through a pass: a chunk that
+ * moves out of it now stays mapped where it was. Needs no lock, so a caller that asks twice may get
+ * two answers. */
 static inline int tnri_low_water_keeps(const tnri_arena *arena)
 {
-    return atomic_load_explicit(&arena->low.keeping, memory_order_relaxed) == TNRI_KEEPS;
-}
-
-/* 1 if the arena has been at low water: its program has come through a pass. Needs no lock. */
-static inline int tnri_low_water_was(const tnri_arena *arena)
-{
-    return atomic_load_explicit(&arena->low.keeping, memory_order_relaxed) != TNRI_KEEPS_NOT_YET;
+    return atomic_load_explicit(&arena->low.keeps, memory_order_relaxed);
 }
 
 #endif

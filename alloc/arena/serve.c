@@ -33,21 +33,6 @@ tnri_block *tnri_serve_at(tnri_world *world, tnri_block *run, uintptr_t address,
     return tnri_world_carve_at(world, run, address, bytes);
 }
 
-/* Memory that was just made is packed without regard to this (tnri_arena_carve): what it would
- * leave between blocks that stay is never filled. */
-TNRI_SELDOM tnri_block *tnri_serve_whole(tnri_world *world, tnri_block *run, size_t bytes)
-{
-    const tnri_space *space = world->space;
-    size_t pages = bytes >> space->page_shift;
-    uintptr_t base = run->base;
-    size_t first, end;
-    if (bytes == pages << space->page_shift && tnri_run_whole_chunks(space, run, &first, &end) &&
-        end - first >= pages &&
-        (end - first == pages || space->pages[first + pages]->page == first + pages))
-        base = tnri_page_address(space, first);
-    return tnri_serve_at(world, run, base, bytes);
-}
-
 tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_request *request)
 {
     tnri_assert_held(&arena->lock);

@@ -24,18 +24,12 @@ tnri_block *tnri_arena_serve_index(tnri_arena *arena, const tnri_request *reques
 /* Carves the request out of a run that has room for it, under the lock. Null: no host memory. */
 tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_request *request);
 
-enum { TNRI_CHUNK_LEAST = 2 << 20 }; /* bytes: the least of chunk_mb */
-
 /* Rare, and so not inlined. */
 tnri_block *tnri_serve_aligned(tnri_world *world, tnri_block *run, size_t bytes, size_t alignment);
 /* The same at an address inside the run. */
 tnri_block *tnri_serve_at(tnri_world *world, tnri_block *run, uintptr_t address, size_t bytes);
 tnri_block *tnri_serve_index_aligned(tnri_world *world, size_t bytes, size_t alignment,
                                      int *no_host);
-/* For a multiple of TNRI_CHUNK_LEAST: puts the block where it fills whole chunks, if the run has
- * room for that. A block across the borders of chunks leaves two chunks that are free in part, and
- * neither can move. */
-tnri_block *tnri_serve_whole(tnri_world *world, tnri_block *run, size_t bytes);
 /* tnri_serve_unbinned, for all but the quickest way. */
 tnri_block *tnri_serve_fresh(tnri_arena *arena, const tnri_request *request, int *no_host);
 
@@ -70,9 +64,7 @@ static inline __attribute__((always_inline)) tnri_block *tnri_serve_index(tnri_w
     if (tnri_unlikely(tnri_conf_get()->max_split_size_mb != 0) &&
         run->bytes > tnri_run_bytes_max(bytes))
         return NULL;
-    tnri_block *block = tnri_unlikely(bytes % TNRI_CHUNK_LEAST == 0)
-                            ? tnri_serve_whole(world, run, bytes)
-                            : tnri_serve_run(world, run, bytes, TNR_ALIGNMENT_DEFAULT);
+    tnri_block *block = tnri_serve_run(world, run, bytes, TNR_ALIGNMENT_DEFAULT);
     *no_host = block == NULL;
     return block;
 }

@@ -118,7 +118,6 @@ typedef struct tnri_world {
     tnri_block *lent;                   /* LENT records, likewise */
     tnri_block *aliases, *aliases_last; /* ALIAS records, likewise */
     tnri_recipes *recipes;              /* windows that were made; null: none yet */
-    uint64_t ever_without;              /* ever.bytes when it last asked for memory and had none */
     uint64_t low_headroom;              /* from so much headroom on, frees look: see low_water.h */
     tnri_block *spares;
     size_t spares_count;

@@ -17,12 +17,8 @@
 
 enum {
     TNRI_SPANS_PER_REQUEST = 5, /* [bound] tries to get addresses before a request is given up */
-    TNRI_OWN_MOVES_MANY = 2,    /* [bb4bfb4] from so many own chunks to move, others lend first */
-    TNRI_LOAN_SHARE = 256,      /* [f6950b7] this part (1/n) of the pool is worth a loan always */
-    TNRI_TAKES_MANY = 64,       /* [cf0db34] so often a stream takes a little, then it grows */
-    TNRI_RATHER_SHARE = 32, /* [8eb4045] by this part (1/n) of the pool in all, or by so many MiB */
     TNRI_TRADE_SAVES = 50,  /* [8b21079] streams trade if that saves this part (1/n) of the pool */
-    TNRI_TRADE_ARENAS = 16, /* [8b21079] arenas that are asked what they have in use */
+    TNRI_PRICE_ARENAS = 16, /* [8b21079] arenas that are asked what they have in use */
     TNRI_RECLAIMS = 3,      /* [bound] climbs after reclaiming, before the user is asked */
     TNRI_CALLBACKS = 8,     /* [bound] times the user's callback is asked for one request */
 };
@@ -38,26 +34,11 @@ enum {
     TNRI_REGROW_TIMES = 2,     /* [30c261f] and a chunk costs so many moves, for it comes again */
 };
 
-/* ---- windows and new chunks ------------------------------------------------------------------ */
+/* ---- windows --------------------------------------------------------------------------------- */
 
 enum {
     TNRI_WINDOW_STRETCHES = 512, /* [bound] stretches looked at for one request */
     TNRI_WINDOW_RECORDS = 64,    /* [bound] records of one; what lies above is not considered */
-    TNRI_CHUNK_MOST_OF = 2,      /* [18696c6] this part (1/n) of what is mapped is most of it, */
-    TNRI_CHUNK_MUCH_OF = 8,      /* [18696c6] and this part much of it, which has */
-    TNRI_CHUNK_MUCH_TIMES = 6,   /* [3d7137d] chunks of so many times the share; both */
-    TNRI_CHUNK_MOST_SHARE = 64,  /* [fe2697f] from this part (1/n) of chunk_whole_mb on */
-    TNRI_CHUNK_SHARES_OF = 64,   /* [05f8620] this part (1/n) of what is mapped is the most of: */
-    TNRI_CHUNK_TIMES = 4,        /* [05f8620] so many times the share, if the stream has freed */
-    TNRI_CHUNK_FREED = 16,       /* [05f8620] at most so many times what it has live; */
-    TNRI_CHUNK_LARGE_OF = 32,    /* [05f8620] but for a request above this part (1/n) */
-    TNRI_CHUNK_LARGE_TIMES = 2,  /* [05f8620] so many times the share, if it has freed */
-    TNRI_CHUNK_LARGE_FREED = 4,  /* [05f8620] at most so many times what it has live; */
-    TNRI_CHUNK_OVER_TIMES = 2,   /* [05f8620] over a window's end, if it freed no more than that */
-    TNRI_CHUNK_LOADING_FREED = 64, /* [05f8620] a stream loads if it freed this part (1/n) of */
-    TNRI_CHUNK_LOADING_TIMES = 20, /* [05f8620] what is live: so many times the share, or, */
-    TNRI_CHUNK_LOADING_EXACT_TIMES = 100, /* [05f8620] of chunks that divide it, so many times, */
-    TNRI_CHUNK_LOADING_EXACT_LIMITS = 4,  /* [05f8620] up to so many times chunk_exact_mb */
 };
 
 /* ---- windows that are made again ------------------------------------------------------------- */
@@ -69,14 +50,12 @@ enum {
     TNRI_LOW_WATER_FINE = 16,      /* [3d7137d] part (1/n) of that, where chunks cannot go home */
     TNRI_LOW_WATER_FIRST = 128,    /* [c56e6d7] allocations in which the least is looked for: */
     TNRI_LOW_WATER_BLOCKS = 65536, /* [8eb4045] from the first window, doubled, to the last */
-    TNRI_KEEP_TRIAL = 5900,        /* [18696c6] chunks that move, more than come back, until
-                                    * no aliases are kept: what the budget grants at once */
 };
 
 /* ---- lending --------------------------------------------------------------------------------- */
 
 enum {
-    TNRI_LEND_LOOKS = 64,        /* [bound] runs of one world, and arenas, that are looked at */
+    TNRI_LEND_LOOKS = 64,        /* [bound] runs of one world that are looked at */
     TNRI_LEND_ALONG = 4,         /* [bb4bfb4] the rest of a run goes along up to so many times it */
     TNRI_GIVE_BACK_AT_ONCE = 32, /* [bound] holes for which the arenas are walked once */
 };
@@ -84,11 +63,10 @@ enum {
 /* ---- the moving budget ----------------------------------------------------------------------- */
 
 enum {
-    TNRI_MOVE_NS = 34000,  /* [f6950b7] least charge of a chunk: map, access, unmap on an H200 */
-    TNRI_LOAN_NS = 3000,   /* [f6950b7] least charge of a loan: an event, and a wait for it */
-    TNRI_LOAN_TIMES = 8,   /* [f6950b7] the share of time of moves and loans, for loans alone */
-    TNRI_MUCH_BURSTS = 4,  /* [c56e6d7] bursts for moves without which the pool grows by much */
-    TNRI_SHORT_GRANT = 64, /* [267c528] requests that move after one that could not grow */
+    TNRI_MOVE_NS = 34000,   /* [f6950b7] least charge of a chunk: map, access, unmap on an H200 */
+    TNRI_LOAN_NS = 3000,    /* [f6950b7] least charge of a loan: an event, and a wait for it */
+    TNRI_PRICE_TIMES = 200, /* [f68a254] a pool that holds twice what it needs may spend so many
+                             * times more */
 };
 
 /* ---- index, bins, worlds --------------------------------------------------------------------- */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The moving budget. Moves and loans cost time that a larger pool would not need. So they may take
- * a burst of time, and in the long run a share of the running time. Beyond that the pool grows by a
- * little, then lends on until loans alone have taken a burst and TNRI_LOAN_TIMES that share. Where
- * it would grow by much, it moves on until moves have taken TNRI_MUCH_BURSTS bursts. Most programs
- * repeat themselves, and after some passes nothing is left to move; but what a pool has grown by
- * stays.
+ * The moving budget. Moves and loans cost time that a larger pool would not need. So they may
+ * take a burst of time, and in the long run a share of the running time. Beyond the budget the
+ * pool grows instead. Most programs repeat themselves, and after some passes nothing is left to
+ * move; but what a pool has grown by stays. So a pool that already holds more than it needs may
+ * spend more: TNRI_PRICE_TIMES times as much if it holds twice what it needs, and in proportion if
+ * it holds less.
  *
  * Tenure charges the time that moves took: threads that call the driver at once wait for each
  * other, so that a move may cost twenty times what it costs alone. On the simulated device time
@@ -17,22 +17,14 @@
 
 #include "device/device.h"
 
-/* 1 if the budget is not used up; to be asked once for a request. `is_much`: without moves the pool
- * might grow by much. */
-int tnri_device_may_move(tnri_device *device, int is_much);
+/* 1 if a pool that holds and needs so many bytes may move chunks for a request. */
+int tnri_device_may_move(const tnri_device *device, uint64_t holds, uint64_t needs);
 
 /* 1 if a pool may give so many idle chunks back in order to grow anew (ladder/regrow.h): if nearly
  * the whole burst is left, so that moves find some, and is enough for that. */
 int tnri_device_may_regrow(tnri_device *device, uint64_t chunks);
 /* Charges for it; began then by tnri_decision_ns. */
 void tnri_device_regrew(tnri_device *device, size_t chunks, uint64_t began_ns);
-
-/* 1 if loans have not taken all that they alone may take. */
-int tnri_device_may_lend(tnri_device *device);
-
-/* The pool could not grow. The next requests without a budget move first: the driver would most
- * likely refuse again, and asking it costs more than a move. */
-void tnri_device_short(tnri_device *device);
 
 /* Charges for a request that moved `chunks` of its `chunks_all` chunks, and began then by
  * tnri_decision_ns. */

@@ -63,9 +63,6 @@ typedef struct tnri_device {
     _Atomic uint64_t chunks_created, chunks_released, chunks_peak, chunks_moved;
     _Atomic uint64_t mappings_made, mappings_removed;
     _Atomic uint64_t move_spent_ns; /* see device/budget.h */
-    _Atomic uint64_t loan_spent_ns; /* the part of it that loans took; they have a budget of their
-                                     * own */
-    _Atomic uint32_t moves_granted; /* requests that may move all the same; see device/budget.h */
     uint64_t peers;                 /* bit i: new pools are open to device i; the device's lock */
     uint64_t started_ns;            /* by tnri_decision_ns; constant while in use */
     _Atomic uint64_t retries_count, ooms_count, syncs_count;

@@ -12,8 +12,4 @@
 /* Pages of the next new chunk of a plan: as many as it may have and the gap allows. */
 size_t tnri_chunk_size_pages(const tnri_plan *plan);
 
-/* Pages of one for the end of the window that reaches into the hole above it: what comes next is
- * likely to need that, and then costs no call. 0: there is no room for one. */
-size_t tnri_chunk_size_over(const tnri_plan *plan);
-
 #endif

@@ -111,7 +111,6 @@ static tnr_status donor_order(tnri_plan *plan, tnri_arena *donor, size_t from, i
 static void places_restore(tnri_plan *plan, const tnri_plan *before)
 {
     memcpy(plan->gaps, before->gaps, sizeof(plan->gaps));
-    plan->pages_over = before->pages_over;
     plan->gap_at = before->gap_at;
     plan->gap_used = before->gap_used;
     plan->pages_missing = before->pages_missing;
@@ -232,29 +231,16 @@ static tnr_status parked_take(tnri_plan *plan)
 
 /* ---- new chunks ----------------------------------------------------------------------------- */
 
-/* The next new chunk. Once memory for one that reaches over cannot be had, no other is tried. */
-static tnr_status chunk_create(tnri_plan *plan, int *may_reach_over, tnri_chunk **chunk)
-{
-    size_t pages = *may_reach_over ? tnri_chunk_size_over(plan) : 0;
-    if (pages > 0) {
-        *may_reach_over = tnri_chunk_create(plan->arena->account, pages, chunk) == TNR_OK;
-        if (*may_reach_over) {
-            tnri_plan_reach_over(plan, pages - tnri_plan_room(plan));
-            return TNR_OK;
-        }
-    }
-    return tnri_chunk_create(plan->arena->account, tnri_chunk_size_pages(plan), chunk);
-}
-
 static tnr_status chunks_create(tnri_plan *plan)
 {
-    int may_reach_over = plan->pages_over > 0;
     while (tnri_plan_room(plan) > 0) {
         tnri_chunk *chunk;
-        tnr_status status = chunk_create(plan, &may_reach_over, &chunk);
+        tnr_status status =
+            tnri_chunk_create(plan->arena->account, tnri_chunk_size_pages(plan), &chunk);
         if (status != TNR_OK)
             return status;
         tnri_plan_add(plan, chunk);
+        atomic_store_explicit(&plan->arena->account->is_full, 0, memory_order_relaxed);
     }
     return TNR_OK;
 }
@@ -497,7 +483,6 @@ static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
     tnri_arena_enter(arena);
     sources_settle(plan);
     group_queue(plan, 0, plan->own_count, plan->own_stays && plan->own_count > 0);
-    tnri_low_water_moved(arena, from, plan->is_again);
     if (tnri_is_noting() || tnri_is_following())
         sources_note(plan);
     if (!plan->is_growth && plan->returns == NULL && !plan->is_again &&
@@ -505,8 +490,6 @@ static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
         arena_keeps_aliases(arena) &&
         atomic_load_explicit(&arena->account->has_moved, memory_order_relaxed))
         tnri_recipe_note(plan->world, plan->pending, plan->window, plan->request->bytes);
-    if (plan->is_again && plan->sources_count > plan->lanes_count)
-        arena->taken_before++; /* nothing is taken that was not its own before */
     tnri_block *block = plan_commit(plan);
     if (block != NULL) {
         if (!plan->is_growth && plan->returns == NULL)

@@ -24,6 +24,7 @@
 #include "ladder/lend.h"
 #include "ladder/oom.h"
 #include "ladder/plan.h"
+#include "ladder/price.h"
 #include "ladder/reclaim.h"
 #include "ladder/regrow.h"
 #include "ladder/segment.h"
@@ -219,58 +220,6 @@ static size_t stream_retired_bytes(tnri_arena *arena)
     return retired;
 }
 
-/* 1 if a request is little beside what the pool has. */
-static int request_is_little(const tnri_arena *arena, const tnri_request *request)
-{
-    uint64_t mapped =
-        atomic_load_explicit(&arena->pool->account.reserved_bytes, memory_order_relaxed);
-    return request->bytes < mapped / TNRI_LOAN_SHARE;
-}
-
-/* 1 if the arena has taken memory of other streams many times since this was last so. Streams whose
- * memory is free between two blocks would take it from each other for ever, if there is a little
- * less of it than there are streams. */
-static int arena_takes_often(tnri_arena *arena)
-{
-    tnri_arena_enter(arena);
-    uint64_t taken = arena->served[TNR_SERVED_LENT] + arena->served[TNR_SERVED_SHARED];
-    int is_often = taken - arena->taken_before >= TNRI_TAKES_MANY;
-    if (is_often)
-        arena->taken_before = taken;
-    tnri_arena_leave(arena);
-    return is_often;
-}
-
-/* The most that the pool may grow by where others have memory to spare: a little of it. */
-static uint64_t pool_rather_most(const tnri_account *account)
-{
-    uint64_t most =
-        atomic_load_explicit(&account->reserved_bytes, memory_order_relaxed) / TNRI_RATHER_SHARE;
-    uint64_t least = (uint64_t)TNRI_RATHER_SHARE << 20;
-    return most > least ? most : least;
-}
-
-/* 1 if it has not grown by that much yet. */
-static int pool_may_rather_grow(tnri_account *account)
-{
-    return atomic_load_explicit(&account->rather_bytes, memory_order_relaxed) <
-           pool_rather_most(account);
-}
-
-/* 1 if a plan may grow the pool so. What counts is what it grows by, not what was asked for: a
- * block of 512 bytes takes a whole chunk. */
-static int plan_may_rather_grow(const tnri_plan *plan)
-{
-    tnri_account *account = plan->arena->account;
-    uint64_t bytes = (uint64_t)plan->pages_missing << plan->world->space->page_shift;
-    uint64_t before =
-        atomic_fetch_add_explicit(&account->rather_bytes, bytes, memory_order_relaxed);
-    if (before + bytes <= pool_rather_most(account))
-        return 1;
-    atomic_fetch_sub_explicit(&account->rather_bytes, bytes, memory_order_relaxed);
-    return 0;
-}
-
 /* The memory that must be mapped at once for a request to be served, whatever is free: all pages of
  * the block. */
 static size_t request_least(const tnri_arena *arena, const tnri_request *request)
@@ -285,28 +234,17 @@ typedef struct ladder_means {
     tnri_moves moves, again;
 } ladder_means;
 
-/* If each stream keeps what it has. Small blocks rather have a chunk of their own: one that goes to
- * them between two large blocks would go back and forth with each of these. */
-static ladder_means apart_means(const tnri_arena *arena, const tnri_request *request)
-{
-    int grows = request->bytes <= arena->small_limit_bytes && pool_may_rather_grow(arena->account);
-    return (ladder_means){grows ? TNRI_MOVES_NONE : TNRI_MOVES_OWN, TNRI_MOVES_OWN};
-}
-
-static ladder_means ladder_moves(tnri_arena *arena, const tnri_request *request)
+/* Chunks of other streams would come after all that those were given so far; the stream's own
+ * retired blocks come sooner, if they are enough. */
+static ladder_means ladder_moves(tnri_arena *arena, const tnri_request *request, tnri_use use)
 {
     if (ladder_moves_max(arena) == TNRI_MOVES_NONE)
         return (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_NONE};
-    int trades = tnri_trade_pays(arena, request);
-    if (!tnri_device_may_move(arena->device, request->bytes > pool_rather_most(arena->account)))
+    int trades = tnri_trade_pays(arena, request, use);
+    if (!tnri_price_may_move(arena->pool, use))
         return (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_OWN};
-    if (!trades)
-        return apart_means(arena, request);
     tnri_moves most =
-        stream_retired_bytes(arena) >= request->bytes ? TNRI_MOVES_OWN : TNRI_MOVES_ALL;
-    if (request_is_little(arena, request) && arena_takes_often(arena) &&
-        pool_may_rather_grow(arena->account))
-        return (ladder_means){TNRI_MOVES_NONE, most};
+        trades && stream_retired_bytes(arena) < request->bytes ? TNRI_MOVES_ALL : TNRI_MOVES_OWN;
     return (ladder_means){most, most};
 }
 
@@ -370,29 +308,18 @@ static int ladder_retired(tnri_arena *arena, const tnri_request *request, int re
            (has_lanes && tnri_lane_borrow(arena, request, TNR_SERVED_RETIRED, ptr));
 }
 
-/* 1 if a run of another arena is worth a wait of this arena's stream for that one's. This arena's
- * own chunks need no wait, so a few are moved rather. Where nothing is to be moved, only what would
- * be much to grow by is, or what the pool has grown by already so, as long as loans have not cost
- * much: streams that all want a little more now and then would lend to each other for ever. */
+/* 1 if a run of another arena is worth a wait of this arena's stream for that one's: memory is
+ * missing that the arena's own chunks do not have, and to grow by it costs more. */
 static int plan_would_borrow(const tnri_plan *plan)
 {
-    if (plan->is_growth || ladder_moves_max(plan->arena) == TNRI_MOVES_NONE)
-        return 0;
-    if (plan->moves == TNRI_MOVES_NONE)
-        return !atomic_load_explicit(&plan->arena->account->is_apart, memory_order_relaxed) &&
-               stream_retired_bytes(plan->arena) < plan->request->bytes &&
-               (!request_is_little(plan->arena, plan->request) ||
-                (tnri_device_may_lend(plan->arena->device) && !plan_may_rather_grow(plan)));
-    return plan->moves == TNRI_MOVES_ALL &&
-           (plan->pages_missing > 0 || plan->own_count >= TNRI_OWN_MOVES_MANY);
+    return plan->moves == TNRI_MOVES_ALL && plan->pages_missing > 0 && !plan->is_growth;
 }
 
 /* Steps 4 to 7 for a request with a plan. */
 static tnr_status ladder_lend_or_execute(tnri_plan *plan, int reclaimed, void **ptr)
 {
     if (plan_would_borrow(plan)) {
-        tnr_status status =
-            tnri_lend(plan->arena, plan->request, plan->moves == TNRI_MOVES_NONE, ptr);
+        tnr_status status = tnri_lend(plan->arena, plan->request, ptr);
         if (status != TNR_OK || *ptr != NULL) {
             tnri_execute_not(plan);
             return status;
@@ -539,14 +466,15 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
     }
     (void)tnri_streams_reap(device, TNRI_STREAM_REAP_LOOKS);
     tnri_reclaim_above_threshold(arena->pool, request->bytes);
-    tnri_regrow_look(arena);
-    ladder_means means = ladder_moves(arena, request);
+    tnri_use use = tnri_price_look(arena->pool, request);
+    tnri_regrow_look(arena, use);
+    ladder_means means = ladder_moves(arena, request, use);
     ladder_means most = {ladder_moves_max(arena), ladder_moves_max(arena)};
     status = ladder_climb(arena, request, means, 0, ptr);
-    if (is_shortage(status) && means.moves != most.moves) { /* what cannot grow moves at any cost */
-        tnri_device_short(device);
+    if (is_shortage(status))
+        atomic_store_explicit(&arena->account->is_full, 1, memory_order_relaxed);
+    if (is_shortage(status) && means.moves != most.moves) /* what cannot grow moves at any price */
         status = ladder_climb(arena, request, most, 0, ptr);
-    }
     if (is_shortage(status)) {
         atomic_fetch_add_explicit(&device->retries_count, 1, memory_order_relaxed);
         /* The first time may have ended retired blocks that this stream cannot use as they are;

@@ -241,55 +241,17 @@ static int arena_is_lender(const tnri_arena *arena, const tnri_arena *lender)
     return lender != arena && !tnri_lane_is_other(arena, lender) && arena_may_lend(lender);
 }
 
-/* The bytes of the smallest run of an arena that has what the request needs; SIZE_MAX: none. */
-static size_t lender_has(tnri_arena *lender, const tnri_request *request)
-{
-    size_t least = SIZE_MAX;
-    tnri_arena_enter(lender);
-    for (int i = 0; i < TNRI_WORLDS; i++) {
-        size_t first, end;
-        (void)tnri_world_flush(&lender->worlds[i]);
-        const tnri_block *run = world_run(&lender->worlds[i], request, &first, &end);
-        if (run != NULL && run->bytes < least)
-            least = run->bytes;
-    }
-    tnri_arena_leave(lender);
-    return least;
-}
-
-/* The arena of another stream whose run is cut up least by the request; null: none has one. */
-static tnri_arena *lender_choose(tnri_arena *arena, const tnri_request *request)
-{
-    tnri_arena *lender = NULL;
-    tnri_arena *best = NULL;
-    size_t least = SIZE_MAX;
-    int looks = 0;
-    while (least > request->bytes && looks++ < TNRI_LEND_LOOKS &&
-           (lender = tnri_givers_walk(arena->pool, lender)) != NULL) {
-        size_t has = arena_is_lender(arena, lender) ? lender_has(lender, request) : SIZE_MAX;
-        if (has < least) {
-            least = has;
-            best = lender;
-        }
-    }
-    return best;
-}
-
-/* Tries the arenas of other streams. With `chooses`, first the one whose run fits best: where no
- * chunk moves, nothing puts together again what loans have cut up. A loan is charged with the
- * search for it, which takes the locks of others. */
-static tnr_status others_lend(tnri_arena *arena, const tnri_request *request, int chooses,
-                              int *is_over, void **ptr)
+/* Tries the arenas of other streams. A loan is charged with the search for it, which takes their
+ * locks. */
+static tnr_status others_lend(tnri_arena *arena, const tnri_request *request, int *is_over,
+                              void **ptr)
 {
     int policy = tnri_cross_policy();
     uint64_t began_ns = tnri_decision_ns();
     tnr_status status = TNR_OK;
     tnri_arena *lender = NULL;
-    if (policy == TNRI_CROSS_OFF || *is_over)
+    if (policy == TNRI_CROSS_OFF)
         return TNR_OK;
-    if (chooses && (lender = lender_choose(arena, request)) != NULL)
-        status = lend_from(arena, lender, request, policy, 0, is_over, ptr);
-    lender = NULL;
     while (!*is_over && status == TNR_OK &&
            (lender = tnri_givers_walk(arena->pool, lender)) != NULL)
         if (arena_is_lender(arena, lender))
@@ -300,8 +262,7 @@ static tnr_status others_lend(tnri_arena *arena, const tnri_request *request, in
 }
 
 /* Tries the other lanes of the stream, then, unless `lanes_only`, other streams. */
-static tnr_status lend(tnri_arena *arena, const tnri_request *request, int lanes_only, int chooses,
-                       void **ptr)
+static tnr_status lend(tnri_arena *arena, const tnri_request *request, int lanes_only, void **ptr)
 {
     tnri_world *world = tnri_arena_world(arena, request->bytes);
     tnri_assert_none_held();
@@ -315,8 +276,8 @@ static tnr_status lend(tnri_arena *arena, const tnri_request *request, int lanes
     tnr_status status = TNR_OK;
     if (tnri_lane_has_others(arena))
         status = lanes_lend(arena, request, lanes_only, &is_over, ptr);
-    if (status == TNR_OK && !lanes_only)
-        status = others_lend(arena, request, chooses, &is_over, ptr);
+    if (status == TNR_OK && !lanes_only && !is_over)
+        status = others_lend(arena, request, &is_over, ptr);
     if (!is_over) {
         tnri_arena_enter(arena);
         loan_unprepare(world);
@@ -325,12 +286,12 @@ static tnr_status lend(tnri_arena *arena, const tnri_request *request, int lanes
     return status;
 }
 
-tnr_status tnri_lend(tnri_arena *arena, const tnri_request *request, int chooses, void **ptr)
+tnr_status tnri_lend(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
-    return lend(arena, request, 0, chooses, ptr);
+    return lend(arena, request, 0, ptr);
 }
 
 tnr_status tnri_lend_lanes(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
-    return lend(arena, request, 1, 0, ptr);
+    return lend(arena, request, 1, ptr);
 }

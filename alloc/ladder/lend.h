@@ -30,10 +30,9 @@
 #include "arena/arena.h"
 
 /* Serves the request from a free run of another arena of the pool; *ptr stays as it is if none can.
- * With `chooses`, takes the arena whose run fits best, instead of the first that has one. In the
- * device's context, no lock held. Errors: the driver's, and TNR_ERR_HOST_MEMORY for the record of
- * the block. It is no error if no host memory is left for a loan. */
-tnr_status tnri_lend(tnri_arena *arena, const tnri_request *request, int chooses, void **ptr);
+ * In the device's context, no lock held. Errors: the driver's, and TNR_ERR_HOST_MEMORY for the
+ * record of the block. It is no error if no host memory is left for a loan. */
+tnr_status tnri_lend(tnri_arena *arena, const tnri_request *request, void **ptr);
 
 /* The same from other lanes of the arena's stream alone, if one has at least twice as much. Makes
  * no driver call at all, and needs no context. */

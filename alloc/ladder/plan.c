@@ -72,29 +72,6 @@ static uintptr_t window_claim_base(const tnri_plan *plan, const tnri_window *win
     return gap_base < window->base ? gap_base : window->base;
 }
 
-/* Pages of the hole above a window that ends in one, at most as many as the window has. */
-static size_t window_over(const tnri_plan *plan, const tnri_window *window, uintptr_t end)
-{
-    const tnri_space *space = plan->world->space;
-    const tnri_block *last = window->first;
-    while (tnri_block_end(last) < end)
-        last = last->above;
-    if (last->state != TNRI_HOLE || plan->gaps_count == 0 ||
-        tnri_conf_get()->max_split_size_mb != 0)
-        return 0;
-    size_t left = (tnri_block_end(last) - end) >> space->page_shift;
-    size_t most = (window->end - window->base) >> space->page_shift;
-    return left < most ? left : most;
-}
-
-/* What was freed since the world last had no memory: another program may begin then. */
-static uint64_t world_freed(tnri_world *world)
-{
-    if (world->bytes_in[TNRI_LIVE] == 0 && world->bytes_in[TNRI_FREE] == 0)
-        world->ever_without = world->ever.bytes;
-    return world->ever.bytes - world->ever_without - world->bytes_in[TNRI_LIVE];
-}
-
 static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
                        const tnri_request *request, tnri_moves moves)
 {
@@ -103,13 +80,10 @@ static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
     plan->request = request;
     plan->moves = moves;
     plan->is_growth = 0;
-    plan->live = world->bytes_in[TNRI_LIVE];
-    plan->freed = world_freed(world);
     plan->at = 0;
     plan->is_again = 0;
     plan->window = 0;
     plan->wanted_count = 0;
-    plan->pages_over = 0;
     plan->grows = NULL;
     plan->returns = NULL;
     plan->sources_count = 0;
@@ -158,9 +132,7 @@ tnr_status tnri_plan_make_at(tnri_plan *plan, tnri_arena *arena, const tnri_requ
     plan->window = window->base;
     if (!window_gaps(plan, window, &end))
         return TNR_ERR_ADDRESS_SPACE;
-    plan->pages_over = window_over(plan, window, end);
-    return plan_claim(plan, window->first, window_claim_base(plan, window),
-                      end + (plan->pages_over << plan->world->space->page_shift));
+    return plan_claim(plan, window->first, window_claim_base(plan, window), end);
 }
 
 tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
@@ -237,7 +209,6 @@ tnr_status tnri_plan_make_growth(tnri_plan *plan, tnri_arena *arena, const tnri_
     tnri_world *world = &arena->worlds[TNRI_LARGE];
     plan_begin(plan, arena, world, request, moves);
     plan->is_growth = 1;
-    plan->freed = UINT64_MAX;
     tnri_block *first = world->span_first[0];
     if (!arena->growable.is_bare) {
         if (first->state != TNRI_LIVE)
@@ -316,14 +287,6 @@ static void plan_place(tnri_plan *plan, tnri_chunk *chunk, tnri_block *stale, si
     }
 }
 
-void tnri_plan_reach_over(tnri_plan *plan, size_t pages)
-{
-    tnri_assert(plan->gap_at + 1 == plan->gaps_count && pages <= plan->pages_over);
-    plan->gaps[plan->gap_at].pages += pages;
-    plan->pages_missing += pages;
-    plan->pages_over -= pages;
-}
-
 void tnri_plan_add(tnri_plan *plan, tnri_chunk *chunk)
 {
     plan_place(plan, chunk, NULL, 0);
@@ -331,17 +294,14 @@ void tnri_plan_add(tnri_plan *plan, tnri_chunk *chunk)
 
 /* ---- donors --------------------------------------------------------------------------------- */
 
-/* Takes chunks from the upper end of a run, as they fit, or from below those that do not. Returns
- * how many. The memory is gone from there from now on, for the history as for a picture, which
- * finds it in the window that grows. */
-static size_t run_donate(tnri_plan *plan, tnri_world *donor, tnri_block *run, int from_inside)
+/* Takes chunks from the upper end of a run, as they fit. Returns how many. The memory is gone from
+ * there from now on, for the history as for a picture, which finds it in the window that grows. */
+static size_t run_donate(tnri_plan *plan, tnri_world *donor, tnri_block *run)
 {
     const tnri_space *space = donor->space;
     size_t first, end;
     if (!tnri_run_whole_chunks(space, run, &first, &end))
         return 0;
-    while (from_inside && end > first && space->pages[end - 1]->pages > tnri_plan_room(plan))
-        end = space->pages[end - 1]->page;
     size_t from = plan->sources_count;
     size_t page = end;
     while (page > first && plan->pages_missing > 0) {
@@ -414,24 +374,23 @@ static size_t world_donate_tidy(tnri_plan *plan, tnri_world *donor)
         size_t count = runs_list(donor, bytes_max, list);
         for (size_t i = 0; i < count && plan->pages_missing > 0; i++)
             if (tnri_world_spares(donor, TNRI_CUT_RECORDS))
-                taken += run_donate(plan, donor, list[i].run, 0);
+                taken += run_donate(plan, donor, list[i].run);
     } while (taken > before && plan->pages_missing > 0);
     return taken;
 }
 
-/* Takes chunks from all runs of a world, smallest runs first; from inside, those of one run. */
-static size_t world_donate(tnri_plan *plan, tnri_world *donor, int from_inside)
+/* Takes chunks from all runs of a world, smallest runs first. */
+static size_t world_donate(tnri_plan *plan, tnri_world *donor)
 {
     size_t taken = 0;
     size_t bytes_max = tnri_run_bytes_max(plan->request->bytes);
     tnri_index_walk walk = {tnri_index_class(tnri_page_bytes(donor->space)), NULL};
     tnri_block *run;
-    while (plan->pages_missing > 0 && !(from_inside && taken > 0) &&
-           (run = tnri_index_next(donor->index, &walk)) != NULL) {
+    while (plan->pages_missing > 0 && (run = tnri_index_next(donor->index, &walk)) != NULL) {
         if (!tnri_world_spares(donor, TNRI_CUT_RECORDS))
             break;
         if (run->bytes <= bytes_max)
-            taken += run_donate(plan, donor, run, from_inside);
+            taken += run_donate(plan, donor, run);
     }
     return taken;
 }
@@ -443,7 +402,7 @@ static size_t world_take(tnri_plan *plan, tnri_world *donor)
 {
     if (donor->arena == plan->arena && !tnri_world_trades(donor))
         return world_donate_tidy(plan, donor);
-    return world_donate(plan, donor, 0);
+    return world_donate(plan, donor);
 }
 
 /* Takes what a window that is made again wants and the arena has free. */
@@ -470,71 +429,14 @@ static size_t again_take(tnri_plan *plan, tnri_arena *arena)
     return taken;
 }
 
-/* The chunk of a world for the end of the window: larger than what is missing there, and not larger
- * than the window; the smallest, and `best` if that is smaller. */
-static tnri_chunk *world_over(const tnri_plan *plan, const tnri_world *donor, tnri_chunk *best)
-{
-    size_t room = tnri_plan_room(plan);
-    size_t most = room + plan->pages_over;
-    size_t window = plan->request->bytes >> donor->space->page_shift;
-    tnri_index_walk walk = {tnri_index_class((room + 1) << donor->space->page_shift), NULL};
-    tnri_block *run;
-    while ((run = tnri_index_next(donor->index, &walk)) != NULL) {
-        size_t page, end;
-        if (!tnri_run_whole_chunks(donor->space, run, &page, &end))
-            continue;
-        for (size_t pages; page < end; page += pages) {
-            tnri_chunk *chunk = donor->space->pages[page];
-            pages = chunk->pages;
-            if (pages <= room || pages > most || pages > window ||
-                (best != NULL && pages >= best->pages))
-                continue;
-            best = chunk;
-            chunk->free_run = run;
-        }
-    }
-    return best;
-}
-
-/* Lets the last chunk reach over the end of the window, where none is small enough for the gap. The
- * window is there for this request, so nothing lies above it. */
-static size_t over_take(tnri_plan *plan, tnri_arena *arena)
-{
-    tnri_chunk *chunk = NULL;
-    for (int i = 0; i < TNRI_WORLDS; i++)
-        chunk = world_over(plan, &arena->worlds[i], chunk);
-    if (chunk == NULL || !tnri_world_spares(chunk->free_run->world, TNRI_CUT_RECORDS))
-        return 0;
-    tnri_plan_reach_over(plan, chunk->pages - tnri_plan_room(plan));
-    size_t page_old = chunk->page;
-    plan_place(plan, chunk, tnri_alias_leave(chunk), page_old);
-    return 1;
-}
-
-/* Where no run ends in a chunk that fits, takes some from inside one, so that a small gap does not
- * keep the large ones behind it from being filled. 0: there is none. Only of the plan's own arena:
- * the streams that it would be taken from would have to take it back. */
-static int inside_take(tnri_plan *plan, tnri_arena *arena, size_t *taken)
-{
-    size_t before = *taken;
-    for (int i = TNRI_WORLDS; i-- > 0 && *taken == before;)
-        *taken += world_donate(plan, &arena->worlds[i], 1);
-    return *taken > before;
-}
-
 size_t tnri_plan_take(tnri_plan *plan, tnri_arena *arena)
 {
     tnri_assert_held(&arena->lock);
     size_t taken = 0;
     if (plan->is_again)
         return again_take(plan, arena);
-    do {
-        for (int i = TNRI_WORLDS; i-- > 0;)
-            taken += world_take(plan, &arena->worlds[i]);
-    } while (arena == plan->arena && plan->gap_at + 1 < plan->gaps_count &&
-             inside_take(plan, arena, &taken));
-    if (plan->pages_missing > 0 && plan->pages_over > 0 && plan->gap_at + 1 == plan->gaps_count)
-        taken += over_take(plan, arena);
+    for (int i = TNRI_WORLDS; i-- > 0;)
+        taken += world_take(plan, &arena->worlds[i]);
     return taken;
 }
 
@@ -617,13 +519,7 @@ tnri_block *tnri_plan_commit(tnri_plan *plan)
     tnri_assert_held(&plan->arena->lock);
     tnri_assert(plan->pages_missing == 0);
     tnri_world_unpromise(world, TNRI_PLAN_RECORDS);
-    tnri_block *run;
-    if (plan->pages_over == 0) {
-        run = tnri_world_free(world, plan->pending);
-    } else {
-        run = tnri_world_unclaim(world, plan->pending, tnri_stale_add_done, NULL);
-        tnri_assert(run->base <= plan->window && plan->window < tnri_block_end(run));
-    }
+    tnri_block *run = tnri_world_free(world, plan->pending);
     plan->pending = NULL;
     if (plan->at != 0)
         return tnri_serve_at(world, run, plan->at, plan->request->bytes);

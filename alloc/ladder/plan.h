@@ -60,12 +60,10 @@ typedef struct tnri_plan {
     const tnri_request *request;
     tnri_block *pending;
     tnri_moves moves;
-    int is_growth;        /* 1: tnri_plan_make_growth made it */
-    uint64_t live, freed; /* bytes of the world: live, and freed since it had no memory; for a step
-                           * of a growable block, which tells nothing of a stream, UINT64_MAX */
-    uintptr_t at;         /* where the block is to begin in the window; 0: where it fits first */
-    int is_again;         /* 1: see again.h */
-    uintptr_t window;     /* where it begins */
+    int is_growth;    /* 1: tnri_plan_make_growth made it */
+    uintptr_t at;     /* where the block is to begin in the window; 0: where it fits first */
+    int is_again;     /* 1: see again.h */
+    uintptr_t window; /* where it begins */
     struct tnri_parked *returns; /* the parked block that gets the memory, at its own addresses:
                                   * tnri_plan_make_return made it; null: none */
     tnri_block *grows; /* then the live block below the window; null: it had no memory yet */
@@ -74,9 +72,6 @@ typedef struct tnri_plan {
     size_t gaps_count;
     size_t gap_at, gap_used; /* where the next chunk goes */
     size_t pages_missing;    /* still without a chunk */
-    size_t
-        pages_over; /* of the hole above the window, for a last chunk that is larger than its gap;
-                        * what is left of them becomes HOLE again */
 
     tnri_source *sources; /* sources_count used of sources_max */
     size_t sources_count, sources_max;
@@ -132,10 +127,6 @@ static inline int tnri_source_is_new(const tnri_source *source)
 
 /* The pages that the next chunk may have at most; 0 when none is missing. */
 size_t tnri_plan_room(const tnri_plan *plan);
-
-/* Moves the end of the window up by so many pages of plan->pages_over; the next chunk is its
- * last. */
-void tnri_plan_reach_over(tnri_plan *plan, size_t pages);
 
 /* Adds a new chunk. */
 void tnri_plan_add(tnri_plan *plan, tnri_chunk *chunk);

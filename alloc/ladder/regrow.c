@@ -10,7 +10,6 @@
 #include "ladder/execute.h"
 #include "ladder/reclaim.h"
 #include "ladder/stale.h"
-#include "ladder/trade.h"
 #include "pool/lane.h"
 #include "pool/pool.h"
 
@@ -19,7 +18,7 @@
 static int pool_may_drift(tnri_arena *arena)
 {
     const tnri_account *account = arena->account;
-    return tnri_conf_get()->regrow && tnri_low_water_was(arena) && !account->is_graph &&
+    return tnri_conf_get()->regrow && tnri_low_water_keeps(arena) && !account->is_graph &&
            !tnri_account_is_fixed(account) && tnri_cross_policy() != TNRI_CROSS_OFF &&
            !tnri_lane_has_others(arena);
 }
@@ -71,19 +70,18 @@ static uint64_t pool_idle_chunks(const tnri_account *account, uint64_t reserved,
     return chunks * (reserved - in_use) / reserved;
 }
 
-void tnri_regrow_look(tnri_arena *arena)
+void tnri_regrow_look(tnri_arena *arena, tnri_use use)
 {
     tnr_pool pool = arena->pool;
     const tnri_account *account = &pool->account;
     tnri_rounds *rounds = &pool->rounds;
-    uint64_t in_use;
-    if (!pool_may_drift(arena) || tnri_trade_in_use(&in_use, pool) < 2 ||
+    if (use.arenas < 2 || !pool_may_drift(arena) ||
         atomic_exchange_explicit(&rounds->is_taken, 1, memory_order_acquire))
         return;
     uint64_t reserved = atomic_load_explicit(&account->reserved_bytes, memory_order_relaxed);
-    reserved = reserved < in_use ? in_use : reserved; /* they are not of one moment */
-    if (rounds_look(rounds, reserved, in_use) &&
-        tnri_device_may_regrow(arena->device, pool_idle_chunks(account, reserved, in_use)))
+    reserved = reserved < use.bytes ? use.bytes : reserved; /* they are not of one moment */
+    if (rounds_look(rounds, reserved, use.bytes) &&
+        tnri_device_may_regrow(arena->device, pool_idle_chunks(account, reserved, use.bytes)))
         pool_give_back(pool);
     atomic_store_explicit(&rounds->is_taken, 0, memory_order_release);
 }

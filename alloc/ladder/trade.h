@@ -14,21 +14,17 @@
  * Streams trade if needs are more than 1/TNRI_TRADE_SAVES above the most. So to keep costs that
  * share of the pool, and what each stream's own free runs are too small for.
  *
- * In use is what is live or retired, and the request that is being served. Both numbers are looked
- * at when a request misses, and only then: a peak between two misses needs no new memory. The most
- * may be found too late or too low, and then streams trade.
+ * In use is what is live or retired, and the request that is being served (price.h). Both numbers
+ * are looked at when a request misses. The most may be found too late or too low, and then streams
+ * trade.
  */
 #ifndef TNRI_LADDER_TRADE_H
 #define TNRI_LADDER_TRADE_H
 
-#include "arena/arena.h"
-
-/* What all arenas of a pool have in use. Returns how many they are; 0: too many to look at. No lock
- * is held. */
-int tnri_trade_in_use(uint64_t *bytes, tnr_pool pool);
+#include "ladder/price.h"
 
 /* 1 if a request that has missed may take memory of other streams. Says so to the account
  * (`is_apart`), too. No lock is held. */
-int tnri_trade_pays(tnri_arena *arena, const tnri_request *request);
+int tnri_trade_pays(tnri_arena *arena, const tnri_request *request, tnri_use use);
 
 #endif

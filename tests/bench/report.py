@@ -416,11 +416,8 @@ The default by trace: means of three schedules, since where old mappings go depe
 ends; "at most" is the largest of the three.
 
 {curve_default}
-Why the default is what it is. With `chunk_share:384` the driver time of every trace of one stream
-is below 1 % of the recorded run with room to spare. All but three of these stay within 1.02 of what
-is live in the mean of the schedules: `llama_generate`, which with 512 holds 1.017, and `moe_infer`
-and `rollout_train`, for which smaller chunks do little. With 256 `llama_generate` holds 1.040;
-larger chunks cost up to a tenth of the memory. With `lend`, a free run of another stream is taken
+Why the default is what it is. Smaller chunks cost driver time once, in a first pass; larger ones
+cost memory that stays. With `lend`, a free run of another stream is taken
 over as it is, so that chunks need not move one by one, and larger ones cost no memory:
 `chunk_exact_mb:16` is where `offload_streams` spends least without needing more. Without it that
 trace holds 8 % more, and chunks of 4 MiB take 35 ms instead of 2. Moving less, by a smaller
@@ -463,10 +460,9 @@ given back after each pass (`tnr_trim`) `serve_streams` held 1.119, for 0.98 % o
 moves". `moe_infer` is one draw of many: ten perturbed traces hold 1.054 in the mean after 16 passes
 (`tests/bench/perturbed.py`), for old mappings take addresses that windows of fewer pages could
 have. The streams of `pipeline_train` need their most at once, so each keeps what it has, with what
-it cannot use of it; with chunks as small as `tenure.torch` sets them (`chunk_share:2048`) it holds
-1.027. `llama_generate` (1.030 in the mean of ten after 16 passes) and `rollout_train` do not hold
-less with smaller chunks: with `chunk_share:1024` 1.023 each. What a generation keeps lies in the
-corners of what its prefill freed.
+it cannot use of it. `llama_generate` (1.030 in the mean of ten after 16 passes) and
+`rollout_train` do not hold less with smaller chunks. What a generation keeps lies in the corners of
+what its prefill freed.
 
 {steady_picture}## Scale
 

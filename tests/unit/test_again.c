@@ -3,22 +3,21 @@
  * A program that repeats itself moves its memory without the driver: chunks come back to addresses
  * at which they are still mapped, go home at low water, and leave nothing mapped when they go.
  *
- * This happens only from the first low water on, and not where nothing recurs.
+ * This happens only from the first low water on.
  *
  * Seen to fail: with tnri_again_make always failing, and with tnri_recipe_note empty, the passes of
  * repeated_moves map for ever, and so they do where no free looks for low water. With
  * aliases_max:0 they do too, which no_aliases shows. With tnri_low_water_keeps always 1, what moves
- * in before_low_water stays mapped twice, and so does what nothing_recurs moves without
- * TNRI_KEEP_TRIAL. Chunks stay away in little_goes_last with TNRI_LOW_WATER_FINE 1;
- * much_goes_last fails where tnri_world_bin looks before it has the block, and both with
- * TNRI_LOW_WATER_FIRST as large as TNRI_LOW_WATER_BLOCKS. The library ends the program, where its
- * assertions are compiled in, with either condition left out in tnri_recipe_record.
- * forgotten_aliases_keep_no_memory fails where tnri_reclaim returns what is counted alone, and
- * trimming_removes_old_mappings where trim does, or ends when nothing is mapped, or removes none.
- * trimmed_while_a_window_is_made fails where tnri_stale_forget_aliases returns 1 always, and
- * while_access_changes where ladder_again does not ask for is_changing.
- * parked_while_a_window_is_made fails where tnri_parked_release goes on with such a chunk, and does
- * not end where chunk_stay does not restore it, or where it is taken again at once.
+ * in before_low_water stays mapped twice. Chunks stay away in little_goes_last with
+ * TNRI_LOW_WATER_FINE 1; much_goes_last fails where tnri_world_bin looks before it has the block,
+ * and both with TNRI_LOW_WATER_FIRST as large as TNRI_LOW_WATER_BLOCKS. The library ends the
+ * program, where its assertions are compiled in, with either condition left out in
+ * tnri_recipe_record. forgotten_aliases_keep_no_memory fails where tnri_reclaim returns what is
+ * counted alone, and trimming_removes_old_mappings where trim does, or ends when nothing is
+ * mapped, or removes none. trimmed_while_a_window_is_made fails where tnri_stale_forget_aliases
+ * returns 1 always, and while_access_changes where ladder_again does not ask for is_changing.
+ * parked_while_a_window_is_made fails where tnri_parked_release goes on with such a chunk, and
+ * does not end where chunk_stay does not restore it, or where it is taken again at once.
  */
 #include "unit.h"
 
@@ -132,8 +131,9 @@ static void trimmed_while_a_window_is_made(void **state)
     tnri_chunk *chunk;
     tnri_block *window = window_begin(&chunk, arena);
     assert_ok(tnr_trim(&released, 0, 0));
-    assert_int_equal(atomic_load(&arena->account->reserved_bytes),
-                     chunk->pages * tnri_page_bytes(tnri_arena_space(arena)));
+    /* And with it what lies in the same free run. */
+    size_t bytes = chunk->pages * tnri_page_bytes(tnri_arena_space(arena));
+    assert_in_range(atomic_load(&arena->account->reserved_bytes), bytes, 4 * bytes);
     window_give_up(arena, window, chunk);
     assert_ok(tnr_trim(&released, 0, 0));
     assert_int_equal(unit_stats().reserved_bytes.current, 0);
@@ -303,39 +303,6 @@ static void trimming_removes_old_mappings(void **state)
     assert_int_equal(live.mappings, 0);
 }
 
-/* Each turn has sizes of its own, so no window is asked for again. */
-static void turn_of_its_own(tnr_stream stream, int turn)
-{
-    void *blocks[BLOCKS];
-    for (int i = 0; i < BLOCKS; i++)
-        blocks[i] = unit_malloc(4 * MIB, stream);
-    for (int i = 0; i < BLOCKS; i += 2)
-        assert_ok(tnr_free(blocks[i]));
-    void *large = unit_malloc(24 * MIB - (size_t)turn * 2048, stream);
-    assert_ok(tnr_free(large));
-    for (int i = 1; i < BLOCKS; i += 2)
-        assert_ok(tnr_free(blocks[i]));
-}
-
-static void nothing_recurs(void **state)
-{
-    (void)state;
-    unit_start("move_burst_ms:100000,chunk_exact_mb:2,chunk_max_mb:2", "SCHEDULE=eager", NULL);
-    tnr_stream stream = unit_stream(0);
-    uint64_t kept = 0;
-    for (int turn = 0; unit_stats().chunks_moved < 6200; turn++) {
-        assert_true(turn < 1000);
-        turn_of_its_own(stream, turn);
-        if (old_mappings() > kept)
-            kept = old_mappings();
-    }
-    assert_true(kept > 0);
-    void *more = unit_malloc(512 * MIB, stream);
-    assert_int_equal(old_mappings(), 0);
-    assert_ok(tnr_validate(0));
-    assert_ok(tnr_free(more));
-}
-
 static const tnri_arena *the_arena(void)
 {
     return tnri_arena_walk(tnri_device_at(0)->pool_default, NULL);
@@ -417,7 +384,6 @@ int main(void)
         cmocka_unit_test_teardown(from_the_first, unit_stop),
         cmocka_unit_test_teardown(forgotten_aliases_keep_no_memory, unit_stop),
         cmocka_unit_test_teardown(trimming_removes_old_mappings, unit_stop),
-        cmocka_unit_test_teardown(nothing_recurs, unit_stop),
         cmocka_unit_test_teardown(little_goes_last, unit_stop),
         cmocka_unit_test_teardown(much_goes_last, unit_stop),
     };

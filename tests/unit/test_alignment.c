@@ -8,8 +8,6 @@
  * tnri_plan_make, the window sought for tnri_request_span at the default alignment: all seven on
  * the memory that it takes failed. In serve_index, a run of that size: a_place_in_a_free_run
  * failed. In world_offer, the same: another_streams_run failed.
- * In tnri_serve_whole, `base` always that of the run: chunks_of_two failed; without the look at the
- * chunk behind the last: larger_chunks failed; without the test of `bytes`: no_whole_chunks failed.
  */
 #include "unit.h"
 
@@ -253,47 +251,6 @@ static void bad_alignments(void **state)
                  TNR_ERR_OUT_OF_MEMORY, NULL);
 }
 
-/* A block of whole chunks, in a run that begins in the middle of one: fills them, if the run has
- * room for that, and they end where it does. */
-static void whole_chunks_are_filled(const char *settings, size_t bytes, size_t skipped)
-{
-    unit_start(settings, NULL);
-    tnr_stream stream = unit_stream(0);
-    void *first = unit_malloc(MIB, stream);
-    char *run = unit_malloc(9 * MIB, stream);
-    void *last = unit_malloc(2 * MIB, stream);
-    assert_ptr_equal(run, (char *)first + MIB);
-    assert_ok(tnr_free(run));
-    char *block = unit_malloc(bytes, stream);
-    assert_int_equal(block - run, skipped);
-    if (skipped > 0) { /* that is free */
-        void *again = unit_malloc(skipped, stream);
-        assert_ptr_equal(again, run);
-        assert_ok(tnr_free(again));
-    }
-    assert_ok(tnr_free(block));
-    assert_ok(tnr_free(first));
-    assert_ok(tnr_free(last));
-}
-
-static void chunks_of_two(void **state)
-{
-    (void)state;
-    whole_chunks_are_filled("bin_blocks:0,chunk_exact_mb:2,chunk_share:65536", 4 * MIB, MIB);
-}
-
-static void no_whole_chunks(void **state)
-{
-    (void)state;
-    whole_chunks_are_filled("bin_blocks:0,chunk_mb:4,chunk_exact_mb:4", 6 * MIB, 0);
-}
-
-static void larger_chunks(void **state)
-{
-    (void)state;
-    whole_chunks_are_filled("bin_blocks:0,chunk_exact_mb:2,chunk_share:1", 4 * MIB, 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,9 +266,6 @@ int main(void)
         cmocka_unit_test_teardown(the_gap_is_not_lost, unit_stop),
         cmocka_unit_test_teardown(bins_do_not_serve_alignments, unit_stop),
         cmocka_unit_test_teardown(bad_alignments, unit_stop),
-        cmocka_unit_test_teardown(chunks_of_two, unit_stop),
-        cmocka_unit_test_teardown(no_whole_chunks, unit_stop),
-        cmocka_unit_test_teardown(larger_chunks, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static const struct {
     {"chunk_max_mb", {"2", "8192", "65536"}, {"1", "65537", "inf"}},
     {"chunk_exact_mb", {"2", "4", "1024"}, {"1", "1025", "4M"}},
     {"chunk_whole_mb", {"2", "4096", "1048576"}, {"1", "1048577", "4G"}},
-    {"chunk_share", {"1", "384", "65536"}, {"0", "65537", "1/2"}},
+    {"chunk_share", {"1", "2048", "65536"}, {"0", "65537", "1/2"}},
     {"control", {"off"}, {"", "yes", "On", "off|on", "0"}}, /* on and try: tests/control */
     {"control_dir", {"/tmp", ""}, {TOO_LONG}},
     {"canary", {"on", "off", "True", "False"}, {"", "1", "0", "yes", "true", "On"}},

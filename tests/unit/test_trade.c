@@ -5,19 +5,13 @@
  * Broken to see it fail, in tnri_trade_pays: needs are not compared (always apart:
  * streams_that_take_turns_trade, and unit_lend; never: streams_that_need_all_at_once_keep);
  * low water is not asked for (before_low_water_streams_trade); parked blocks do not matter
- * (what_is_parked_can_be_had). In tnri_trade_in_use, arenas are not counted
- * (among_many_streams_all_trade), nor what is retired (what_is_retired_is_in_use).
- * In plan_would_borrow, `is_apart` is not asked
- * (nor_do_they_lend_without_a_budget).
+ * (what_is_parked_can_be_had), nor how many arenas there are (among_many_streams_all_trade).
  */
 #include "unit.h"
 
-#include <tenure/lifetime.h>
 #include <tenure/park.h>
 
 #include "base/heuristics.h"
-#include "ladder/trade.h"
-#include "library/library.h"
 
 static tnr_stream a, b, c;
 
@@ -78,17 +72,6 @@ static void a_little_is_no_reason(void **state)
     assert_served(TNR_SERVED_GROWN);
 }
 
-static void nor_do_they_lend_without_a_budget(void **state)
-{
-    (void)state;
-    start("aliases_from:first,move_percent:0,move_burst_ms:0");
-    assert_served(TNR_SERVED_GROWN);
-    assert_int_equal(unit_stop(state), 0);
-    start("aliases_from:first,move_percent:0,move_burst_ms:0");
-    assert_ok(tnr_free(unit_malloc(64 * MIB, c)));
-    assert_served(TNR_SERVED_LENT);
-}
-
 /* Nobody knows yet what the program needs. */
 static void before_low_water_streams_trade(void **state)
 {
@@ -110,10 +93,10 @@ static void without_memory_streams_trade(void **state)
 static void among_many_streams_all_trade(void **state)
 {
     (void)state;
-    start_among("aliases_from:first,address_space_gb:64", TNRI_TRADE_ARENAS - 2);
+    start_among("aliases_from:first,address_space_gb:64", TNRI_PRICE_ARENAS - 2);
     assert_served(TNR_SERVED_GROWN);
     assert_int_equal(unit_stop(state), 0);
-    start_among("aliases_from:first,address_space_gb:64", TNRI_TRADE_ARENAS - 1);
+    start_among("aliases_from:first,address_space_gb:64", TNRI_PRICE_ARENAS - 1);
     assert_served(TNR_SERVED_LENT);
 }
 
@@ -129,33 +112,16 @@ static void what_is_parked_can_be_had(void **state)
     assert_int_equal(unit_stats().reserved_bytes.current, before);
 }
 
-/* It was freed, and other streams' work still uses it. */
-static void what_is_retired_is_in_use(void **state)
-{
-    (void)state;
-    unit_start(NULL, NULL);
-    uint64_t bytes = 0;
-    a = unit_stream(0);
-    void *block = unit_malloc(64 * MIB, a);
-    assert_ok(tnr_record_use(block, unit_stream(0)));
-    assert_ok(tnr_free(block));
-    assert_int_equal(tnri_trade_in_use(&bytes, tnri_device_at(0)->pool_default), 1);
-    assert_int_equal(bytes, 64 * MIB);
-    assert_int_equal(unit_stats().blocks_retired, 1);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(streams_that_need_all_at_once_keep, unit_stop),
         cmocka_unit_test_teardown(streams_that_take_turns_trade, unit_stop),
         cmocka_unit_test_teardown(a_little_is_no_reason, unit_stop),
-        cmocka_unit_test_teardown(nor_do_they_lend_without_a_budget, unit_stop),
         cmocka_unit_test_teardown(before_low_water_streams_trade, unit_stop),
         cmocka_unit_test_teardown(without_memory_streams_trade, unit_stop),
         cmocka_unit_test_teardown(among_many_streams_all_trade, unit_stop),
         cmocka_unit_test_teardown(what_is_parked_can_be_had, unit_stop),
-        cmocka_unit_test_teardown(what_is_retired_is_in_use, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

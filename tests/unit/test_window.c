@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The window: where a request fits with the fewest pages that lack memory. It is compared with a
- * search over every position of 512 bytes, or of a larger alignment, in small random layouts. Also
- * what a window's gaps are filled with if no free run ends in a chunk that fits the first gap.
+ * search over every position of 512 bytes, or of a larger alignment, in small random layouts.
  *
  * In stretch_offer, the second loop (windows that end where a record ends) removed: this failed. In
  * window_offer, `missing > best` turned into `<`: it failed at once. In stretch_offer_at, one of
  * the two places left out: against_every_aligned_position failed.
- * With inside_take always 0, and with world_donate taking from inside of all runs at once:
- * a_small_gap_first failed. In tnri_plan_take, inside_take of other arenas, too:
- * other_streams_are_not_taken_apart failed; of the last gap, too: the_last_gap_is_grown failed.
  */
 #include "unit.h"
 
@@ -191,139 +187,12 @@ static void nothing_fits(void **state)
     world_stop();
 }
 
-/* ---- filling the gaps ----------------------------------------------------------------------- */
-
-/* Blocks that follow each other, so many MiB each. LOW and HIGH become holes, with a free run
- * between them. Then there are two free runs of a chunk of 2 MiB below one of 4. What is named LIVE
- * stays between them. */
-enum { LOW, MIDDLE, HIGH, LIVE_0, SMALL_1, LARGE_1, LIVE_1, SMALL_2, LARGE_2, LIVE_2, BLOCKS };
-static const size_t mib[BLOCKS] = {2, 6, 4, 2, 2, 4, 2, 2, 4, 2};
-enum { CHUNKS = 12, WINDOW_MIB = 12, RUN_MIB = 6 }; /* MIDDLE is three chunks */
-
-static unsigned char *blocks[BLOCKS];
-static CUcontext context;
-
-static void bytes_set(const unsigned char *ptr, int value, size_t bytes, tnr_stream stream)
-{
-    assert_int_equal(
-        cuMemsetD8Async((CUdeviceptr)(uintptr_t)ptr, (unsigned char)value, bytes, (CUstream)stream),
-        CUDA_SUCCESS);
-}
-
-static void byte_check(const unsigned char *ptr, int value)
-{
-    unsigned char byte = 0;
-    assert_int_equal(cuMemcpyDtoH(&byte, (CUdeviceptr)(uintptr_t)ptr, 1), CUDA_SUCCESS);
-    assert_int_equal(byte, value);
-}
-
-/* Makes the holes and MIDDLE of one stream and the two runs of another, or the same. */
-static void gaps_start(tnr_stream stream, tnr_stream runs, int has_high)
-{
-    for (int i = 0; i < BLOCKS; i++) {
-        blocks[i] = unit_malloc(mib[i] * MIB, i < SMALL_1 ? stream : runs);
-        if (i > 0 && (i != SMALL_1 || runs == stream))
-            assert_ptr_equal(blocks[i], blocks[i - 1] + mib[i - 1] * MIB);
-    }
-    assert_int_equal(unit_stats().chunks_created, CHUNKS);
-    assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-    assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
-    for (int i = 0; i < BLOCKS; i++)
-        bytes_set(blocks[i], i, mib[i] * MIB, i < SMALL_1 ? stream : runs);
-    assert_ok(tnr_free(blocks[LOW]));
-    if (has_high)
-        assert_ok(tnr_free(blocks[HIGH]));
-    assert_ok(tnr_trim(NULL, 0, 0));
-    assert_ok(tnr_free(blocks[MIDDLE]));
-    for (int i = SMALL_1; i < BLOCKS; i++)
-        if (i != LIVE_1 && i != LIVE_2)
-            assert_ok(tnr_free(blocks[i]));
-}
-
-/* A request that fits into the window: so many chunks are moved there, and the rest is new. */
-static void gaps_fill(size_t bytes, tnr_stream stream, uint64_t moved, size_t grown)
-{
-    uint64_t creations = simcuda_calls("cuMemCreate");
-    uint64_t reserved = unit_stats().reserved_bytes.current;
-    unsigned char *block = unit_malloc(bytes, stream);
-    assert_ptr_equal(block, blocks[LOW]);
-    tnr_stats stats = unit_stats(); /* it validates everything */
-    assert_int_equal(stats.chunks_moved, moved);
-    assert_int_equal(stats.reserved_bytes.current, reserved + grown);
-    assert_int_equal(simcuda_calls("cuMemCreate") > creations, grown > 0);
-    bytes_set(block, BLOCKS, bytes, stream);
-    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
-    byte_check(block + bytes - 1, BLOCKS);
-    static const int live[] = {LIVE_0, LIVE_1, LIVE_2};
-    for (size_t i = 0; i < sizeof(live) / sizeof(live[0]); i++) {
-        byte_check(blocks[live[i]], live[i]);
-        byte_check(blocks[live[i]] + mib[live[i]] * MIB - 1, live[i]);
-    }
-}
-
-/* So many of the two runs are whole: they serve what fits them without the driver. */
-static void gaps_stop(int whole, tnr_stream runs)
-{
-    uint64_t calls = simcuda_calls_total();
-    while (whole-- > 0) {
-        unsigned char *run = unit_malloc(RUN_MIB * MIB, runs);
-        assert_true(run == blocks[SMALL_1] || run == blocks[SMALL_2]);
-    }
-    assert_int_equal(simcuda_calls_total(), calls);
-    assert_int_equal(simcuda_races(), 0);
-    assert_ok(tnr_validate(0));
-    assert_int_equal(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
-    assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
-}
-
-static int gaps_setup(void **state)
-{
-    (void)state;
-    unit_start("chunk_exact_mb:4,move_burst_ms:100000,lend:off", "RACES=1", NULL);
-    return 0;
-}
-
-/* The gap of 2 MiB takes a chunk from inside a run, and that of 4 MiB then the end of the same. */
-static void a_small_gap_first(void **state)
-{
-    (void)state;
-    tnr_stream stream = unit_stream(0);
-    gaps_start(stream, stream, 1);
-    gaps_fill(WINDOW_MIB * MIB, stream, 2, 0);
-    gaps_stop(1, stream);
-}
-
-/* Another stream would have to take back what is taken from inside a run of its own. */
-static void other_streams_are_not_taken_apart(void **state)
-{
-    (void)state;
-    tnr_stream stream = unit_stream(0);
-    tnr_stream other = unit_stream(0);
-    gaps_start(stream, other, 1);
-    gaps_fill(WINDOW_MIB * MIB, stream, 0, (mib[LOW] + mib[HIGH]) * MIB);
-    gaps_stop(2, other);
-}
-
-/* Nothing waits behind a last gap, so no run is taken apart for it. */
-static void the_last_gap_is_grown(void **state)
-{
-    (void)state;
-    tnr_stream stream = unit_stream(0);
-    gaps_start(stream, stream, 0);
-    gaps_fill((mib[LOW] + mib[MIDDLE]) * MIB, stream, 0, mib[LOW] * MIB);
-    gaps_stop(2, stream);
-}
-
 int main(void)
 {
-#define GAPS_TEST(name) cmocka_unit_test_setup_teardown(name, gaps_setup, unit_stop)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(against_every_position),
         cmocka_unit_test(against_every_aligned_position),
         cmocka_unit_test(nothing_fits),
-        GAPS_TEST(a_small_gap_first),
-        GAPS_TEST(other_streams_are_not_taken_apart),
-        GAPS_TEST(the_last_gap_is_grown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

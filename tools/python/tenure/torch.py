@@ -83,7 +83,7 @@ def kind() -> Optional[str]:
 
 
 # Settings that differ from Tenure's defaults, unless TENURE_CONF or install() say otherwise.
-_DEFAULTS = {"chunk_share": 2048, "cross_stream": "off", "peers": "used"}
+_DEFAULTS = {"cross_stream": "off", "peers": "used"}
 
 
 def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str] = None,
@@ -93,12 +93,10 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
 
     ``conf`` is as in TENURE_CONF, or a dictionary; keys of PYTORCH_ALLOC_CONF that mean something
     to Tenure count too, if TENURE_CONF and ``conf`` do not have them. Settings that none of them
-    names are Tenure's defaults, except three. ``chunk_share`` is 2048: PyTorch programs run for
-    long, so less slack is worth more driver calls at the start (ResNet-50 training: 20 MiB instead
-    of 64 of 8.1 GiB, for 90 ms of driver time in all). ``cross_stream`` is ``off``: memory that a
-    stream has freed stays with the stream until memory runs out, as with PyTorch's own allocator.
-    Programs such as FSDP2 rely on streams that do not wait for each other; with ``wait`` they hold
-    less memory and take longer. ``peers`` is ``used``: GPUs that one process uses reach each
+    names are Tenure's defaults, except two. ``cross_stream`` is ``off``: memory that a stream has
+    freed stays with the stream until memory runs out, as with PyTorch's own allocator. Programs
+    such as FSDP2 rely on streams that do not wait for each other; with ``wait`` they hold less
+    memory and take longer. ``peers`` is ``used``: GPUs that one process uses reach each
     other's memory, as PyTorch expects when it copies between them. ``history`` is ``"light"`` or
     ``"full"`` to record what happens to memory. Mistakes in either raise.
 
