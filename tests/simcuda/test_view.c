@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TENURE_SIM_VIEW: operations reach memory wherever it is mapped, the host does not, and contents
- * are what they are without a view.
+ * TENURE_SIM_VIEW: operations reach memory wherever it is mapped, the host does not (1) or does
+ * (beside), and contents are what they are without a view.
+ *
+ * Seen to fail: what was shared is given out again (vmm.c: memory_end without its look at the
+ * lease): test_beside_shares_memory.
  */
 #include "fixture.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int start(void **state)
 {
@@ -208,6 +212,54 @@ static void test_what_it_does_not_do(void **state)
     chunk_unmapped(at, CHUNK);
 }
 
+/* Operations and the host see the same, at the addresses that both use. */
+static void test_beside(void **state)
+{
+    (void)fixture_stop(state);
+    fixture_start("VIEW=beside", "SCHEDULE=eager", NULL);
+    CUdeviceptr at = shuffled_new();
+    unsigned char *bytes = (unsigned char *)(uintptr_t)at;
+    assert_ptr_equal(simcuda_memory_at(at), bytes);
+    assert_ok(cuMemsetD8(at, 4, 3 * CHUNK));
+    for (size_t i = 0; i < 3 * CHUNK; i += CHUNK / 4)
+        assert_int_equal(bytes[i], 4);
+    bytes[CHUNK + 1] = 5;
+    unsigned char byte = 0;
+    assert_ok(cuMemcpyDtoH(&byte, at + CHUNK + 1, 1));
+    assert_int_equal(byte, 5);
+    chunk_unmapped(at, 3 * CHUNK);
+    assert_false(survives(touch, bytes));
+}
+
+/* Memory that somebody may still have is not given out again when its maker releases it. */
+static void test_beside_shares_memory(void **state)
+{
+    int exported = -1;
+    unsigned char byte = 0;
+    (void)fixture_stop(state);
+    fixture_start("VIEW=beside", "SCHEDULE=eager", NULL);
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr at = chunk_mapped(CHUNK, &handle);
+    assert_ok(cuMemsetD8(at, 5, CHUNK));
+    assert_ok(cuMemExportToShareableHandle(&exported, handle,
+                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    chunk_unmapped(at, CHUNK);
+    assert_ok(cuMemRelease(handle));
+    at = chunk_mapped(CHUNK, NULL);
+    assert_ok(cuMemsetD8(at, 6, CHUNK));
+    assert_ok(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)exported,
+                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    CUdeviceptr other = reserve(CHUNK);
+    assert_ok(cuMemMap(other, CHUNK, 0, handle, 0));
+    chunk_access(other, CHUNK);
+    assert_ok(cuMemcpyDtoH(&byte, other, 1));
+    assert_int_equal(byte, 5);
+    (void)close(exported);
+    chunk_unmapped(other, CHUNK);
+    assert_ok(cuMemRelease(handle));
+    chunk_unmapped(at, CHUNK);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, fixture_stop)
@@ -216,7 +268,8 @@ int main(void)
         CASE(test_the_host_has_no_access), CASE(test_copies_in_pieces),
         CASE(test_sets_and_values),        CASE(test_ranges_are_used_again),
         CASE(test_it_outlives_a_reset),    CASE(test_a_child_has_its_own),
-        CASE(test_what_it_does_not_do),
+        CASE(test_what_it_does_not_do),    CASE(test_beside),
+        CASE(test_beside_shares_memory),
     };
     return cmocka_run_group_tests_name("simcuda_view", tests, NULL, NULL);
 }

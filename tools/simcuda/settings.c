@@ -155,8 +155,10 @@ static int parse_keep_pages(const char *text, struct sim_settings *settings)
 
 static int parse_view(const char *text, struct sim_settings *settings)
 {
-    settings->view = strcmp(text, "0") != 0;
-    return strcmp(text, "0") == 0 || strcmp(text, "1") == 0;
+    settings->view = strcmp(text, "beside") == 0 ? SIM_VIEW_BESIDE
+                     : strcmp(text, "0") == 0    ? SIM_VIEW_NONE
+                                                 : SIM_VIEW_ONLY;
+    return settings->view != SIM_VIEW_ONLY || strcmp(text, "1") == 0;
 }
 
 static int parse_shared(const char *text, struct sim_settings *settings)
@@ -270,7 +272,7 @@ static const struct variable variables[] = {
     {"TENURE_SIM_PEERS", "0 or 1", parse_peers},
     {"TENURE_SIM_RDMA", "0 or 1", parse_rdma},
     {"TENURE_SIM_KEEP_PAGES", "0 or 1", parse_keep_pages},
-    {"TENURE_SIM_VIEW", "0 or 1", parse_view},
+    {"TENURE_SIM_VIEW", "0, 1 or beside", parse_view},
     {"TENURE_SIM_RACES", "0 or 1", parse_races},
     {"TENURE_SIM_SHARED", "the path of a file, of at most 255 characters", parse_shared},
     {"TENURE_SIM_VERSION", "a version from 2000 to 13000, such as 12080", parse_version},

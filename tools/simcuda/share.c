@@ -95,7 +95,7 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle,
         handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
         memory->properties.requestedHandleTypes != handleType)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    if (sim.has_view)
+    if (!sim.has_access)
         return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
     int exported = -1;
     CUresult result = memory_export(memory->origin != NULL ? memory->origin : memory, &exported);
@@ -171,7 +171,7 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
     SIM_ENTER(cuMemImportFromShareableHandle, SIM_NEEDS_VMM);
     if (handle == NULL || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    if (sim.has_view)
+    if (!sim.has_access)
         return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
     return sim_leave(memory_import(handle, (int)(intptr_t)osHandle));
 }

@@ -77,6 +77,9 @@ enum sim_overhead {
 
 enum sim_schedule { SIM_LAZY, SIM_RANDOM, SIM_EAGER, SIM_THREADS };
 
+/* Whether device memory has a view, and whether it is at its addresses as well: view.c. */
+enum sim_view { SIM_VIEW_NONE, SIM_VIEW_ONLY, SIM_VIEW_BESIDE };
+
 struct sim_settings {
     uint64_t devices;
     uint64_t memory_bytes;      /* per device */
@@ -92,8 +95,8 @@ struct sim_settings {
     int peers;      /* devices reach each other's memory */
     int rdma;       /* network cards may address mapped memory */
     int keep_pages; /* what is in released memory is given back at the end only */
-    int view;       /* device memory is reached by operations only: view.c */
-    int races;      /* the race detector starts with cuInit */
+    enum sim_view view;
+    int races; /* the race detector starts with cuInit */
     int abort_on_violation;
     uint64_t overhead_bytes[SIM_OVERHEADS];
     char shared[256]; /* the file of a budget in common with other processes; empty: none */
@@ -409,7 +412,8 @@ struct sim_state {
     int is_configured;   /* the environment has been read */
     int is_misconfigured;
     int is_initialised;
-    int has_view; /* as the settings want it and the schedule allows it, from cuInit on */
+    int has_view;   /* as the settings want it and the schedule allows it, from cuInit on */
+    int has_access; /* likewise: memory is mapped at its device addresses, too */
     int is_shut_down;
     int races_on;     /* the race detector works */
     int races_forced; /* switched by the program: the environment does not count */

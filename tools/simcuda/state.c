@@ -115,7 +115,8 @@ CUresult sim_start(void)
         return CUDA_ERROR_NO_DEVICE;
     if (sim.settings.shared[0] != '\0' && !sim_shared_open(sim.settings.shared))
         return CUDA_ERROR_OPERATING_SYSTEM;
-    sim.has_view = sim.settings.view && sim.settings.schedule != SIM_THREADS;
+    sim.has_view = sim.settings.view != SIM_VIEW_NONE && sim.settings.schedule != SIM_THREADS;
+    sim.has_access = !sim.has_view || sim.settings.view == SIM_VIEW_BESIDE;
     for (int i = 0; i < (int)sim.settings.devices; i++) {
         if (!sim_device_open(&sim.devices[i], i)) {
             while (i-- > 0)

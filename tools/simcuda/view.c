@@ -6,10 +6,14 @@
  * TENURE_SIM_VIEW=1 the memory of VMM handles is mapped once for all, as a view of the device's
  * file, and the addresses that the program sees stay without access. Then a mapping costs the
  * kernel nothing. A page that has been touched never faults again, whatever is mapped where. And
- * host code that touches device memory crashes, as it does with a real device. Ranges of the file
- * are given out again, the latest first, and contain what was left in them. File and view survive
- * simcuda_reset, so that many short programs in one process pay for their pages once. There is no
- * view in `threads` mode, where operations run without the lock.
+ * host code that touches device memory crashes, as it does with a real device. With
+ * TENURE_SIM_VIEW=beside operations use the view, and the memory is at its addresses as well, for
+ * host code that looks at it.
+ *
+ * Ranges of the file are given out again, the latest first, and contain what was left in them. File
+ * and view survive simcuda_reset, so that many short programs in one process pay for their pages
+ * once. There is no view in `threads` mode, where operations run without the lock, and none of
+ * memory that another process made.
  *
  * Everything here is under the lock. Kernels run without the lock and use simcuda_memory_at.
  */
@@ -26,7 +30,8 @@
  * do not always have the most. */
 #define VIEW_MOST (UINT64_C(1) << 40)
 #define VIEW_LEAST (UINT64_C(1) << 34)
-#define SPARE_PAGES (UINT64_C(256) << 20) /* what a reset leaves resident, for each device */
+/* What may stay resident of released ranges, and after a reset, for each device. */
+#define SPARE_PAGES (UINT64_C(256) << 20)
 
 /* A released range of the file. */
 struct spare {
@@ -42,6 +47,7 @@ static struct view {
     struct spare *spares; /* a stack */
     size_t spare_count;
     size_t spare_room;
+    uint64_t spare_bytes; /* of all spares */
 } views[SIM_DEVICES_MAX];
 
 /* ---- their life ----------------------------------------------------------------------------- */
@@ -70,6 +76,7 @@ int sim_view_open(struct sim_device *device)
 {
     struct view *view = &views[device->ordinal];
     view->spare_count = 0;
+    view->spare_bytes = 0;
     if (view->is_parents) { /* there may be no address space for two of them */
         (void)munmap(view->base, view->bytes);
         (void)close(view->file);
@@ -115,6 +122,7 @@ int sim_view_take(struct sim_device *device, uint64_t bytes, uint64_t *offset)
     for (size_t i = view->spare_count; i-- > 0;) {
         if (view->spares[i].bytes == bytes) {
             *offset = view->spares[i].offset;
+            view->spare_bytes -= bytes;
             view->spares[i] = view->spares[--view->spare_count];
             return 1;
         }
@@ -135,6 +143,10 @@ void sim_view_give(const struct sim_device *device, uint64_t offset, uint64_t by
         view->spares = larger;
         larger[view->spare_count++] = (struct spare){offset, bytes};
     }
+    view->spare_bytes += bytes;
+    if (view->spare_bytes > SPARE_PAGES && !sim.settings.keep_pages)
+        (void)fallocate(device->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+                        (off_t)bytes);
 }
 
 /* ---- bytes ---------------------------------------------------------------------------------- */
@@ -146,9 +158,11 @@ void *sim_bytes(CUdeviceptr address)
         const struct sim_region *region = sim_region_find(address);
         if (region != NULL && region->kind == SIM_RESERVED) {
             const struct sim_mapping *mapping = sim_mapping_find(region, address);
-            return mapping == NULL ? NULL
-                                   : mapping->memory->device->view + mapping->memory->offset +
-                                         (address - mapping->base);
+            if (mapping == NULL)
+                return NULL;
+            const struct sim_memory *memory = mapping->memory;
+            if (!memory->is_imported) /* that is not in this device's file */
+                return memory->device->view + memory->offset + (address - mapping->base);
         }
     }
     return (void *)(uintptr_t)address;
@@ -156,7 +170,7 @@ void *sim_bytes(CUdeviceptr address)
 
 void *simcuda_memory_at(CUdeviceptr address)
 {
-    if (!sim.has_view) /* changes only where no kernel can be running */
+    if (sim.has_access) /* changes only where no kernel can be running */
         return (void *)(uintptr_t)address;
     sim_lock();
     void *bytes = sim_bytes(address);

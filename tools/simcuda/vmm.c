@@ -98,7 +98,8 @@ static void memory_end(struct sim_memory *memory)
         sim_memory_put(origin);
         return;
     }
-    if (memory->device->view != NULL)
+    /* What was shared is nobody else's until its last process has let go: never used again. */
+    if (memory->device->view != NULL && memory->lease < 0)
         sim_view_give(memory->device, memory->offset, memory->bytes);
     else if (!sim.is_forked && sim_lease_last(memory) && !sim.settings.keep_pages)
         (void)fallocate(memory->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
@@ -338,10 +339,10 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
     return sim_leave(map(ptr, size, offset, handle, flags));
 }
 
-/* Makes a range of a reservation fault again; with a view it always does. */
+/* Makes a range of a reservation fault again; if nothing is mapped there, it always does. */
 static int range_hide(CUdeviceptr base, uint64_t bytes)
 {
-    return sim.has_view ||
+    return !sim.has_access ||
            mmap((void *)(uintptr_t)base, bytes, PROT_NONE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
@@ -478,8 +479,9 @@ static int range_protect(CUdeviceptr base, uint64_t bytes, const struct sim_memo
 {
     if (protection == PROT_NONE)
         return range_hide(base, bytes);
-    return sim.has_view || mmap((void *)(uintptr_t)base, bytes, protection, MAP_SHARED | MAP_FIXED,
-                                first->file, (off_t)first->offset) != MAP_FAILED;
+    return !sim.has_access ||
+           mmap((void *)(uintptr_t)base, bytes, protection, MAP_SHARED | MAP_FIXED, first->file,
+                (off_t)first->offset) != MAP_FAILED;
 }
 
 /* Applies the change up to end; the kernel is called once per stretch that it can take as one. */
