@@ -7,7 +7,7 @@
 
 #include "child.h"
 
-enum { FUZZ_JOBS_MAX = 64, FUZZ_PLANTED_MAX = 16 };
+enum { FUZZ_JOBS_MAX = 64, FUZZ_PLANTED_MAX = 18 };
 
 typedef struct fuzz_campaign_options {
     uint64_t seed_first, seed_last; /* last included */

@@ -39,6 +39,7 @@
     X(CUresult (*)(CUstream *, unsigned), cuStreamCreate, stream_create)                           \
     X(CUresult (*)(CUstream), cuStreamDestroy_v2, stream_destroy)                                  \
     X(CUresult (*)(CUstream), cuStreamSynchronize, stream_synchronize)                             \
+    X(CUresult (*)(CUstream, CUhostFn, void *), cuLaunchHostFunc, host_launch)                     \
     X(CUresult (*)(CUstream, CUevent, unsigned), cuStreamWaitEvent, stream_wait)                   \
     X(CUresult (*)(CUevent *, unsigned), cuEventCreate, event_create)                              \
     X(CUresult (*)(CUevent), cuEventDestroy_v2, event_destroy)                                     \

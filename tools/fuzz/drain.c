@@ -28,6 +28,8 @@ static void drain_op(fuzz_run *run, fuzz_op op)
 static void drain_graphs(fuzz_run *run)
 {
     model *m = &run->model;
+    if (m->beside != 0)
+        drain_op(run, (fuzz_op){.kind = FUZZ_BESIDE_END});
     if (m->capturing)
         drain_op(run, (fuzz_op){.kind = FUZZ_CAPTURE_ABORT, .graph = (uint8_t)(m->capturing - 1)});
     for (uint8_t g = 0; g < FUZZ_GRAPHS; g++)

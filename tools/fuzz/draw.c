@@ -161,12 +161,15 @@ void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fu
     draw->illegal_after = UINT64_MAX;
     draw->parks = limits->parks && !limits->illegal;
     draw->odd = limits->odd && !limits->illegal;
+    draw->misses = draw->odd && below(draw, 2); /* not in all: less can be said of memory then */
     setup->peer_graphs = draw->odd && setup->devices == 2;
     if (limits->illegal) {
         draw->streams_target = FUZZ_STREAMS - 3;
         if (setup->memory_bytes < 256 * MIB)
             setup->memory_bytes = 256 * MIB; /* to reclaim is to wait, and to wait is to order */
-        draw->illegal_kind = (int)below(draw, (uint64_t)fuzz_planted_count);
+        int first, end;
+        draw_planted_range(limits, &first, &end);
+        draw->illegal_kind = first + (int)below(draw, (uint64_t)(end - first));
         draw->illegal_after = 20 + below(draw, limits->ops > 2000 ? 2000 : limits->ops);
         if (limits->gated)
             draw->illegal_kind = gate_planted_kind(draw->illegal_kind);
@@ -325,9 +328,9 @@ static void draw_cover_peer(fuzz_draw *draw, const model *m, int slot, int user,
         draw_push(draw, op);
 }
 
-/* What a free needs that is missing: a mark on the stream whose use Tenure was not told of, or the
- * block's stream is made to wait for it. Returns 0 if neither can be had. */
-static int draw_cover(fuzz_draw *draw, model *m, int slot)
+/* A mark on the stream whose use Tenure was not told of, or the block's stream is made to wait for
+ * it. */
+int draw_cover(fuzz_draw *draw, model *m, int slot)
 {
     model_block *block = &m->blocks[slot];
     int component = 0;
@@ -616,6 +619,8 @@ fuzz_op fuzz_draw_next(fuzz_draw *draw, model *m)
     if (draw->odd && draw->devices == 2 && m->capturing && draw->queue_count == 0 &&
         below(draw, 4) == 0)
         (void)draw_peer_inside(draw, m);
+    if (draw->odd && draw->queue_count == 0 && below(draw, m->beside != 0 ? 12 : 40) == 0)
+        (void)draw_odd(draw, m);
     for (int tries = 0; draw->queue_count == 0 && tries < 200; tries++)
         (void)action_run(draw, m, draw->actions[below(draw, draw->weights_sum)]);
     if (draw->queue_count == 0)

@@ -19,11 +19,12 @@
 /* What can be left out on the command line. */
 typedef struct fuzz_limits {
     int no_faults, no_graphs, no_sleep;
-    int parks;         /* blocks are parked too; without it nothing is drawn otherwise */
-    int odd;           /* likewise captures come to nothing, and graphs reach the other device */
-    int illegal;       /* plant one error */
-    int gated;         /* for a device whose schedule is not known: see gate.h */
-    int devices_max;   /* that the machine has; 0: as many as are drawn */
+    int parks;       /* blocks are parked too; without it nothing is drawn otherwise */
+    int odd;         /* likewise what draw_odd.c and draw_capture_break draw, and graphs that reach
+                        * the other device */
+    int illegal;     /* plant one error */
+    int gated;       /* for a device whose schedule is not known: see gate.h */
+    int devices_max; /* that the machine has; 0: as many as are drawn */
     const char *traps; /* settings that each program gets besides; null: none */
     uint64_t ops;
 } fuzz_limits;
@@ -92,7 +93,8 @@ typedef struct fuzz_draw {
     int illegal_done;
     int is_gated;
     int parks;                 /* 1: blocks are parked */
-    int odd;                   /* 1: captures come to nothing */
+    int odd;                   /* 1: draws those too */
+    int misses;                /* 1: and requests for most of the memory */
     fuzz_op queue[DRAW_QUEUE]; /* drawn, not given out yet */
     int queue_first, queue_count;
     uint64_t given; /* operations so far */
@@ -116,6 +118,8 @@ int draw_stream(fuzz_draw *draw, const model *m, int device);
 int draw_stream_of(const model *m, int component);
 int draw_block(fuzz_draw *draw, const model *m);      /* a live one, or -1 */
 int draw_block_free(fuzz_draw *draw, const model *m); /* an empty slot, or -1 */
+/* Queues what a free of the block needs and is missing. 0: it cannot be had. */
+int draw_cover(fuzz_draw *draw, model *m, int slot);
 /* Queues a record on one stream and a wait of the other for it. */
 void draw_wait(fuzz_draw *draw, const model *m, int from, int to);
 uint64_t draw_bytes(fuzz_draw *draw);
@@ -136,12 +140,16 @@ int draw_graph_action(fuzz_draw *draw, model *m, int action);
 int draw_park(fuzz_draw *draw, model *m);
 int draw_control_action(fuzz_draw *draw, model *m, int action);
 
+/* A free in a host function, a pool's end in a miss, or a capture of another thread. */
+int draw_odd(fuzz_draw *draw, model *m);
+
 /* A sequence that a walk at random seldom takes: see draw_chain.c. */
 int draw_chain(fuzz_draw *draw, const model *m);
 
 /* Planted errors: see plant.c. Returns 1 once the steps are queued. */
 extern const char *const fuzz_planted_names[];
-extern const int fuzz_planted_count;
+/* The kinds that are drawn: first to end - 1. */
+void draw_planted_range(const fuzz_limits *limits, int *first, int *end);
 int draw_plant(fuzz_draw *draw, model *m);
 int draw_planted_devices(int kind); /* how many the error needs */
 /* The same, for errors that contents must show: see gate_plant.c. Not all kinds are possible

@@ -285,7 +285,7 @@ static int op_waits(const fuzz_op *op)
     int kind = op->kind;
     return kind == FUZZ_SYNC_EVENT || kind == FUZZ_SYNC_STREAM || kind == FUZZ_SYNC_DEVICE ||
            kind == FUZZ_SLEEP || kind == FUZZ_WAKE || kind == FUZZ_TRIM || kind == FUZZ_POOL_TRIM ||
-           kind == FUZZ_POOL_DESTROY ||
+           kind == FUZZ_POOL_DESTROY || kind == FUZZ_MISS || kind == FUZZ_FREE_HOST ||
            ((kind == FUZZ_ACCESS || kind == FUZZ_ACCESS_ALL) && op->n == 0);
 }
 
@@ -293,7 +293,7 @@ static int op_waits(const fuzz_op *op)
 static int wait_line(const fuzz_run *run, const fuzz_op *op)
 {
     const model *m = &run->model;
-    if (op->kind == FUZZ_SYNC_STREAM)
+    if (op->kind == FUZZ_SYNC_STREAM || op->kind == FUZZ_FREE_HOST)
         return gate_state.line_of[op->stream];
     for (int i = 0; op->kind == FUZZ_SYNC_EVENT && i < FUZZ_STREAMS; i++)
         if (m->streams[i].is_there && m->streams[i].component == m->events[op->event].component)
@@ -303,7 +303,9 @@ static int wait_line(const fuzz_run *run, const fuzz_op *op)
 
 const char *gate_refuses(const fuzz_op *op)
 {
-    return op->kind == FUZZ_FAULT ? "a driver's failures cannot be ordered" : NULL;
+    return op->kind == FUZZ_FAULT    ? "a driver's failures cannot be ordered"
+           : op->kind == FUZZ_BESIDE ? "gates cannot be placed while another thread captures"
+                                     : NULL;
 }
 
 int gate_is_harmless(const fuzz_run *run, const fuzz_op *op)

@@ -92,6 +92,9 @@ int model_must_fit(const model *self, int device, int pool, size_t bytes)
     if (self->has_faults || self->has_wide_chunks || self->captures > 0 ||
         self->memory_bytes < self->headroom_bytes)
         return 0;
+    /* Pools of graphs of another thread: that of an open capture, and those whose ends the driver
+     * has not told of yet. */
+    most += self->besides * 24 * MIB;
     for (int p = 0; p < FUZZ_POOLS;
          p++) /* what such a pool has is nobody else's, and is not moved */
         if (model_is_registered(self, device, p))

@@ -143,7 +143,9 @@ typedef struct model {
     uint8_t live[FUZZ_BLOCKS]; /* slots of live blocks, in no order */
     uint8_t live_at[FUZZ_BLOCKS];
     int live_count;
-    int capturing;                          /* graph that is being captured, from 1; 0: none */
+    int capturing;  /* graph that is being captured, from 1; 0: none */
+    int beside;     /* device where another thread captures, from 1; 0: none */
+    size_t besides; /* captures of other threads so far */
     uint64_t requested_bytes[FUZZ_DEVICES]; /* of live blocks */
     uint64_t live_blocks[FUZZ_DEVICES];
     uint64_t memory_bytes, limit_bytes[FUZZ_DEVICES];

@@ -74,6 +74,8 @@ static const char *free_allows(model *self, const fuzz_op *op)
     int component = 0;
     if (block->base == 0)
         return "no such block";
+    if (op->kind == FUZZ_FREE_HOST && (!stream->is_there || self->capturing || self->has_faults))
+        return "no such stream, or the program cannot wait for it";
     if (is_inside(self, block)) {
         if (op->kind == FUZZ_FREE_SYNC || (op->kind == FUZZ_FREE_ON && !stream->graph))
             return "the block belongs to a capture";
@@ -321,6 +323,54 @@ static const char *pool_allows(const model *self, const fuzz_op *op)
     return NULL;
 }
 
+/* The end of a pool in the middle of a miss of the default pool. */
+static const char *miss_allows(const model *self, const fuzz_op *op)
+{
+    fuzz_op part = *op;
+    part.kind = FUZZ_POOL_DESTROY;
+    const char *why = pool_allows(self, &part);
+    part.kind = FUZZ_MALLOC;
+    part.pool = 0;
+    return why != NULL ? why : malloc_allows(self, &part);
+}
+
+static const char *beside_allows(const model *self, const fuzz_op *op)
+{
+    if (op->kind == FUZZ_BESIDE_END)
+        return self->beside != 0 ? NULL : "no other thread captures";
+    return self->beside != 0 || self->capturing ? "a capture is under way"
+           : self->has_faults                   ? "its calls must not fail"
+           : op->device >= self->devices || self->default_asleep[op->device]
+               ? "no such device, or it is asleep"
+           : op->n == 0 || op->n > MODEL_RELAXED ? "no mode that leaves the others alone"
+                                                 : NULL;
+}
+
+/* What waits, or what a capture of the program's own would be in the way of: refused while another
+ * thread captures, as the manual says, or not part of the model. */
+static int is_fenced(const fuzz_op *op)
+{
+    switch ((fuzz_kind)op->kind) {
+    case FUZZ_CAPTURE_BEGIN:
+    case FUZZ_LAUNCH:
+    case FUZZ_SLEEP:
+    case FUZZ_WAKE:
+    case FUZZ_PARK:
+    case FUZZ_UNPARK:
+    case FUZZ_TRIM:
+    case FUZZ_POOL_TRIM:
+    case FUZZ_POOL_DESTROY:
+    case FUZZ_MISS:
+    case FUZZ_ACCESS:
+    case FUZZ_ACCESS_ALL:
+    case FUZZ_SYNC_DEVICE:
+    case FUZZ_FAULT:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 /* Whose addresses nobody else knows, and whose uses are over for the stream, or recorded. A launch
  * is a use that nobody records: a free leaves it to the graph, which keeps the block. */
 static const char *park_allows(model *self, const fuzz_op *op)
@@ -463,6 +513,11 @@ static const char *rest_allows(model *self, const fuzz_op *op)
     case FUZZ_PARK:
     case FUZZ_UNPARK:
         return park_allows(self, op);
+    case FUZZ_MISS:
+        return miss_allows(self, op);
+    case FUZZ_BESIDE:
+    case FUZZ_BESIDE_END:
+        return beside_allows(self, op);
     case FUZZ_CAPTURE_BEGIN:
     case FUZZ_REDIRECT:
     case FUZZ_CAPTURE_END:
@@ -489,6 +544,8 @@ static const char *rest_allows(model *self, const fuzz_op *op)
 const char *model_allows(model *self, const fuzz_op *op)
 {
     const char *why;
+    if (self->beside != 0 && is_fenced(op))
+        return "another thread captures";
     switch ((fuzz_kind)op->kind) {
     case FUZZ_MALLOC:
     case FUZZ_ROUTED:
@@ -498,6 +555,7 @@ const char *model_allows(model *self, const fuzz_op *op)
     case FUZZ_FREE:
     case FUZZ_FREE_ON:
     case FUZZ_FREE_SYNC:
+    case FUZZ_FREE_HOST:
         return free_allows(self, op);
     case FUZZ_WRITE:
     case FUZZ_FILL:

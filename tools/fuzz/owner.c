@@ -205,7 +205,8 @@ static void return_check(const fuzz_segment *segment, int pool)
     const fuzz_op *op = owner.run->op;
     int live = model_overlap(&owner.run->model, segment->base, segment->bytes);
     int is_asked =
-        (op->kind == FUZZ_POOL_TRIM || op->kind == FUZZ_POOL_DESTROY) && op->pool == pool;
+        (op->kind == FUZZ_POOL_TRIM || op->kind == FUZZ_POOL_DESTROY || op->kind == FUZZ_MISS) &&
+        op->pool == pool;
     if (live >= 0)
         owner_fail("p%d gives a segment back, 0x%" PRIxPTR ", in which b%d is live", pool,
                    segment->base, live);

@@ -28,11 +28,26 @@ const char *const fuzz_planted_names[] = {
     "peer's access of what is closed",
     "use in a segment not recorded",
     "owner gives a segment twice",
+    "free in a host function, use not recorded",
+    "pool with a block ended in a miss",
+    "another thread's capture ended",
 };
-const int fuzz_planted_count = sizeof(fuzz_planted_names) / sizeof(fuzz_planted_names[0]);
 
-/* Two kinds for two devices, and then those of a pool over segments. */
-enum { NEW_OWNERS = 8, PLANTED_PEERS = 11, PLANTED_SEGMENTS = 13 };
+/* Two kinds for two devices, then those of a pool over segments, and those of odd programs. */
+enum {
+    NEW_OWNERS = 8,
+    PLANTED_PEERS = 11,
+    PLANTED_SEGMENTS = 13,
+    PLANTED_ODD = 15,
+    PLANTED_END = 18
+};
+
+void draw_planted_range(const fuzz_limits *limits, int *first, int *end)
+{
+    int is_odd = limits->odd && !limits->gated;
+    *first = is_odd ? PLANTED_ODD : 0;
+    *end = is_odd ? PLANTED_END : PLANTED_ODD;
+}
 
 /* Where the error is planted. */
 typedef struct site {
@@ -129,6 +144,30 @@ static void steps_push_segments(site *s, int kind)
     step(s, FUZZ_OWNER, 0, 0, 1);
     s->bytes = 30 << 20; /* more than its first segment has */
     step(s, FUZZ_MALLOC, s->owners[0], s->own, 0);
+}
+
+/* The errors of what draw_odd.c draws. */
+static void steps_push_odd(site *s, const model *m, int kind)
+{
+    if (kind == PLANTED_ODD) {
+        steps_begin(s);
+        step(s, FUZZ_READ, s->block, s->user, 0);
+        step(s, FUZZ_FREE_HOST, s->block, s->own, 1);
+        steps_reuse(s, s->own);
+    } else if (kind == PLANTED_ODD + 1) {
+        draw_push(s->draw, (fuzz_op){.kind = FUZZ_LIMIT, .n = UINT64_MAX});
+        draw_push(s->draw, (fuzz_op){.kind = FUZZ_POOL_CREATE, .pool = s->pool});
+        step(s, FUZZ_MALLOC, s->block, s->own, 0);
+        draw_push(s->draw, (fuzz_op){.kind = FUZZ_MISS,
+                                     .is_illegal = 1,
+                                     .block = s->owners[0],
+                                     .stream = s->own,
+                                     .pool = s->pool,
+                                     .n = m->memory_bytes - m->headroom_bytes - (1 << 20)});
+    } else {
+        draw_push(s->draw, (fuzz_op){.kind = FUZZ_BESIDE, .n = 1});
+        draw_push(s->draw, (fuzz_op){.kind = FUZZ_BESIDE_END, .is_illegal = 1});
+    }
 }
 
 static void steps_push(site *s, int kind)
@@ -247,12 +286,14 @@ int draw_plant(fuzz_draw *draw, model *m)
         return gate_plant(draw, m);
     site s = {.draw = draw, .event = (uint8_t)random_below(&draw->random, FUZZ_EVENTS)};
     int is_peers = is_of_peers(draw->illegal_kind);
-    int is_segments = draw->illegal_kind >= PLANTED_SEGMENTS;
-    for (uint8_t p = 1; p < FUZZ_POOLS && is_segments; p++)
+    int is_odd = draw->illegal_kind >= PLANTED_ODD;
+    int is_segments = draw->illegal_kind >= PLANTED_SEGMENTS && !is_odd;
+    int has_pool = is_segments || draw->illegal_kind == PLANTED_ODD + 1;
+    for (uint8_t p = 1; p < FUZZ_POOLS && has_pool; p++)
         if (!m->pools[p].is_there)
             s.pool = p;
     int is_site = is_peers ? site_peers(&s, m) : site_streams(&s, m);
-    if (m->capturing || m->default_asleep[0] || !is_site || (is_segments && s.pool == 0))
+    if (m->capturing || m->default_asleep[0] || !is_site || (has_pool && s.pool == 0))
         return 0;
     uint8_t slots[1 + NEW_OWNERS];
     if (!draw_blocks_free(m, slots, 1 + NEW_OWNERS))
@@ -262,6 +303,8 @@ int draw_plant(fuzz_draw *draw, model *m)
     s.bytes = 512 * (1 + random_below(&draw->random, 64));
     if (is_peers)
         steps_push_peers(&s, draw->illegal_kind);
+    else if (is_odd)
+        steps_push_odd(&s, m, draw->illegal_kind);
     else if (is_segments)
         steps_push_segments(&s, draw->illegal_kind);
     else

@@ -38,6 +38,7 @@ enum {
     X(FREE, "free %b")                                                                             \
     X(FREE_ON, "free-on %b stream %s")                                                             \
     X(FREE_SYNC, "free-sync %b")                                                                   \
+    X(FREE_HOST, "free-host %b on %s")                                                             \
     X(FREE_WRONG, "free-wrong %b offset %n")                                                       \
     X(WRITE, "write %b on %s")                                                                     \
     X(READ, "read %b on %s")                                                                       \
@@ -65,6 +66,7 @@ enum {
     X(OWNER, "owner gives %n refuses %m")                                                          \
     X(RESERVE, "reserve %b on %s bytes %n")                                                        \
     X(COMMIT, "commit %b bytes %n")                                                                \
+    X(MISS, "miss %b on %s bytes %n ends %p")                                                      \
     X(TRIM, "trim %d keep %n")                                                                     \
     X(LIMIT, "limit %d bytes %n")                                                                  \
     X(CONFIGURE, "configure %t")                                                                   \
@@ -85,6 +87,8 @@ enum {
     X(CAPTURE_END, "capture-end %g")                                                               \
     X(CAPTURE_ABORT, "capture-abort %g")                                                           \
     X(CAPTURE_BREAK, "capture-break %g how %n")                                                    \
+    X(BESIDE, "capture-beside %d mode %n")                                                         \
+    X(BESIDE_END, "capture-beside-end")                                                            \
     X(LAUNCH, "launch %g on %s")                                                                   \
     X(AUDIT, "audit %g")                                                                           \
     X(GRAPH_DESTROY, "destroy-graph %g")                                                           \

@@ -172,11 +172,13 @@ static int op_run(fuzz_run *run, const fuzz_op *op)
     case FUZZ_FREE:
     case FUZZ_FREE_ON:
     case FUZZ_FREE_SYNC:
+    case FUZZ_FREE_HOST:
     case FUZZ_FREE_WRONG:
     case FUZZ_REGISTER:
     case FUZZ_LOOK:
     case FUZZ_PARK:
     case FUZZ_UNPARK:
+    case FUZZ_MISS:
         return run_memory(run, op);
     case FUZZ_WRITE:
     case FUZZ_READ:
@@ -208,20 +210,39 @@ static int op_run(fuzz_run *run, const fuzz_op *op)
     case FUZZ_AUDIT:
     case FUZZ_GRAPH_DESTROY:
         return run_graph(run, op);
+    case FUZZ_BESIDE:
+    case FUZZ_BESIDE_END:
+        return run_beside(run, op);
     default:
         return run_control(run, op);
+    }
+}
+
+/* A planted error needs its block, or what it is about, and is none if the steps before it did not
+ * take place. A stream's end is legal as such; not telling it is the error. So is the end of
+ * another thread's capture; that this thread tries to is the error. */
+static int planted_can_run(const fuzz_run *run, const fuzz_op *op, const char *why)
+{
+    switch ((fuzz_kind)op->kind) {
+    case FUZZ_OWNER:
+        return 1;
+    case FUZZ_BESIDE_END:
+        return why == NULL;
+    case FUZZ_MISS:
+        return why != NULL && run->model.pools[op->pool].is_there &&
+               run->model.blocks[op->block].base == 0;
+    case FUZZ_FREE_WRONG:
+    case FUZZ_STREAM_DESTROY:
+        return run->last[op->block].is_fresh;
+    default:
+        return run->last[op->block].is_fresh && why != NULL;
     }
 }
 
 int fuzz_run_op(fuzz_run *run, const fuzz_op *op)
 {
     const char *why = model_allows(&run->model, op);
-    /* A planted error needs its block, and is none if the steps before it did not take place. A
-     * stream's end is legal as such; not telling it is the error. An owner's needs no block. */
-    int is_planted =
-        op->is_illegal && (op->kind == FUZZ_OWNER || (run->last[op->block].is_fresh &&
-                                                      (why != NULL || op->kind == FUZZ_FREE_WRONG ||
-                                                       op->kind == FUZZ_STREAM_DESTROY)));
+    int is_planted = op->is_illegal && planted_can_run(run, op, why);
     if (why == NULL && op->is_illegal && op->kind == FUZZ_STREAM_DESTROY && !is_planted)
         why = "the steps before the planted error did not take place";
     if (why == NULL && run->device->is_gated && (why = gate_refuses(op)) != NULL)

@@ -147,5 +147,6 @@ int run_access(fuzz_run *run, const fuzz_op *op);
 int run_order(fuzz_run *run, const fuzz_op *op);
 int run_control(fuzz_run *run, const fuzz_op *op);
 int run_graph(fuzz_run *run, const fuzz_op *op);
+int run_beside(fuzz_run *run, const fuzz_op *op);
 
 #endif

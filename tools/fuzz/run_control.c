@@ -48,6 +48,11 @@ static int run_pool_destroy(fuzz_run *run, const fuzz_op *op)
     tnr_pool pool = run->pools[op->pool];
     run_watch_forget(run, run->model.pools[op->pool].device, op->pool);
     tnr_status status = tnr_pool_destroy(pool);
+    if (op->is_illegal && status != TNR_OK)
+        run_fail(run, FUZZ_VERDICT_CAUGHT, "status", "%s: %s", tnr_status_name(status),
+                 tnr_last_error());
+    if (run->is_over)
+        return 0;
     if (status == TNR_ERR_BUSY && run->model.captures > 0 && !run->is_draining)
         return 0; /* a graph, or a launch of one that is gone, may still need its freed blocks */
     if (!run_succeeded(run, status, "tnr_pool_destroy"))

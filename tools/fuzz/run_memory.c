@@ -169,6 +169,35 @@ static int run_commit(fuzz_run *run, const fuzz_op *op)
 
 /* ---- freeing -------------------------------------------------------------------------------- */
 
+typedef struct host_free {
+    void *ptr;
+    tnr_status status;
+    int has_run;
+} host_free;
+
+static void CUDA_CB free_in_stream(void *data)
+{
+    host_free *self = data;
+    self->status = tnr_free(self->ptr);
+    self->has_run = 1;
+}
+
+/* A host function of the stream frees it, and the program waits for the stream. */
+static tnr_status free_by_host(fuzz_run *run, const fuzz_op *op, void *ptr)
+{
+    CUstream stream = run->streams[op->stream];
+    host_free self = {.ptr = ptr};
+    fuzz_device_use(run->device, run_device_of(run, op->stream));
+    CUresult result = run->device->host_launch(stream, free_in_stream, &self);
+    if (result == CUDA_SUCCESS)
+        result = run->device->stream_synchronize(stream);
+    fuzz_device_use(run->device, 0);
+    if (result != CUDA_SUCCESS || !self.has_run)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "driver", "a host function that frees gave error %d",
+                 (int)result);
+    return self.status;
+}
+
 static int run_free(fuzz_run *run, const fuzz_op *op)
 {
     model_block *block = &run->model.blocks[op->block];
@@ -183,6 +212,8 @@ static int run_free(fuzz_run *run, const fuzz_op *op)
         status = tnr_free(ptr);
     else if (op->kind == FUZZ_FREE_ON)
         status = tnr_free_on(ptr, run->streams[op->stream]);
+    else if (op->kind == FUZZ_FREE_HOST)
+        status = free_by_host(run, op, ptr);
     else
         status = tnr_free_sync(ptr);
     if (op->is_illegal && block->base == 0) {
@@ -207,6 +238,8 @@ static int run_free(fuzz_run *run, const fuzz_op *op)
         run->freed_uses = block->open;
     }
     model_did_free(&run->model, op);
+    if (op->kind == FUZZ_FREE_HOST)
+        model_did_sync(&run->model, &(fuzz_op){.kind = FUZZ_SYNC_STREAM, .stream = op->stream});
     return 1;
 }
 
@@ -315,9 +348,35 @@ static int run_park(fuzz_run *run, const fuzz_op *op)
     return is_done;
 }
 
+/* Called in the middle of a miss: the memory of the pool that ends is what the miss lacks. */
+static int miss_ends_pool(const tnr_oom_info *info, void *data)
+{
+    fuzz_run *run = data;
+    fuzz_op end = *run->op;
+    (void)info;
+    tnr_oom_callback_set(NULL, NULL);
+    end.kind = FUZZ_POOL_DESTROY;
+    return run_control(run, &end);
+}
+
+static int run_miss(fuzz_run *run, const fuzz_op *op)
+{
+    fuzz_op miss = *op;
+    miss.kind = FUZZ_MALLOC;
+    miss.pool = 0;
+    run->model.has_wide_chunks = 1; /* those of so large a request */
+    tnr_oom_callback_set(miss_ends_pool, run);
+    int is_done = run_malloc(run, &miss);
+    tnr_oom_callback_set(NULL, NULL);
+    run->is_harmless |= op->is_illegal && !run->is_over; /* it had memory without that */
+    return is_done;
+}
+
 int run_memory(fuzz_run *run, const fuzz_op *op)
 {
     switch ((fuzz_kind)op->kind) {
+    case FUZZ_MISS:
+        return run_miss(run, op);
     case FUZZ_MALLOC:
     case FUZZ_ROUTED:
     case FUZZ_ALIGNED:

@@ -90,15 +90,18 @@ static void counts_print(const char *what, const char *const *names, const uint6
     printf("\n");
 }
 
-static void planted_print(const fuzz_totals *totals)
+static void planted_print(const fuzz_report *report)
 {
+    const fuzz_totals *totals = report->totals;
     table planted;
+    int first, end;
+    draw_planted_range(&report->options->limits, &first, &end);
     table_start(&planted, 3);
     table_row(&planted);
     table_cell(&planted, "planted error");
     table_cell(&planted, "planted");
     table_cell(&planted, "caught");
-    for (int i = 0; i < fuzz_planted_count; i++) {
+    for (int i = first; i < end; i++) {
         table_row(&planted);
         table_cell(&planted, "%s", fuzz_planted_names[i]);
         table_cell(&planted, "%" PRIu64, totals->planted[i]);
@@ -143,7 +146,7 @@ void fuzz_report_text(const fuzz_report *report)
 {
     const fuzz_totals *totals = report->totals;
     if (report->options->limits.illegal)
-        planted_print(totals);
+        planted_print(report);
     else
         calls_print(totals);
     if (report->facts != NULL)
@@ -235,8 +238,12 @@ void fuzz_report_json(const fuzz_report *report)
         json_unsigned(&json, fuzz_verdict_name((fuzz_verdict)i), totals->verdicts[i]);
     json_object_end(&json);
     if (options->limits.illegal) {
-        json_counts(&json, "planted", fuzz_planted_names, totals->planted, fuzz_planted_count);
-        json_counts(&json, "caught", fuzz_planted_names, totals->caught, fuzz_planted_count);
+        int first, end;
+        draw_planted_range(&options->limits, &first, &end);
+        json_counts(&json, "planted", fuzz_planted_names + first, totals->planted + first,
+                    end - first);
+        json_counts(&json, "caught", fuzz_planted_names + first, totals->caught + first,
+                    end - first);
     }
     snprintf(hash, sizeof(hash), "%016" PRIx64, totals->hash);
     if (report->facts == NULL)
