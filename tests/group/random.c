@@ -22,6 +22,7 @@ typedef struct block {
 static struct {
     uint64_t random, operation;
     int is_refused; /* the driver may refuse calls */
+    int is_full;    /* there is no room for files */
     unsigned char marks_last;
     CUcontext context;
     CUstream streams[STREAMS]; /* the first is the default one */
@@ -185,8 +186,8 @@ static void publish(void)
     memcpy((char *)ptr + bytes - sizeof(made), &made, sizeof(made));
     options.replace = (int)draw(2);
     options.older_max = 1 + (uint32_t)draw(4);
-    (void)allowed(tnr_publish(NULL, names[draw(NAMES)], ptr, &options), BIT(BUSY) | BIT(TRANSPORT),
-                  "tnr_publish");
+    (void)allowed(tnr_publish(NULL, names[draw(NAMES)], ptr, &options),
+                  BIT(BUSY) | BIT(TRANSPORT) | (self.is_full ? BIT(FILE) : 0), "tnr_publish");
     (void)allowed(tnr_free(ptr), 0, "tnr_free");
 }
 
@@ -342,6 +343,7 @@ tnr_status random_operate(uint64_t what, uint64_t count, uint64_t seed)
     begin();
     self.random = seed;
     self.is_refused = what == RANDOM_REFUSED;
+    self.is_full = what == RANDOM_FULL;
     if (what == RANDOM_CLOSE)
         imports_close();
     else if (what == RANDOM_END)

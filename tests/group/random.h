@@ -18,6 +18,7 @@ enum {
     RANDOM_END = 5,        /* gives everything up, and waits for all work; count 1: also what sleeps
                             * and finds no room to wake */
     RANDOM_LEAVE = 6,      /* lets go of streams and context */
+    RANDOM_FULL = 7,       /* operations; there is no room for files */
 };
 
 /* Ends the process with a sentence if anything is not as it must be. TNR_ERR_ASLEEP: its memory

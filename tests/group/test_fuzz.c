@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Two processes of one device, in one group. They do anything at random (random.h), in turns and at
- * once. Meanwhile they are stopped and killed at any step, and the driver refuses calls. A process
+ * once. Meanwhile they are stopped and killed at any step, the driver refuses calls, the disk is
+ * full, and others that find it so cannot join. A process
  * that lives keeps what it has written, and others read what is published. Sometimes both give up
  * everything: then either must get the whole device except the other's floor. In the end nothing is
  * left on the device.
@@ -13,6 +14,7 @@
  *
  * Lines of the library changed to see it fail, within 60,000 operations:
  *   tnri_ask_wait that never says that there may be more
+ *   tnri_file_fill that takes a file for large enough where the system has no room
  * and of the test:
  *   import_toggle in random.c that forgets an import whose close was refused
  */
@@ -39,8 +41,18 @@ static struct {
     uint64_t random, seed, operations;
     unsigned device_mib;
     member members[MEMBERS];
-    uint64_t kills, stops, refusals, both, whole, late;
+    uint64_t kills, stops, refusals, both, whole, late, full;
 } fuzz;
+
+/* In a member: the system has no room for files. */
+static int disk_is_full;
+
+int __real_posix_fallocate(int file, off_t from, off_t bytes);
+int __wrap_posix_fallocate(int file, off_t from, off_t bytes);
+int __wrap_posix_fallocate(int file, off_t from, off_t bytes)
+{
+    return disk_is_full ? ENOSPC : __real_posix_fallocate(file, from, bytes);
+}
 
 static uint64_t draw(uint64_t below)
 {
@@ -57,9 +69,14 @@ static uint64_t draw(uint64_t below)
                      (unsigned long long)fuzz.operations, #condition);                             \
     } while (0)
 
+enum { DISK = 255 }; /* beside what random_operate takes; count 1: full, 0: no longer */
+
 static tnr_status other(uint64_t a, uint64_t b)
 {
-    return random_operate(a & 255, a >> 8, b);
+    if ((a & 255) != DISK)
+        return random_operate(a & 255, a >> 8, b);
+    disk_is_full = a >> 8 != 0;
+    return TNR_OK;
 }
 
 /* ---- members -------------------------------------------------------------------------------- */
@@ -172,6 +189,35 @@ static void refused(member *self)
     fuzz.refusals += peer_must(&self->process, PEER_REFUSE, 0, 0).value;
 }
 
+static void disk_fill(const peer *process, int is_full)
+{
+    peer_must(process, PEER_OTHER, DISK | (uint64_t)is_full << 8, 0);
+}
+
+/* What is written is refused, and all else goes on. */
+static void full(const member *self)
+{
+    run(self, RANDOM_OPERATIONS, 0); /* it has joined */
+    disk_fill(&self->process, 1);
+    run(self, RANDOM_FULL, some());
+    disk_fill(&self->process, 0);
+    fuzz.full++;
+}
+
+/* Another process cannot join while the disk is full, and can when there is room. */
+static void joins_late(void)
+{
+    static peer_answer said;
+    peer process = peer_start("group:g,group_wait_ms:20,address_space_gb:256");
+    disk_fill(&process, 1);
+    MUST(peer_ask(&process, PEER_MALLOC, 0, 2 * MIB, &said) && said.status == TNR_ERR_FILE);
+    disk_fill(&process, 0);
+    MUST(peer_ask(&process, PEER_MALLOC, 0, 2 * MIB, &said));
+    MUST(said.status == TNR_OK || said.status == TNR_ERR_OUT_OF_MEMORY);
+    MUST(peer_end(&process));
+    fuzz.full++;
+}
+
 static void at_once(void)
 {
     MUST(tell(&fuzz.members[0], RANDOM_OPERATIONS, some()));
@@ -243,6 +289,12 @@ static void step(void)
     case 5:
         whole();
         break;
+    case 6:
+        full(self);
+        break;
+    case 7:
+        joins_late();
+        break;
     default:
         if (draw(4) == 0)
             at_once();
@@ -258,6 +310,8 @@ static void program(uint64_t seed)
     fuzz.seed = fuzz.random = seed;
     fuzz.device_mib = 32 + 2 * (unsigned)draw(64);
     peers_begin(fuzz.device_mib);
+    if (draw(4) == 0)
+        joins_late(); /* and would be the first */
     for (unsigned i = 0; i < MEMBERS; i++) {
         member_draw(&fuzz.members[i]);
         fuzz.members[i].process = peer_start(fuzz.members[i].conf);
@@ -282,12 +336,13 @@ static void two_processes(void **state)
         program(seed);
     print_message(
         "seeds %llu to %llu: %llu operations; %llu killed, %llu stopped, %llu driver "
-        "calls refused, %llu times at once, %llu times the whole device, %llu times late\n",
+        "calls refused, %llu times at once, %llu times the whole device, %llu times late, "
+        "%llu times a full disk\n",
         (unsigned long long)seed_first, (unsigned long long)fuzz.seed,
         (unsigned long long)fuzz.operations, (unsigned long long)fuzz.kills,
         (unsigned long long)fuzz.stops, (unsigned long long)fuzz.refusals,
         (unsigned long long)fuzz.both, (unsigned long long)fuzz.whole,
-        (unsigned long long)fuzz.late);
+        (unsigned long long)fuzz.late, (unsigned long long)fuzz.full);
 }
 
 int main(int argc, char **argv)
