@@ -194,6 +194,7 @@ static void left_enter(world *w)
 static void left_act(world *w, int turn)
 {
     (void)turn;
+    world_on(w, left_device); /* thread:ended takes this step in a thread that has no context */
     for (int i = 0; i < BLOCKS_MAX; i++)
         if (world_is_open_to(w, &w->blocks[i], left_device) && w->blocks[i].device == left_device) {
             drive(cuMemcpyDtoDAsync((CUdeviceptr)w->blocks[i].at, (CUdeviceptr)w->blocks[i].at, 4,
