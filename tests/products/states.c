@@ -48,6 +48,11 @@ static void all_unpark(world *w)
             b->is_parked = 0;
         if (!b->is_parked && !b->stream_ended && b->stream != lane)
             world_order(w, b->stream, lane, b->device);
+        /* Of one whose stream has ended others take no order from that stream. */
+        for (int e = 0; e < DEVICES && !b->is_parked && b->stream_ended; e++)
+            for (int k = 0; k < LANES; k++)
+                if (w->lanes[e][k] != lane)
+                    world_order(w, w->lanes[e][k], lane, b->device);
     }
 }
 
