@@ -179,6 +179,32 @@ size_t tnri_chunk_headroom_lack(const tnri_device *device, size_t bytes)
     return left < kept && kept < most && bytes <= most - kept ? kept - left : 0;
 }
 
+static int sum_allows(const _Atomic uint64_t *sum, size_t gone, size_t come, uint64_t most)
+{
+    return atomic_load_explicit(sum, memory_order_relaxed) - gone + come <= most;
+}
+
+tnr_status tnri_chunk_exchange_check(const tnri_account *account, size_t gone, size_t come)
+{
+    const tnri_device *device = account->device;
+    const tnri_tag_sum *sum = account->tag == NULL ? NULL : &account->tag->on[device->index];
+    size_t kept = (size_t)tnri_conf_get()->headroom_mb << 20;
+    size_t left = 0;
+    size_t total = 0;
+    if (!sum_allows(&device->reserved_bytes, gone, come, tnri_device_most(device)) ||
+        !sum_allows(&account->reserved_bytes, gone, come, atomic_load(&account->limit_bytes)) ||
+        (sum != NULL &&
+         !sum_allows(&sum->reserved_bytes, gone, come, atomic_load(&sum->limit_bytes))))
+        return tnri_error(TNR_ERR_LIMIT, "pool \"%s\" has more than a limit allows by now.",
+                          account->name);
+    if (kept != 0 && tnri_drive(cuMemGetInfo, (&left, &total)) == CUDA_SUCCESS &&
+        left + gone < kept + come)
+        return tnri_error(TNR_ERR_OUT_OF_MEMORY,
+                          "device %d has %zu bytes left, and headroom_mb keeps %zu for others.",
+                          device->index, left, kept);
+    return TNR_OK;
+}
+
 /* Takes the memory of a chunk from the driver, within the limits, and counts it. */
 static tnr_status chunk_take(tnri_chunk *chunk)
 {
@@ -248,6 +274,22 @@ tnr_status tnri_chunk_create(tnri_account *account, size_t pages, tnri_chunk **c
     else
         tnri_host_free(chunk, sizeof(*chunk));
     return status;
+}
+
+tnri_chunk *tnri_chunk_create_asleep(tnri_account *account, size_t pages, size_t page)
+{
+    tnri_chunk *chunk = tnri_host_alloc(sizeof(*chunk));
+    if (chunk == NULL)
+        return NULL;
+    chunk->pages = pages;
+    chunk->account = account;
+    chunk->page = page;
+    chunk->home = page;
+    chunk->state = TNRI_CHUNK_ASLEEP;
+    atomic_fetch_add_explicit(&account->asleep_bytes,
+                              (uint64_t)pages << account->device->space.page_shift,
+                              memory_order_relaxed);
+    return chunk;
 }
 
 /* Keeps a chunk that the driver did not take back. */

@@ -83,6 +83,13 @@ tnr_status tnri_chunk_unplace(tnri_device *device, tnri_chunk *chunk);
 /* HELD -> ASLEEP: gives its memory back. */
 tnr_status tnri_chunk_sleep(tnri_device *device, tnri_chunk *chunk);
 
+/* A chunk without memory, ASLEEP: for a part of one that is asleep at this address. Needs no
+ * context. Null: no host memory. */
+tnri_chunk *tnri_chunk_create_asleep(tnri_account *account, size_t pages, size_t page);
+/* TNR_OK if `come` bytes may be taken once `gone` bytes have gone back, by the limits and by
+ * headroom_mb; otherwise TNR_ERR_LIMIT or TNR_ERR_OUT_OF_MEMORY. In the device's context. */
+tnr_status tnri_chunk_exchange_check(const tnri_account *account, size_t gone, size_t come);
+
 /* Gives back a chunk that is mapped nowhere. There is nobody to return an error to. So if the
  * driver refuses, the chunk is taken off the books and kept in a list of the device, to be tried
  * again. */

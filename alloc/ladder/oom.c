@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "arena/note.h"
+#include "arena/pinned.h"
 #include "arena/world_validate.h"
 #include "base/bytes_text.h"
 #include "base/calm.h"
@@ -68,14 +69,46 @@ int tnri_oom_callback_run(const tnri_arena *arena, const tnri_request *request)
  */
 typedef struct holder {
     char pool_name[TNRI_POOL_NAME_BYTES];
+    char tag_name[TNRI_TAG_BYTES]; /* empty: none */
     tnr_stream stream;
     size_t live, idle, retired, largest;
+    size_t pinned;                   /* of what is idle, in chunks that live blocks have parts of */
+    size_t pin_bytes, pin_requested; /* most of that side by side, and the block beside it */
+    uintptr_t pin;                   /* which begins here; 0: none */
 } holder;
+
+/* The block beside pinned memory that has another part of its chunk. */
+static const tnri_block *pinned_by(const tnri_pinned *pinned)
+{
+    const tnri_space *space = pinned->run->world->space;
+    const tnri_block *below = pinned->run->below;
+    if (below != NULL && tnri_page_address(space, pinned->chunk->page) < tnri_block_end(below) &&
+        below->state == TNRI_LIVE)
+        return below;
+    return pinned->run->above;
+}
+
+static void holder_pin(const tnri_pinned *pinned, void *with)
+{
+    holder *h = with;
+    size_t bytes = pinned->pages << pinned->run->world->space->page_shift;
+    const tnri_block *block = pinned_by(pinned);
+    h->pinned += bytes;
+    if (block == NULL || block->state != TNRI_LIVE || bytes <= h->pin_bytes)
+        return;
+    h->pin_bytes = bytes;
+    h->pin = block->base;
+    h->pin_requested = tnri_block_requested(block);
+}
 
 static holder holder_of(tnri_arena *arena)
 {
+    const tnri_tag *tag = arena->pool->account.tag;
+    int is_pinned = !arena->is_guard && tnri_pool_stays(arena->pool) == NULL;
     holder h = {.stream = tnri_arena_handle(arena)};
     memcpy(h.pool_name, arena->pool->account.name, sizeof(h.pool_name));
+    if (tag != NULL)
+        memcpy(h.tag_name, tag->name, sizeof(h.tag_name));
     tnri_arena_enter(arena);
     for (int i = 0; i < TNRI_WORLDS; i++) {
         const tnri_world *world = &arena->worlds[i];
@@ -85,6 +118,8 @@ static holder holder_of(tnri_arena *arena)
         size_t largest = tnri_world_largest_free(world);
         if (largest > h.largest)
             h.largest = largest;
+        if (is_pinned)
+            tnri_pinned_walk(world, holder_pin, &h);
     }
     tnri_arena_leave(arena);
     return h;
@@ -118,6 +153,13 @@ static size_t holders_find(tnri_device *device, holder *holders, holder *total)
             total->live += h.live;
             total->idle += h.idle;
             total->retired += h.retired;
+            total->pinned += h.pinned;
+            if (h.pin_bytes > total->pin_bytes) {
+                total->pin_bytes = h.pin_bytes;
+                total->pin = h.pin;
+                total->pin_requested = h.pin_requested;
+                memcpy(total->pool_name, h.pool_name, sizeof(h.pool_name));
+            }
             if (h.largest > total->largest)
                 total->largest = h.largest;
             holders_insert(holders, &count, h);
@@ -148,6 +190,30 @@ static uint64_t free_bytes(const tnr_pool pool, uint64_t device_free)
     return device_free < least ? device_free : least;
 }
 
+/* Who has what, and what of it is free but pinned. */
+static void holders_tell(const holder *holders, size_t count, const holder *total)
+{
+    for (size_t i = 0; i < count; i++) {
+        const holder *one = &holders[i];
+        tnri_error_append("\n  pool \"%s\", stream %p: %s live, %s free", one->pool_name,
+                          (void *)one->stream, TNRI_BYTES(one->live), TNRI_BYTES(one->idle));
+        if (one->pinned > 0)
+            tnri_error_append(", %s of it pinned", TNRI_BYTES(one->pinned));
+        if (one->tag_name[0] != '\0')
+            tnri_error_append(" (tag \"%s\")", one->tag_name);
+    }
+    if (total->pinned == 0)
+        return;
+    tnri_error_append("\n%s are free inside chunks that live blocks have other parts of; "
+                      "tnr_compact would give them back while nothing runs.",
+                      TNRI_BYTES(total->pinned));
+    if (total->pin != 0)
+        tnri_error_append(" The most in one piece, %s, is pinned by the block of %s at %p of pool "
+                          "\"%s\".",
+                          TNRI_BYTES(total->pin_bytes), TNRI_BYTES(total->pin_requested),
+                          (void *)total->pin, total->pool_name);
+}
+
 tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_status status)
 {
     tnri_device *device = arena->device;
@@ -170,10 +236,7 @@ tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_s
         arena->pool->account.name, device->index, TNRI_BYTES(device_total), TNRI_BYTES(device_free),
         TNRI_BYTES(atomic_load(&device->reserved_bytes)), TNRI_BYTES(total.live),
         TNRI_BYTES(total.idle), TNRI_BYTES(total.largest), reason);
-    for (size_t i = 0; i < count; i++)
-        tnri_error_append("\n  pool \"%s\", stream %p: %s live, %s free", holders[i].pool_name,
-                          (void *)holders[i].stream, TNRI_BYTES(holders[i].live),
-                          TNRI_BYTES(holders[i].idle));
+    holders_tell(holders, count, &total);
     if (total.idle >= request->bytes && tnri_conf_get()->cross_stream != TNRI_CROSS_WAIT)
         tnri_error_append("\nOther streams hold enough free memory; cross_stream:wait would let "
                           "this one use it.");

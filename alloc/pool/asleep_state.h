@@ -28,6 +28,7 @@ typedef struct tnri_asleep {
     _Atomic uint32_t workers;       /* threads between work_begin and work_end */
     _Atomic uint64_t generation;    /* grows with each wake */
     _Atomic uint64_t sleeps, wakes; /* for statistics */
+    int has_other;                  /* 1: a compaction has given it other memory; as `state` */
     void *sleeper;                  /* the upper layer's; the holder of the staging */
     const tnri_sleeper_ops *ops;    /* set with it */
 } tnri_asleep;

@@ -218,6 +218,22 @@ void tnri_pool_note_mapping(const tnri_arena *arena, int is_mapped, uintptr_t ba
     tnri_mapping_add(&mapping);
 }
 
+const char *tnri_pool_stays(tnr_pool pool)
+{
+    const tnri_account *account = &pool->account;
+    if (tnri_account_is_foreign(account))
+        return "it is made of foreign segments";
+    if (tnri_account_is_known(account))
+        return "network cards may know its memory";
+    if (account->is_shared)
+        return "other processes may have its chunks";
+    if (account->is_vouched)
+        return "its caller orders graphs that may use what is free in it";
+    if (account->is_graph && atomic_load(&pool->keepers) > 0)
+        return "graphs live that may use what is free in it";
+    return NULL;
+}
+
 /* ---- walking -------------------------------------------------------------------------------- */
 
 tnr_pool tnri_pool_walk(tnri_device *device, tnr_pool pool)

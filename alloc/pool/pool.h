@@ -55,6 +55,10 @@ void tnri_pools_seal(tnri_stream *stream);
 /* Finds or makes the arena of a stream. Errors: those of tnri_stream_find. */
 tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **arena);
 
+/* Why chunks of a pool are not replaced by smaller ones (capture/sleep/compact.c); null: they may
+ * be. */
+const char *tnri_pool_stays(tnr_pool pool);
+
 /* Walks the live pools of a device: null gives the first, null is the end. A walk holds the pool
  * that it stands at. A caller that stops early must drop that pool. */
 tnr_pool tnri_pool_walk(tnri_device *device, tnr_pool pool);

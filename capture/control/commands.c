@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <tenure/compact.h>
 #include <tenure/history.h>
 #include <tenure/tag.h>
 
@@ -152,6 +153,15 @@ static tnr_status trim_work(const task *self, int device)
     return status;
 }
 
+static tnr_status compact_work(const task *self, int device)
+{
+    size_t released = 0;
+    tnr_status status = tnr_device_compact(&released, device);
+    if (status == TNR_OK)
+        device_told(self, device, 1, released);
+    return status;
+}
+
 static tnr_status limit_work(const task *self, int device)
 {
     const tnri_control_request *request = self->request;
@@ -238,6 +248,7 @@ static tnr_status command_work(const task *self)
         [TNRI_COMMAND_SLEEP] = sleep_work,
         [TNRI_COMMAND_WAKE] = wake_work,
         [TNRI_COMMAND_TRIM] = trim_work,
+        [TNRI_COMMAND_COMPACT] = compact_work,
         [TNRI_COMMAND_LIMIT] = limit_work,
     };
     switch (self->request->command) {

@@ -48,6 +48,7 @@ static const struct {
     {"sleep", BIT(TAGS) | BIT(DEVICE) | BIT(CONTENT) | BIT(KEEP_BACKING) | BIT(PINNED)},
     {"wake", BIT(TAGS) | BIT(DEVICE)},
     {"trim", BIT(TAGS) | BIT(DEVICE) | BIT(BYTES)},
+    {"compact", BIT(DEVICE)},
     {"limit", BIT(TAGS) | BIT(DEVICE) | BIT(BYTES)},
     {"snapshot", BIT(FORMAT)},
     {"settings", BIT(SET)},
@@ -255,8 +256,8 @@ static int command_take(reader *from, tnri_control_request *request)
             return 1;
         }
     return refuse(from,
-                  "there is no command \"%.20s\". There are status, sleep, wake, trim, limit, "
-                  "snapshot and settings.",
+                  "there is no command \"%.20s\". There are status, sleep, wake, trim, "
+                  "compact, limit, snapshot and settings.",
                   word);
 }
 

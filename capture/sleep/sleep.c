@@ -43,197 +43,13 @@
 #include "library/library.h"
 #include "pool/asleep.h"
 #include "pool/family.h"
+#include "sleep/pool_set.h"
 #include "sleep/sleep_callback.h"
-#include "sleep/sleeper.h"
-#include "sleep/wanted.h"
-
-/* The pools of one call, each held. */
-typedef struct pool_set {
-    tnri_device *device;
-    int is_all; /* 1: all of the device's: graph pools keep, whatever the options say */
-    tnr_pool *pools;
-    size_t count, room;
-    size_t pinned, paged; /* buffers that there were before a sleep */
-} pool_set;
-
-/* ---- sets of pools -------------------------------------------------------------------------- */
-
-/* Holds a pool and adds it, if it is not there. A pool that is just ending is left out. */
-static tnr_status set_add(pool_set *set, tnr_pool pool)
-{
-    for (size_t i = 0; i < set->count; i++)
-        if (set->pools[i] == pool)
-            return TNR_OK;
-    if (!TNRI_ARRAY_GROW(set->pools, set->room, set->count + 1))
-        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a list of pools.");
-    if (tnri_pool_hold(pool))
-        set->pools[set->count++] = pool;
-    return TNR_OK;
-}
-
-static void set_free(pool_set *set)
-{
-    for (size_t i = 0; i < set->count; i++)
-        tnri_pool_drop(set->pools[i]);
-    tnri_host_free(set->pools, set->room * sizeof(set->pools[0]));
-}
-
-/* 1 while the thread has a device's turn. A callback that wanted another one, of any device, might
- * wait for a thread whose callback waits for this one. */
-static _Thread_local int is_in_turn;
-
-/* Refuses a pool that is none (null is one), before anything waits or starts for it. It may have
- * ended when the turn has come: whoever waits for one holds no pool. */
-static tnr_status handle_check(tnr_pool handle, int device)
-{
-    tnr_pool pool;
-    if (handle == NULL)
-        return TNR_OK;
-    tnr_status status = tnri_library_pool_named(handle, device, &pool);
-    if (status == TNR_OK)
-        tnri_pool_drop(pool);
-    return status;
-}
-
-/* Finds the device and waits for this thread's turn, with the pool that it is for. */
-static tnr_status turn_begin(int device_index, tnr_pool handle, tnri_device **device)
-{
-    if (tnri_library_is_forked())
-        return tnri_forked_error();
-    if (is_in_turn)
-        return tnri_error(TNR_ERR_BUSY, "this is a callback of a sleep or wake, which goes on when "
-                                        "the callback returns. Sleep or wake after it.");
-    tnr_status status = handle_check(handle, device_index);
-    if (status == TNR_OK)
-        status = tnri_library_device(device_index, device);
-    if (status != TNR_OK)
-        return status;
-    tnri_staging_turn_begin(*device);
-    is_in_turn = 1;
-    return TNR_OK;
-}
-
-static void turn_end(tnri_device *device)
-{
-    is_in_turn = 0;
-    tnri_staging_turn_end(device);
-}
-
-/* Adds the pool that a handle names. */
-static tnr_status set_add_named(pool_set *set, tnr_pool handle)
-{
-    tnr_pool pool;
-    tnr_status status = tnri_library_pool_named(handle, set->device->index, &pool);
-    if (status != TNR_OK)
-        return status;
-    status = set_add(set, pool);
-    tnri_pool_drop(pool);
-    return status;
-}
-
-/* Adds all pools of the device that can sleep, or of those the ones with a tag. */
-static tnr_status set_add_all(pool_set *set, const tnri_tag *tag)
-{
-    tnr_status status = TNR_OK;
-    for (tnr_pool each = NULL;
-         status == TNR_OK && (each = tnri_pool_walk(set->device, each)) != NULL;) {
-        if (!tnri_account_is_foreign(&each->account) && (tag == NULL || each->account.tag == tag))
-            status = set_add(set, each);
-        if (status != TNR_OK)
-            tnri_pool_drop(each);
-    }
-    return status;
-}
-
-/* The set of the pools that are wanted. It is this thread's turn. */
-static tnr_status set_make(pool_set *set, tnri_device *device, const tnri_wanted *wanted)
-{
-    tnr_status status = TNR_OK;
-    *set = (pool_set){.device = device, .is_all = wanted->kind == TNRI_WANTED_ALL};
-    if (wanted->kind == TNRI_WANTED_POOL)
-        status = set_add_named(set, wanted->pool);
-    else if (wanted->kind == TNRI_WANTED_ALL)
-        status = set_add_all(set, NULL);
-    for (size_t i = 0; i < wanted->tags_count && status == TNR_OK; i++)
-        status = set_add_all(set, wanted->tags[i]);
-    if (status != TNR_OK)
-        set_free(set);
-    return status;
-}
-
-/* Takes a pool to another state: the next one, or back from being on the way. It is this thread's
- * turn. */
-static void state_set(tnr_pool pool, tnri_sleep_state to)
-{
-    int from = atomic_load(&pool->asleep.state);
-    tnri_assert(tnri_staging_is_my_turn(pool->device));
-    tnri_assert((int)to == (from + 1) % 4 || (from % 2 == 1 && (int)to == from - 1));
-    tnri_assert(to != TNRI_AWAKE || atomic_load(&pool->account.asleep_bytes) == 0);
-    atomic_store(&pool->asleep.state, to);
-}
-
-/* Leaves only the pools in one state in the set, and takes them to another. */
-static void set_select(pool_set *set, tnri_sleep_state from, tnri_sleep_state to)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < set->count; i++) {
-        tnr_pool pool = set->pools[i];
-        if (atomic_load(&pool->asleep.state) == (int)from) {
-            state_set(pool, to);
-            set->pools[kept++] = pool;
-        } else {
-            tnri_pool_drop(pool);
-        }
-    }
-    set->count = kept;
-}
-
-static void set_notify(const pool_set *set, tnr_sleep_event event, tnri_sleep_state state)
-{
-    for (size_t i = 0; i < set->count; i++)
-        if (atomic_load(&set->pools[i]->asleep.state) == (int)state)
-            tnri_sleep_notify(event, set->pools[i]);
-}
-
-static tnri_sleeper *sleeper_at(const pool_set *set, size_t i)
-{
-    return set->pools[i]->asleep.sleeper;
-}
 
 /* ---- the way down --------------------------------------------------------------------------- */
 
-/* Waits for all work, so that what is retired is over and old mappings can go. */
-static tnr_status set_drain(const pool_set *set)
-{
-    tnri_device *device = set->device;
-    if (tnri_capturing())
-        return tnri_error(TNR_ERR_BUSY, "a stream capture is under way; it forbids waiting for the "
-                                        "device. Sleep or wake before or after it.");
-    atomic_fetch_add_explicit(&device->syncs_count, 1, memory_order_relaxed);
-    CUresult result = tnri_drive(cuCtxSynchronize, ());
-    if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuCtxSynchronize", "waiting for the device's work");
-    for (size_t i = 0; i < set->count; i++) {
-        tnr_status finished =
-            tnri_peers_finish(&set->pools[i]->account.access, "waiting for a peer before a sleep");
-        if (finished != TNR_OK)
-            return finished;
-        tnr_status settled = tnri_parked_settle(set->pools[i]);
-        if (settled != TNR_OK)
-            return settled;
-        (void)tnri_collect_pool(set->pools[i], SIZE_MAX, TNRI_COLLECT_WAIT);
-        for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(set->pools[i], arena)) != NULL;) {
-            size_t released = 0;
-            tnr_status status = tnri_stale_drain(arena, 0, 1, &released);
-            if (status != TNR_OK)
-                return status;
-        }
-    }
-    return TNR_OK;
-}
-
 /* Lists what a pool has and what of it is to be kept, and adds the buffers for that to *count. */
-static tnr_status pool_list(const pool_set *set, size_t i, const tnr_sleep_options *options,
+static tnr_status pool_list(const tnri_pool_set *set, size_t i, const tnr_sleep_options *options,
                             size_t *count)
 {
     tnr_pool pool = set->pools[i];
@@ -251,7 +67,7 @@ static tnr_status pool_list(const pool_set *set, size_t i, const tnr_sleep_optio
 }
 
 /* Step 3. */
-static tnr_status set_have_buffers(const pool_set *set, const tnr_sleep_options *options)
+static tnr_status set_have_buffers(const tnri_pool_set *set, const tnr_sleep_options *options)
 {
     size_t count = 0;
     tnr_status status = TNR_OK;
@@ -260,30 +76,31 @@ static tnr_status set_have_buffers(const pool_set *set, const tnr_sleep_options 
     if (status == TNR_OK)
         status = tnri_staging_check(set->device, count);
     for (size_t i = 0; i < set->count && status == TNR_OK; i++) {
-        sleeper_at(set, i)->keeps_buffers = options->keep_backing;
-        status = tnri_staging_take(set->device, sleeper_at(set, i)->kept_bytes,
-                                   options->pinned_bytes_max, &sleeper_at(set, i)->buffers);
+        tnri_pool_set_sleeper(set, i)->keeps_buffers = options->keep_backing;
+        status =
+            tnri_staging_take(set->device, tnri_pool_set_sleeper(set, i)->kept_bytes,
+                              options->pinned_bytes_max, &tnri_pool_set_sleeper(set, i)->buffers);
     }
     return status;
 }
 
 /* Step 4. */
-static tnr_status set_copy_out(const pool_set *set)
+static tnr_status set_copy_out(const tnri_pool_set *set)
 {
     tnr_status status = TNR_OK;
     for (size_t i = 0; i < set->count && status == TNR_OK; i++)
-        status = tnri_sleeper_copy_out(sleeper_at(set, i), set->device);
+        status = tnri_sleeper_copy_out(tnri_pool_set_sleeper(set, i), set->device);
     return status;
 }
 
 /* Step 5. */
-static tnr_status set_lower(const pool_set *set)
+static tnr_status set_lower(const tnri_pool_set *set)
 {
     tnr_status status = TNR_OK;
     for (size_t i = 0; i < set->count; i++)
-        tnri_assert(tnri_sleeper_is_queued(sleeper_at(set, i)));
+        tnri_assert(tnri_sleeper_is_queued(tnri_pool_set_sleeper(set, i)));
     for (size_t i = 0; i < set->count && status == TNR_OK; i++)
-        status = tnri_sleeper_lower(sleeper_at(set, i), set->device);
+        status = tnri_sleeper_lower(tnri_pool_set_sleeper(set, i), set->device);
     return status;
 }
 
@@ -298,9 +115,9 @@ static void sleeper_forget(tnri_sleeper *sleeper, tnri_device *device)
 }
 
 /* Brings one pool back: its memory, and its contents if they have gone with it. */
-static tnr_status pool_restore(const pool_set *set, size_t i)
+static tnr_status pool_restore(const tnri_pool_set *set, size_t i)
 {
-    tnri_sleeper *sleeper = sleeper_at(set, i);
+    tnri_sleeper *sleeper = tnri_pool_set_sleeper(set, i);
     tnr_status status = tnri_sleeper_raise(sleeper, set->device, sleeper->is_lost);
     if (!sleeper->is_lost || sleeper->kept_count == 0)
         return status;
@@ -310,7 +127,7 @@ static tnr_status pool_restore(const pool_set *set, size_t i)
 
 /* Takes a failed sleep back. A pool for which that fails too is asleep. Keeps the sentence of the
  * first error. */
-static tnr_status set_take_back(const pool_set *set, tnr_status error)
+static tnr_status set_take_back(const tnri_pool_set *set, tnr_status error)
 {
     char reason[512];
     int driver_result = tnr_last_driver_result();
@@ -323,12 +140,12 @@ static tnr_status set_take_back(const pool_set *set, tnr_status error)
                 sleeper->keeps_buffers = 1;
                 sleeper_forget(sleeper, set->device);
             }
-            state_set(set->pools[i], TNRI_AWAKE);
+            tnri_pool_set_state(set->pools[i], TNRI_AWAKE);
             continue;
         }
         stuck = set->pools[i];
         atomic_fetch_add(&stuck->asleep.sleeps, 1);
-        state_set(stuck, TNRI_ASLEEP);
+        tnri_pool_set_state(stuck, TNRI_ASLEEP);
     }
     tnri_staging_undo(set->device, NULL, set->pinned, set->paged);
     tnri_error_driver(error, driver_result, "%s", reason);
@@ -341,19 +158,19 @@ static tnr_status set_take_back(const pool_set *set, tnr_status error)
 
 /* Gives back what a failed wake has taken. What the driver refuses stays taken, and the next wake
  * goes on from there. Not while copies may be under way. */
-static void set_sink(const pool_set *set)
+static void set_sink(const tnri_pool_set *set)
 {
     for (size_t i = 0; i < set->count && !tnri_staging_of(set->device)->is_busy; i++)
-        for (size_t c = 0; c < sleeper_at(set, i)->chunks_count; c++) {
-            tnri_chunk *chunk = sleeper_at(set, i)->chunks[c];
-            if (!tnri_sleeper_needs(sleeper_at(set, i), chunk) &&
+        for (size_t c = 0; c < tnri_pool_set_sleeper(set, i)->chunks_count; c++) {
+            tnri_chunk *chunk = tnri_pool_set_sleeper(set, i)->chunks[c];
+            if (!tnri_sleeper_needs(tnri_pool_set_sleeper(set, i), chunk) &&
                 tnri_chunk_unplace(set->device, chunk) == TNR_OK)
                 (void)tnri_chunk_sleep(set->device, chunk);
         }
 }
 
 /* What the pools of a set still lack. */
-static size_t set_missing(const pool_set *set)
+static size_t set_missing(const tnri_pool_set *set)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < set->count; i++)
@@ -362,7 +179,7 @@ static size_t set_missing(const pool_set *set)
 }
 
 /* Whether the memory that the pools lack seems to be there. */
-static int set_has_room(const pool_set *set)
+static int set_has_room(const tnri_pool_set *set)
 {
     tnri_device *device = set->device;
     size_t missing = set_missing(set), available = 0, total = 0;
@@ -374,14 +191,14 @@ static int set_has_room(const pool_set *set)
 
 /* Takes all memory before anything is copied, where it looks as if that could fail: what is copied
  * before a failure is copied in vain. */
-static tnr_status set_rouse(const pool_set *set)
+static tnr_status set_rouse(const tnri_pool_set *set)
 {
     tnr_status status = TNR_OK;
     if (set_has_room(set))
         return TNR_OK;
     for (size_t i = 0; i < set->count; i++)
-        for (size_t c = 0; c < sleeper_at(set, i)->chunks_count && status == TNR_OK; c++)
-            status = tnri_chunk_rouse(set->device, sleeper_at(set, i)->chunks[c]);
+        for (size_t c = 0; c < tnri_pool_set_sleeper(set, i)->chunks_count && status == TNR_OK; c++)
+            status = tnri_chunk_rouse(set->device, tnri_pool_set_sleeper(set, i)->chunks[c]);
     return status;
 }
 
@@ -412,13 +229,13 @@ static void pool_shed(tnr_pool pool)
 
 /* Lists what is to be woken: what is free in a pool is not if nothing lives in it, nor in any pool
  * if the wake is to be bare. */
-static tnr_status set_list(const pool_set *set, int is_bare)
+static tnr_status set_list(const tnri_pool_set *set, int is_bare)
 {
     tnr_status status = TNR_OK;
     for (size_t i = 0; i < set->count && status == TNR_OK; i++) {
         if (is_bare || !pool_lives(set->pools[i]))
             pool_shed(set->pools[i]);
-        status = tnri_sleeper_list_chunks(sleeper_at(set, i), set->pools[i]);
+        status = tnri_sleeper_list_chunks(tnri_pool_set_sleeper(set, i), set->pools[i]);
     }
     return status;
 }
@@ -426,20 +243,20 @@ static tnr_status set_list(const pool_set *set, int is_bare)
 /* Unmaps what a sleep or a wake that failed has left mapped: pools may have been opened or closed
  * since, and only a new mapping has the access of its pool. The memory keeps its contents. No copy
  * is under way. */
-static tnr_status set_unplace(const pool_set *set)
+static tnr_status set_unplace(const tnri_pool_set *set)
 {
     tnr_status status = TNR_OK;
     for (size_t i = 0; i < set->count; i++)
-        for (size_t c = 0; c < sleeper_at(set, i)->chunks_count && status == TNR_OK; c++)
-            status = tnri_chunk_unplace(set->device, sleeper_at(set, i)->chunks[c]);
+        for (size_t c = 0; c < tnri_pool_set_sleeper(set, i)->chunks_count && status == TNR_OK; c++)
+            status = tnri_chunk_unplace(set->device, tnri_pool_set_sleeper(set, i)->chunks[c]);
     return status;
 }
 
-static tnr_status set_raise(const pool_set *set)
+static tnr_status set_raise(const tnri_pool_set *set)
 {
     tnr_status status = set_rouse(set);
     for (size_t i = 0; i < set->count && status == TNR_OK; i++)
-        status = tnri_sleeper_raise(sleeper_at(set, i), set->device, 1);
+        status = tnri_sleeper_raise(tnri_pool_set_sleeper(set, i), set->device, 1);
     tnr_status waited = tnri_staging_wait(set->device);
     return status == TNR_OK ? waited : status;
 }
@@ -449,7 +266,7 @@ static int is_short(tnr_status status)
     return status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
 }
 
-static tnr_status set_wake(const pool_set *set)
+static tnr_status set_wake(const tnri_pool_set *set)
 {
     if (tnri_capturing())
         return tnri_error(TNR_ERR_BUSY, "a stream capture is under way; it forbids waiting for "
@@ -489,7 +306,7 @@ static tnr_status set_wake(const pool_set *set)
 /* ---- the calls ------------------------------------------------------------------------------ */
 
 /* Steps 3 to 5. Afterwards no copy is under way, or the staging is busy. */
-static tnr_status set_go(const pool_set *set, const tnr_sleep_options *options)
+static tnr_status set_go(const tnri_pool_set *set, const tnr_sleep_options *options)
 {
     tnr_status status = set_have_buffers(set, options);
     if (status == TNR_OK)
@@ -503,13 +320,13 @@ static tnr_status set_go(const pool_set *set, const tnr_sleep_options *options)
         tnri_error_restore(&first);
     }
     for (size_t i = 0; i < set->count; i++)
-        if (sleeper_at(set, i) != NULL)
-            tnri_sleeper_unmark(sleeper_at(set, i));
+        if (tnri_pool_set_sleeper(set, i) != NULL)
+            tnri_sleeper_unmark(tnri_pool_set_sleeper(set, i));
     return status;
 }
 
 /* Importers in other processes would keep the memory, and not see what is written after a wake. */
-static tnr_status set_check_importers(const pool_set *set)
+static tnr_status set_check_importers(const tnri_pool_set *set)
 {
     tnri_upper_settle();
     for (size_t i = 0; i < set->count; i++) {
@@ -525,13 +342,13 @@ static tnr_status set_check_importers(const pool_set *set)
 }
 
 /* Steps 2 to 5, and back if one fails. In the device's context. */
-static tnr_status set_fall_asleep(pool_set *set, const tnr_sleep_options *options)
+static tnr_status set_fall_asleep(tnri_pool_set *set, const tnr_sleep_options *options)
 {
     set->pinned = tnri_staging_of(set->device)->pinned.count;
     set->paged = tnri_staging_of(set->device)->paged.count;
     tnr_status status = set_check_importers(set);
     if (status == TNR_OK)
-        status = set_drain(set);
+        status = tnri_pool_set_drain(set);
     if (status == TNR_OK)
         status = set_go(set, options);
     if (status != TNR_OK)
@@ -540,19 +357,16 @@ static tnr_status set_fall_asleep(pool_set *set, const tnr_sleep_options *option
         atomic_fetch_add(&set->pools[i]->asleep.sleeps, 1);
         tnri_note_pool(&set->pools[i]->account, NULL, TNRI_NOTED_SLEEP,
                        (size_t)atomic_load(&set->pools[i]->account.asleep_bytes), 0);
-        state_set(set->pools[i], TNRI_ASLEEP);
+        tnri_pool_set_state(set->pools[i], TNRI_ASLEEP);
     }
     return TNR_OK;
 }
 
-static tnr_status set_sleep(pool_set *set, const tnr_sleep_options *options)
+static tnr_status set_sleep(tnri_pool_set *set, const tnr_sleep_options *options)
 {
-    set_notify(set, TNR_SLEEP_GOING, TNRI_AWAKE);
-    set_select(set, TNRI_AWAKE, TNRI_FALLING_ASLEEP);
-    tnri_generation_advance();
-    /* Before the claim, which a worker may wait for: it may end a graph's pool that has slept. */
-    for (size_t i = 0; i < set->count; i++)
-        tnri_pool_work_wait(set->pools[i]);
+    tnri_pool_set_notify(set, TNR_SLEEP_GOING, TNRI_AWAKE);
+    tnri_pool_set_select(set, TNRI_AWAKE, TNRI_FALLING_ASLEEP);
+    tnri_pool_set_quiet(set);
     tnri_staging_claim(set->device);
     tnri_visit visit;
     tnr_status status = tnri_device_enter(set->device, &visit);
@@ -561,18 +375,18 @@ static tnr_status set_sleep(pool_set *set, const tnr_sleep_options *options)
         tnri_device_leave(&visit);
     } else {
         for (size_t i = 0; i < set->count; i++)
-            state_set(set->pools[i], TNRI_AWAKE);
+            tnri_pool_set_state(set->pools[i], TNRI_AWAKE);
     }
     tnri_staging_unclaim(set->device);
     if (status != TNR_OK)
-        set_notify(set, TNR_SLEEP_CANCELLED, TNRI_AWAKE);
+        tnri_pool_set_notify(set, TNR_SLEEP_CANCELLED, TNRI_AWAKE);
     return status;
 }
 
 /* What a network card has registered is other memory after a wake, and the card is not told. So
  * somebody must be who takes the registrations back. Foreign segments cannot be had again where
  * they were. */
-static tnr_status set_check(const pool_set *set)
+static tnr_status set_check(const tnri_pool_set *set)
 {
     tnr_status status = TNR_OK;
     for (size_t i = 0; i < set->count && status == TNR_OK; i++)
@@ -599,25 +413,25 @@ tnr_status tnri_pools_sleep(int device, const tnri_wanted *wanted, const tnr_sle
     if (options != NULL)
         chosen = *options;
     tnri_device *found;
-    tnr_status status = turn_begin(device, wanted->pool, &found);
+    tnr_status status = tnri_pool_set_turn_begin(device, wanted->pool, &found);
     if (status != TNR_OK)
         return status;
-    pool_set set;
-    status = set_make(&set, found, wanted);
+    tnri_pool_set set;
+    status = tnri_pool_set_make(&set, found, wanted);
     if (status == TNR_OK) {
         status = set_check(&set);
         if (status == TNR_OK)
             status = set_sleep(&set, &chosen);
-        set_free(&set);
+        tnri_pool_set_free(&set);
     }
-    turn_end(found);
+    tnri_pool_set_turn_end(found);
     return status;
 }
 
-static tnr_status set_wake_up(pool_set *set)
+static tnr_status set_wake_up(tnri_pool_set *set)
 {
     tnri_staging_claim(set->device);
-    set_select(set, TNRI_ASLEEP, TNRI_WAKING);
+    tnri_pool_set_select(set, TNRI_ASLEEP, TNRI_WAKING);
     tnri_visit visit;
     tnr_status status = set->count == 0 ? TNR_OK : tnri_device_enter(set->device, &visit);
     if (status == TNR_OK && set->count > 0) {
@@ -625,7 +439,7 @@ static tnr_status set_wake_up(pool_set *set)
         if (status != TNR_OK)
             set_sink(set);
         for (size_t i = 0; i < set->count && status == TNR_OK; i++) {
-            sleeper_forget(sleeper_at(set, i), set->device);
+            sleeper_forget(tnri_pool_set_sleeper(set, i), set->device);
             atomic_fetch_add(&set->pools[i]->asleep.wakes, 1);
             tnri_note_pool(&set->pools[i]->account, NULL, TNRI_NOTED_WAKE,
                            (size_t)atomic_load(&set->pools[i]->account.reserved_bytes), 0);
@@ -634,26 +448,26 @@ static tnr_status set_wake_up(pool_set *set)
         tnri_device_leave(&visit);
     }
     for (size_t i = 0; i < set->count; i++)
-        state_set(set->pools[i], status == TNR_OK ? TNRI_AWAKE : TNRI_ASLEEP);
+        tnri_pool_set_state(set->pools[i], status == TNR_OK ? TNRI_AWAKE : TNRI_ASLEEP);
     tnri_staging_unclaim(set->device);
     if (status == TNR_OK)
-        set_notify(set, TNR_SLEEP_AWAKE, TNRI_AWAKE);
+        tnri_pool_set_notify(set, TNR_SLEEP_AWAKE, TNRI_AWAKE);
     return status;
 }
 
 tnr_status tnri_pools_wake(int device, const tnri_wanted *wanted)
 {
     tnri_device *found;
-    tnr_status status = turn_begin(device, wanted->pool, &found);
+    tnr_status status = tnri_pool_set_turn_begin(device, wanted->pool, &found);
     if (status != TNR_OK)
         return status;
-    pool_set set;
-    status = set_make(&set, found, wanted);
+    tnri_pool_set set;
+    status = tnri_pool_set_make(&set, found, wanted);
     if (status == TNR_OK) {
         status = set_wake_up(&set);
-        set_free(&set);
+        tnri_pool_set_free(&set);
     }
-    turn_end(found);
+    tnri_pool_set_turn_end(found);
     return status;
 }
 

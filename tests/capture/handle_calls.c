@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <tenure/compact.h>
 #include <tenure/export.h>
 #include <tenure/history.h>
 #include <tenure/park.h>
@@ -106,6 +107,11 @@ static tnr_status pool_sleep(given it)
 static tnr_status pool_wake(given it)
 {
     return tnr_pool_wake(it.pool, device_of_calls);
+}
+
+static tnr_status compact(given it)
+{
+    return tnr_compact(NULL, it.pool, device_of_calls);
 }
 
 static tnr_status pool_generation(given it)
@@ -286,6 +292,7 @@ static const call of_pools[] = {
     {"tnr_stats_get", stats_get, TNR_ERR_INVALID_POOL, 0},
     {"tnr_stats_json", stats_json, TNR_ERR_INVALID_POOL, 0},
     {"tnr_pool_sleep", pool_sleep, TNR_ERR_INVALID_POOL, 0},
+    {"tnr_compact", compact, TNR_ERR_INVALID_POOL, 0},
     {"tnr_pool_wake", pool_wake, TNR_ERR_INVALID_POOL, 0},
     {"tnr_pool_generation", pool_generation, TNR_ERR_INVALID_POOL, 0},
     {"tnr_capture_begin", capture_begin_into, TNR_ERR_INVALID_POOL, 1},

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <tenure/compact.h>
 #include <tenure/history.h>
 #include <tenure/sleep.h>
 
@@ -212,6 +213,8 @@ static void child_calls_everything(void *block)
         tnr_pool_wake(NULL, 0),
         tnr_device_sleep(0, &options),
         tnr_device_wake(0),
+        tnr_compact(NULL, NULL, 0),
+        tnr_device_compact(NULL, 0),
         tnr_block_content_set(block, TNR_CONTENT_KEEP),
         tnr_sleep_prepare(MIB, 0),
         tnr_history_set(0, TNR_HISTORY_LIGHT),

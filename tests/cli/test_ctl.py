@@ -105,6 +105,8 @@ class Commands(Ctl):
         self.assertEqual(tags[0]["limit_bytes"], 8 * MIB)
         self.assertEqual(self.answer("trim")["devices"][0]["released_bytes"], 0)
         self.assertIn("0 B given back", self.ctl("trim", "1K").stdout)
+        self.assertEqual(self.answer("compact")["devices"][0]["released_bytes"], 0)
+        self.assertIn("0 B given back", self.ctl("compact").stdout)
         # A wake that finds the limit too low.
         self.ctl("sleep")
         self.ctl("limit", "2M")

@@ -384,6 +384,9 @@ static void rules(void **state)
     assert_ok(tnr_malloc(&more, 2 * MIB, 0, NULL));
     assert_ok(tnr_free(more));
     assert_says(client_ask(&one, "{\"command\":\"trim\"}"), "\"released_bytes\":2097152");
+    assert_ok(tnr_malloc(&more, 2 * MIB, 0, NULL));
+    assert_ok(tnr_free(more));
+    assert_says(client_ask(&one, "{\"command\":\"compact\"}"), "\"released_bytes\":2097152");
     assert_ok(tnr_free(weights));
     assert_says(client_ask(&one, "{\"command\":\"trim\",\"tags\":[\"weights\"],\"bytes\":4194304}"),
                 "\"released_bytes\":2097152");

@@ -29,6 +29,7 @@ static const char *const seeds[] = {
     "{\"command\":\"sleep\",\"device\":0,\"content\":\"discard\",\"keep_backing\":true,"
     "\"pinned_bytes\":67108864}",
     "{\"command\":\"wake\"}",
+    "{\"command\":\"compact\",\"device\":0}",
     "{\"command\":\"trim\",\"bytes\":0,\"tags\":[\"weights\"]}",
     "{\"command\":\"limit\",\"bytes\":9223372036854775807}",
     "{\"command\":\"limit\",\"bytes\":null,\"tags\":[\"weights\"]}",

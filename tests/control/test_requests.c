@@ -119,6 +119,7 @@ static void refused(void **state)
         {"{\"command\":\"sleep\",\"tags\":[[\"a\"]]}", "in quotation marks"},
         {"{\"command\":\"sleep\",\"content\":\"maybe\"}", "keep or discard"},
         {"{\"command\":\"sleep\",\"keep_backing\":1}", "true or false"},
+        {"{\"command\":\"compact\",\"tags\":[\"a\"]}", "compact has no field \"tags\""},
         {"{\"command\":\"limit\"}", "limit needs bytes"},
         {"{\"command\":\"limit\",\"bytes\":nul}", "whole number"},
         {"{\"command\":\"trim\",\"bytes\":null}", "must be a number"},

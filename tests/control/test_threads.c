@@ -30,6 +30,7 @@ static void *rule(void *data)
                                            "{\"command\":\"sleep\"}",
                                            "{\"command\":\"wake\"}",
                                            "{\"command\":\"trim\"}",
+                                           "{\"command\":\"compact\"}",
                                            "{\"command\":\"settings\"}",
                                            "{\"command\":\"sleep\",\"tags\":[\"weights\"]}"};
     uint64_t random = (uint64_t)(uintptr_t)data;
@@ -37,7 +38,7 @@ static void *rule(void *data)
         client one;
         int is_open = client_open(&one);
         for (int i = 0; is_open && i < 8; i++) {
-            const char *answer = client_ask(&one, requests[unit_below(&random, 6)]);
+            const char *answer = client_ask(&one, requests[unit_below(&random, 7)]);
             if (answer == NULL) {
                 atomic_fetch_add(&hung_up_count, 1);
                 break;

@@ -142,6 +142,22 @@ class Pools(unittest.TestCase):
         del x
         self.assertGreaterEqual(tenure.trim(), 64 * MIB)
 
+    def test_compact(self):
+        pool = tenure.Pool()
+        with pool:
+            x = torch.Tensor(64 * MIB)
+        self.assertEqual(pool.compact(), 0)
+        del x
+        self.assertEqual(pool.compact(), 64 * MIB)
+        with pool:
+            x = torch.Tensor(64 * MIB)
+        address = x.address
+        tenure.compact()
+        self.assertEqual(x.address, address)
+        self.assertEqual(pool.stats()["reserved_bytes.all.current"], 64 * MIB)
+        del x
+        self.assertGreaterEqual(tenure.compact(), 64 * MIB)
+
     def test_sleep(self):
         pool, other = tenure.Pool(), tenure.Pool()
         with pool:

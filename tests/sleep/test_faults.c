@@ -11,12 +11,14 @@
  *   set_sink emptied: memory held by a pool that failed to wake
  *   set_sink without tnri_sleeper_needs: contents lost that had not been copied out
  *   contents_copy_in: all that is kept instead of kept_out: contents overwritten
+ *   pieces_release (replace.c) emptied: memory left by a compaction that failed
  */
 #include "fault/fault.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <tenure/compact.h>
 #include <tenure/sleep.h>
 
 #include "sleep/carry.h"
@@ -128,11 +130,59 @@ static void force_body(fault_run *run)
     step_shutdown(run, 1);
 }
 
+/* Chunks of 16 MiB with holes, in the default pool and in another. */
+static void compact_prepare(fault_run *run)
+{
+    run->settle = settle;
+    step_pool_create(run, 0, 0, 0);
+    for (int pool = -1; pool < 1; pool++) {
+        step_malloc(run, 20, 16 * MIB, 0, pool, 1);
+        step_free(run, 20);
+        for (int i = 0; i < 5; i++) {
+            int slot = (pool + 1) * 5 + i;
+            step_malloc(run, slot, 3 * MIB + (size_t)i * 100 * KIB, 0, pool, 1);
+            prepare_fill(run, slot);
+        }
+        for (int i = 1; i < 5; i += 2)
+            step_free(run, (pool + 1) * 5 + i);
+    }
+}
+
+static void step_compact(fault_run *run, int pool)
+{
+    size_t released;
+    (void)step_status(run,
+                      pool < 0 ? tnr_device_compact(&released, 0)
+                               : tnr_compact(&released, run->pools[pool], 0),
+                      "tnr_compact");
+}
+
+static void compact_body(fault_run *run)
+{
+    step_compact(run, 0);
+    step_malloc(run, 21, 5 * MIB, 0, 0, 1);
+    step_compact(run, -1);
+    step_free(run, 0);
+    step_compact(run, -1);
+    step_pool_sleep(run, 0, 0);
+}
+
+/* The device has less left than a copy needs. */
+static void compact_full_body(fault_run *run)
+{
+    step_compact(run, 0);
+    step_compact(run, -1);
+    step_free(run, 0);
+    step_compact(run, -1);
+}
+
 static const fault_scenario scenarios[] = {
     {"sleep of a pool", "chunk_max_mb:2", "256M", prepare, pool_body},
     {"sleep of a device", NULL, "256M", prepare, device_body},
     {"ends while asleep", NULL, "256M", prepare, ends_body},
     {"forced end while asleep", NULL, "256M", prepare, force_body},
+    {"compaction", "chunk_whole_mb:8", "256M", compact_prepare, compact_body},
+    {"compaction of a full device", "chunk_whole_mb:8", "38M", compact_prepare, compact_full_body},
 };
 
 /* Arguments: see fault_main. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that allocate and free, in pools that sleep and wake under them and in one that does not.
+ * Threads that allocate and free, in pools that sleep, wake and are compacted under them and in one
+ * that is not touched.
  * Nothing is torn: an allocation gives memory or TNR_ERR_ASLEEP, every block is freed once, the
  * accounts hold, and contents of blocks that live through it all are there.
  *
@@ -20,6 +21,7 @@
 #include <time.h>
 
 #include <tenure/capture.h>
+#include <tenure/compact.h>
 
 enum { WORKERS = 3, SLOTS = 24 };
 
@@ -68,7 +70,7 @@ static void *work(void *data)
 static void pools_sleep_under_threads(void **state)
 {
     (void)state;
-    unit_start("chunk_max_mb:2", "SCHEDULE=eager", "MEMORY=512M", NULL);
+    unit_start("chunk_whole_mb:4", "SCHEDULE=eager", "MEMORY=512M", NULL);
     sleep_context_enter();
     assert_ok(tnr_pool_create(&sleepy, 0, NULL));
     assert_ok(tnr_pool_create(&awake, 0, NULL));
@@ -86,6 +88,7 @@ static void pools_sleep_under_threads(void **state)
     for (int round = 0; round < rounds; round++) {
         assert_ok(tnr_pool_sleep(sleepy, 0, NULL));
         assert_ok(tnr_pool_wake(sleepy, 0));
+        assert_ok(tnr_compact(NULL, sleepy, 0));
         assert_ok(tnr_commit(grows, (size_t)(1 + round % 60) * MIB));
         if (round % 10 == 0)
             assert_ok(tnr_trim(NULL, 0, 0));

@@ -154,6 +154,7 @@ static void pools(void)
     TRY(tnr_pool_trim(NULL, pool, 0, 0));
     TRY(tnr_pool_sleep(pool, 0, NULL));
     TRY(tnr_pool_wake(pool, 0));
+    TRY(tnr_compact(NULL, pool, 0));
     TRY(tnr_pool_limit_set(pool, 64 * MIB, 0));
     TRY(tnr_pool_destroy(pool));
 }
@@ -167,6 +168,7 @@ static void sleeps(void)
     TRY(tnr_pool_malloc(&ptr, pool, 5 * MIB, 0, stream));
     TRY(tnr_tags_sleep(tags, 1, 0, NULL));
     TRY(tnr_tags_wake(tags, 1, 0));
+    TRY(tnr_device_compact(NULL, 0));
     TRY(tnr_device_sleep(0, NULL));
     TRY(tnr_device_wake(0));
     TRY(tnr_park(NULL, ptr, stream, TNR_CONTENT_KEEP));

@@ -8,11 +8,15 @@
  * flushed something: the_callback_frees_part_of_a_chunk failed. In tnri_chunk_charge, either
  * `lacks` left out: the_reason_is_the_limit_that_refused failed. headroom_check without its
  * comparison, or without the discharge after it: others_have_headroom failed.
- * tnri_chunk_headroom_lack left out in tnri_reclaim: headroom_raised failed.
+ * tnri_chunk_headroom_lack left out in tnri_reclaim: headroom_raised failed. tnri_pinned_walk left
+ * out in holder_of, or called for pools that stay as they are: what_is_pinned failed.
  */
 #include "unit.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include <tenure/tag.h>
 
 static void the_report(void **state)
 {
@@ -49,6 +53,42 @@ static void the_report(void **state)
     assert_ok(tnr_free(small));
     assert_ok(tnr_malloc(&none, 20 * MIB, 0, NULL)); /* the next call works */
     assert_ok(tnr_free(big));
+}
+
+/* What is free inside chunks that blocks have other parts of is told, with whose it is; not where
+ * nothing could be given back. */
+static void what_is_pinned(void **state)
+{
+    (void)state;
+    unit_start("chunk_whole_mb:8", "MEMORY=64M", "RDMA=1", NULL);
+    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
+    tnr_pool tagged, kept;
+    void *parts[4], *others[4], *none;
+    char text[128];
+    assert_ok(tnr_tag_pool(&tagged, "weights", TNR_CONTENT_DEFAULT));
+    options.gpu_direct_rdma = 1;
+    assert_ok(tnr_pool_create(&kept, 0, &options));
+    tnr_pool pools[] = {tagged, kept};
+    for (int p = 0; p < 2; p++) { /* a chunk of 16 MiB each, in parts of 4 */
+        assert_ok(tnr_pool_malloc(&none, pools[p], 16 * MIB, 0, NULL));
+        assert_ok(tnr_free(none));
+        for (int i = 0; i < 4; i++)
+            assert_ok(tnr_pool_malloc(p == 0 ? &parts[i] : &others[i], pools[p], 4 * MIB, 0, NULL));
+    }
+    assert_ok(tnr_free(others[1])); /* merged when the next one is freed, */
+    assert_ok(tnr_free(others[3])); /* which is binned */
+    assert_error(tnr_malloc(&none, 60 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY, "live");
+    assert_null(strstr(tnr_last_error(), "pinned"));
+    assert_ok(tnr_free(parts[0]));
+    assert_ok(tnr_free(parts[2]));
+    assert_ok(tnr_free(parts[3]));
+    assert_error(tnr_malloc(&none, 60 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY,
+                 "4.00 MiB live, 12.00 MiB free, 12.00 MiB of it pinned (tag \"weights\")");
+    assert_non_null(strstr(tnr_last_error(), "\n12.00 MiB are free inside chunks that live blocks "
+                                             "have other parts of; tnr_compact"));
+    snprintf(text, sizeof(text), "8.00 MiB, is pinned by the block of 4.00 MiB at %p of pool",
+             parts[1]);
+    assert_non_null(strstr(tnr_last_error(), text));
 }
 
 /* ---- the callback --------------------------------------------------------------------------- */
@@ -270,6 +310,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(the_report, unit_stop),
+        cmocka_unit_test_teardown(what_is_pinned, unit_stop),
         cmocka_unit_test_teardown(the_callback_frees_something, unit_stop),
         cmocka_unit_test_teardown(the_callback_frees_part_of_a_chunk, unit_stop),
         cmocka_unit_test_teardown(the_reason_is_the_limit_that_refused, unit_stop),

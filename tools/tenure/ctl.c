@@ -55,6 +55,7 @@ static const cli_syntax syntax = {
     "  sleep              give memory back, addresses stay; all or none on each device\n"
     "  wake               have it again\n"
     "  trim [SIZE]        give idle memory back until SIZE is mapped (default 0)\n"
+    "  compact            give back what is free in chunks in use; no GPU work meanwhile\n"
     "  limit SIZE|none    the most that may be mapped; above it now, as memory is given back\n"
     "  snapshot FILE      a picture of all memory: .json, .json.gz, .pickle, .pickle.gz\n"
     "  settings [K:V,..]  its settings, or changes them\n"
@@ -197,9 +198,9 @@ static int options_check(const char *command)
     static const struct {
         const char *name;
         int has_target, is_sleep;
-    } known[] = {{"list", 0, 0},  {"status", 0, 0},   {"metrics", 0, 0},
-                 {"sleep", 1, 1}, {"wake", 1, 0},     {"trim", 1, 0},
-                 {"limit", 1, 0}, {"snapshot", 0, 0}, {"settings", 0, 0}};
+    } known[] = {{"list", 0, 0},     {"status", 0, 0}, {"metrics", 0, 0}, {"sleep", 1, 1},
+                 {"wake", 1, 0},     {"trim", 1, 0},   {"limit", 1, 0},   {"snapshot", 0, 0},
+                 {"settings", 0, 0}, {"compact", 1, 0}};
     size_t i = 0, count = sizeof(known) / sizeof(known[0]);
     while (i < count && strcmp(command, known[i].name) != 0)
         i++;

@@ -30,11 +30,11 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 
 from . import _frames, _library, _pools
 from ._library import Error, NotFound
-from ._pools import Pool, set_limit, sleep, trim, wake
+from ._pools import Pool, compact, set_limit, sleep, trim, wake
 
-__all__ = ["Error", "NotFound", "Pool", "configure", "history", "mark", "name_stream", "park",
-           "record_use", "set_content", "set_limit", "sleep", "snapshot", "stats", "trim", "unpark",
-           "version", "wake"]
+__all__ = ["Error", "NotFound", "Pool", "compact", "configure", "history", "mark", "name_stream",
+           "park", "record_use", "set_content", "set_limit", "sleep", "snapshot", "stats", "trim",
+           "unpark", "version", "wake"]
 
 _FORMATS = {"auto": 0, "json": 1, "pickle": 2, "json.gz": 257, "pickle.gz": 258}
 _HISTORY = {"off": 0, "light": 1, "full": 2}

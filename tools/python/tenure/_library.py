@@ -143,6 +143,8 @@ _SIGNATURES = {
     "tnr_stream_name_set": (ctypes.c_int, [ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p]),
     "tnr_snapshot_write": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_int]),
     "tnr_trim": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]),
+    "tnr_compact": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]),
+    "tnr_device_compact": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_int]),
     "tnr_limit_set": (ctypes.c_int, [ctypes.c_size_t, ctypes.c_int]),
     "tnr_pool_create": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]),
     "tnr_pool_destroy": (ctypes.c_int, [ctypes.c_void_p]),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools, limits, trim and sleep: Pool, set_limit, trim, sleep and wake of ``tenure``."""
+"""Pools, limits, trim and sleep: Pool, set_limit, trim, compact, sleep, wake of ``tenure``."""
 from __future__ import annotations
 
 import ctypes
@@ -127,6 +127,14 @@ class Pool:
                       self._device)
         return released.value
 
+    def compact(self) -> int:
+        """Gives back what is free in the pool, also inside chunks that live tensors have parts of;
+        returns how much. Tensors keep addresses and contents. As for sleep(), no work that uses
+        the pool's memory may be given to the GPU meanwhile."""
+        released = ctypes.c_size_t()
+        _library.call("tnr_compact", ctypes.byref(released), self.handle, self._device)
+        return released.value
+
     def set_limit(self, bytes: Optional[int]) -> None:
         """The most that it may hold from now on; None: no limit of its own."""
         _library.call("tnr_pool_limit_set", self.handle, _NO_LIMIT if bytes is None else bytes,
@@ -169,6 +177,15 @@ def trim(device: int = 0, keep_bytes: int = 0) -> int:
     released = ctypes.c_size_t()
     _end_those()
     _library.call("tnr_trim", ctypes.byref(released), keep_bytes, device)
+    return released.value
+
+
+def compact(device: int = 0) -> int:
+    """Pool.compact() for all pools of a device but those that must keep their memory: of live
+    CUDA graphs, shared with other processes, or known to network cards."""
+    released = ctypes.c_size_t()
+    _end_those()
+    _library.call("tnr_device_compact", ctypes.byref(released), device)
     return released.value
 
 
