@@ -112,6 +112,19 @@ static int draw_sleep(fuzz_draw *draw, model *m)
     return 1;
 }
 
+/* As a sleep, it does not wait for the other device's work. */
+static int draw_compact(fuzz_draw *draw, model *m)
+{
+    fuzz_op op = {.kind = FUZZ_COMPACT, .pool = (uint8_t)below(draw, FUZZ_POOLS)};
+    op.device =
+        op.pool > 0 ? m->pools[op.pool].device : (uint8_t)below(draw, (uint64_t)draw->devices);
+    if (draw->devices < 2 || m->capturing)
+        return push_allowed(draw, m, op);
+    draw_push(draw, (fuzz_op){.kind = FUZZ_SYNC_DEVICE, .device = 1 - op.device});
+    draw_push(draw, op);
+    return 1;
+}
+
 /* A call of the entry point in what comes next may fail. */
 static void draw_one_fault(fuzz_draw *draw, const char *entry, uint64_t nth)
 {
@@ -299,6 +312,8 @@ int draw_control_action(fuzz_draw *draw, model *m, int action)
         return push_allowed(draw, m, op);
     case DRAW_SLEEP:
         /* It copies all of its memory. Of two devices one sleeps more often. */
+        if (below(draw, 2) == 0)
+            return draw_compact(draw, m);
         return below(draw, draw->devices == 2 ? 8 : 32) == 0 && draw_sleep(draw, m);
     case DRAW_RUN:
         stream = draw_stream(draw, m, -1);

@@ -284,8 +284,9 @@ static int op_waits(const fuzz_op *op)
 {
     int kind = op->kind;
     return kind == FUZZ_SYNC_EVENT || kind == FUZZ_SYNC_STREAM || kind == FUZZ_SYNC_DEVICE ||
-           kind == FUZZ_SLEEP || kind == FUZZ_WAKE || kind == FUZZ_TRIM || kind == FUZZ_POOL_TRIM ||
-           kind == FUZZ_POOL_DESTROY || kind == FUZZ_MISS || kind == FUZZ_FREE_HOST ||
+           kind == FUZZ_SLEEP || kind == FUZZ_WAKE || kind == FUZZ_COMPACT || kind == FUZZ_TRIM ||
+           kind == FUZZ_POOL_TRIM || kind == FUZZ_POOL_DESTROY || kind == FUZZ_MISS ||
+           kind == FUZZ_FREE_HOST ||
            ((kind == FUZZ_ACCESS || kind == FUZZ_ACCESS_ALL) && op->n == 0);
 }
 

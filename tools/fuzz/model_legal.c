@@ -292,10 +292,10 @@ static const char *change_allows(const model *self, const fuzz_op *op)
 static const char *pool_allows(const model *self, const fuzz_op *op)
 {
     const model_pool *pool = &self->pools[op->pool];
-    if (op->kind == FUZZ_SLEEP || op->kind == FUZZ_WAKE) {
+    if (op->kind == FUZZ_SLEEP || op->kind == FUZZ_WAKE || op->kind == FUZZ_COMPACT) {
         if (self->capturing)
             return "a capture is under way";
-        if (op->kind == FUZZ_SLEEP && peer_is_busy(self, op->pool, op->device))
+        if (op->kind != FUZZ_WAKE && peer_is_busy(self, op->pool, op->device))
             return "the other device may be at work on it";
         return op->pool == 0 ? op->device < self->devices ? NULL : "no such device"
                : pool->is_there && pool->device == op->device ? NULL
@@ -355,6 +355,7 @@ static int is_fenced(const fuzz_op *op)
     case FUZZ_LAUNCH:
     case FUZZ_SLEEP:
     case FUZZ_WAKE:
+    case FUZZ_COMPACT:
     case FUZZ_PARK:
     case FUZZ_UNPARK:
     case FUZZ_TRIM:
@@ -500,6 +501,7 @@ static const char *rest_allows(model *self, const fuzz_op *op)
     case FUZZ_POOL_TRIM:
     case FUZZ_SLEEP:
     case FUZZ_WAKE:
+    case FUZZ_COMPACT:
         return pool_allows(self, op);
     case FUZZ_ACCESS:
     case FUZZ_ACCESS_ALL:

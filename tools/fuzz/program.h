@@ -77,6 +77,7 @@ enum {
     X(HISTORY, "history mode %n")                                                                  \
     X(SLEEP, "sleep %p device %d content %n")                                                      \
     X(WAKE, "wake %p device %d")                                                                   \
+    X(COMPACT, "compact %p device %d")                                                             \
     X(CONTENT, "content %b keep %n")                                                               \
     X(PARK, "park %b on %s content %n")                                                            \
     X(UNPARK, "unpark %b on %s")                                                                   \

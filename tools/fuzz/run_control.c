@@ -151,6 +151,39 @@ static int run_sleep(fuzz_run *run, const fuzz_op *op)
     return 1;
 }
 
+/* What the model knows of the blocks holds on: they keep addresses and contents. A pool of graphs
+ * is refused while one of them lives, which is known to the driver alone. */
+static int run_compact(fuzz_run *run, const fuzz_op *op)
+{
+    model *m = &run->model;
+    size_t released = 0;
+    const model_pool *pool = &m->pools[op->pool];
+    uint8_t *asleep =
+        op->pool == 0 ? &m->default_asleep[op->device] : &m->pools[op->pool].is_asleep;
+    run->device->owner_pause(1);
+    tnr_status status = tnr_compact(&released, run->pools[op->pool], op->device);
+    run->device->owner_pause(0);
+    run_hash(run, (uint64_t)status);
+    run_hash(run, released);
+    if (pool->is_foreign)
+        return rightly_refused(run, status, TNR_ERR_FOREIGN_SEGMENT);
+    if (*asleep && status == TNR_ERR_ASLEEP) /* it may be awake after a sleep that failed */
+        return 0;
+    if (model_is_registered(m, op->device, op->pool))
+        return rightly_refused(run, status, TNR_ERR_BUSY);
+    if (status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT ||
+        (status == TNR_ERR_BUSY && pool->is_graph))
+        return 0; /* there was no room for a copy */
+    if (run_succeeded(run, status, "tnr_compact"))
+        return 1;
+    /* The pool may be asleep now: a wake tells. */
+    run->device->fail_clear();
+    m->has_faults = 0;
+    run->hits = run->device->fail_hits();
+    *asleep = 1;
+    return 0;
+}
+
 /* ---- access --------------------------------------------------------------------------------- */
 
 static tnr_status access_set(const fuzz_run *run, const fuzz_op *op)
@@ -276,6 +309,8 @@ int run_control(fuzz_run *run, const fuzz_op *op)
     case FUZZ_SLEEP:
     case FUZZ_WAKE:
         return run_sleep(run, op);
+    case FUZZ_COMPACT:
+        return run_compact(run, op);
     case FUZZ_CONTENT:
         status = tnr_block_content_set((const void *)run->model.blocks[op->block].base,
                                        (tnr_content)(op->n % 3));
