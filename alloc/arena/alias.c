@@ -253,6 +253,7 @@ static void chunk_arrive(tnri_chunk *chunk)
     tnri_block *claim = tnri_world_claim(world, alias, base, end);
     for (size_t p = 0; p < chunk->pages; p++)
         space->pages[home + p] = chunk;
+    tnri_chunk_enter(chunk, world->is_small);
     chunk->page = home;
     tnri_chunk_placed(chunk);
     tnri_note_memory(world->arena, TNRI_NOTED_MOVE_IN, base, end - base, end - base, 0);

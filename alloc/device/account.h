@@ -12,6 +12,7 @@
 #include <tenure/alloc.h>
 
 #include "device/access.h"
+#include "device/held.h"
 
 enum { TNRI_POOL_NAME_BYTES = 64 };
 
@@ -53,10 +54,11 @@ typedef struct tnri_account {
     _Atomic uint64_t reserved_bytes, reserved_peak_bytes;
     _Atomic uint64_t reserved_total_bytes; /* ever taken from the driver */
     _Atomic uint64_t chunks_created, chunks_released, chunks_peak;
-    _Atomic uint32_t has_moved;    /* 1: a chunk has moved: arena/low_water.h */
-    _Atomic uint64_t most_bytes;   /* the most that was in use at a miss: ladder/price.h */
-    _Atomic uint64_t needs_bytes;  /* the sum of the most of each arena: ladder/trade.h */
-    _Atomic int is_apart;          /* 1: each stream keeps the memory that it has: likewise */
+    tnri_held held[TNRI_HELD_SIZES]; /* the same by the size of blocks */
+    _Atomic uint32_t has_moved;      /* 1: a chunk has moved: arena/low_water.h */
+    _Atomic uint64_t most_bytes;     /* the most that was in use at a miss: ladder/price.h */
+    _Atomic uint64_t needs_bytes;    /* the sum of the most of each arena: ladder/trade.h */
+    _Atomic int is_apart;            /* 1: each stream keeps the memory that it has: likewise */
     _Atomic int is_full;           /* 1: it could not grow when it last wanted to: ladder/price.h */
     _Atomic uint64_t asleep_bytes; /* of chunks that have given their memory back */
     _Atomic uint32_t exports;      /* exports of its blocks that are open here or in other

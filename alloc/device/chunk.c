@@ -233,6 +233,32 @@ static tnr_status chunk_take(tnri_chunk *chunk)
     return TNR_OK;
 }
 
+static void held_add(const tnri_chunk *chunk)
+{
+    tnri_account *account = chunk->account;
+    uint64_t bytes = (uint64_t)chunk->pages << account->space->page_shift;
+    tnri_held_add(&account->held[chunk->is_small], bytes);
+    tnri_held_add(&account->device->held[chunk->is_small], bytes);
+}
+
+static void held_subtract(const tnri_chunk *chunk)
+{
+    tnri_account *account = chunk->account;
+    uint64_t bytes = (uint64_t)chunk->pages << account->space->page_shift;
+    tnri_held_subtract(&account->held[chunk->is_small], bytes);
+    tnri_held_subtract(&account->device->held[chunk->is_small], bytes);
+}
+
+void tnri_chunk_enter(tnri_chunk *chunk, int is_small)
+{
+    if (tnri_likely(chunk->is_small == is_small))
+        return;
+    tnri_assert(chunk->state != TNRI_CHUNK_ASLEEP); /* it counts for nothing */
+    held_subtract(chunk); /* first: the two together never have more than there is */
+    chunk->is_small = is_small;
+    held_add(chunk);
+}
+
 void tnri_chunk_count_taken(const tnri_chunk *chunk)
 {
     tnri_account *account = chunk->account;
@@ -248,23 +274,27 @@ void tnri_chunk_count_taken(const tnri_chunk *chunk)
     made = atomic_fetch_add(&account->chunks_created, 1) + 1;
     tnri_peak_raise(&account->chunks_peak, made - atomic_load(&account->chunks_released));
     atomic_fetch_add_explicit(&account->reserved_total_bytes, bytes, memory_order_relaxed);
+    held_add(chunk);
 }
 
 void tnri_chunk_count_released(const tnri_chunk *chunk)
 {
     tnri_device *device = chunk->account->device;
+    held_subtract(chunk);
     atomic_fetch_add_explicit(&device->chunks_released, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&chunk->account->chunks_released, 1, memory_order_relaxed);
     tnri_chunk_discharge(chunk->account, chunk->pages << chunk->account->space->page_shift);
 }
 
-tnr_status tnri_chunk_create(tnri_account *account, size_t pages, tnri_chunk **created)
+tnr_status tnri_chunk_create(tnri_account *account, size_t pages, int is_small,
+                             tnri_chunk **created)
 {
     tnri_chunk *chunk = tnri_host_alloc(sizeof(*chunk));
     if (chunk == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a chunk.");
     chunk->pages = pages;
     chunk->account = account;
+    chunk->is_small = is_small;
     chunk->page = SIZE_MAX;
     chunk->home = SIZE_MAX;
     chunk->state = TNRI_CHUNK_READY;
@@ -276,8 +306,9 @@ tnr_status tnri_chunk_create(tnri_account *account, size_t pages, tnri_chunk **c
     return status;
 }
 
-tnri_chunk *tnri_chunk_create_asleep(tnri_account *account, size_t pages, size_t page)
+tnri_chunk *tnri_chunk_create_asleep(const tnri_chunk *whole, size_t pages, size_t page)
 {
+    tnri_account *account = whole->account;
     tnri_chunk *chunk = tnri_host_alloc(sizeof(*chunk));
     if (chunk == NULL)
         return NULL;
@@ -286,6 +317,7 @@ tnri_chunk *tnri_chunk_create_asleep(tnri_account *account, size_t pages, size_t
     chunk->page = page;
     chunk->home = page;
     chunk->state = TNRI_CHUNK_ASLEEP;
+    chunk->is_small = whole->is_small;
     atomic_fetch_add_explicit(&account->asleep_bytes,
                               (uint64_t)pages << account->device->space.page_shift,
                               memory_order_relaxed);

@@ -29,6 +29,7 @@ typedef struct tnri_chunk {
     size_t pages;                        /* constant */
     tnri_account *account;               /* of its pool; constant */
     size_t page;                         /* first page of its address that counts */
+    int is_small; /* 1: its memory counts for small blocks: see tnri_chunk_enter */
     /* Of its latest mapping: a number that no other has. What the chunk held before that mapping
      * may be gone. */
     _Atomic uint64_t placed;
@@ -67,10 +68,13 @@ void tnri_chunk_discharge(tnri_account *account, size_t bytes);
  * charged before memory is taken, and discharged here. */
 void tnri_chunk_count_taken(const tnri_chunk *chunk);
 void tnri_chunk_count_released(const tnri_chunk *chunk);
+/* A chunk comes to addresses of a world: from now on it counts for blocks of that size. */
+void tnri_chunk_enter(tnri_chunk *chunk, int is_small);
 
-/* Takes physical memory from the driver, within the limits. In the device's context, no lock held.
+/* Takes physical memory from the driver, within the limits, for blocks of one size. In the device's
+ * context, no lock held.
  * Errors: TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. */
-tnr_status tnri_chunk_create(tnri_account *account, size_t pages, tnri_chunk **chunk);
+tnr_status tnri_chunk_create(tnri_account *account, size_t pages, int is_small, tnri_chunk **chunk);
 /* ASLEEP -> HELD: takes memory within the limits. In the device's context, no lock held. */
 tnr_status tnri_chunk_rouse(tnri_device *device, tnri_chunk *chunk);
 /* Brings a chunk from any state to READY: takes memory within the limits, maps it at its address,
@@ -83,9 +87,9 @@ tnr_status tnri_chunk_unplace(tnri_device *device, tnri_chunk *chunk);
 /* HELD -> ASLEEP: gives its memory back. */
 tnr_status tnri_chunk_sleep(tnri_device *device, tnri_chunk *chunk);
 
-/* A chunk without memory, ASLEEP: for a part of one that is asleep at this address. Needs no
- * context. Null: no host memory. */
-tnri_chunk *tnri_chunk_create_asleep(tnri_account *account, size_t pages, size_t page);
+/* A chunk without memory, ASLEEP: for a part of `whole` at this address, which is asleep too when
+ * they are entered. Needs no context. Null: no host memory. */
+tnri_chunk *tnri_chunk_create_asleep(const tnri_chunk *whole, size_t pages, size_t page);
 /* TNR_OK if `come` bytes may be taken once `gone` bytes have gone back, by the limits and by
  * headroom_mb; otherwise TNR_ERR_LIMIT or TNR_ERR_OUT_OF_MEMORY. In the device's context. */
 tnr_status tnri_chunk_exchange_check(const tnri_account *account, size_t gone, size_t come);

@@ -195,14 +195,6 @@ void tnri_device_leave(tnri_visit *visit)
     tnri_calm_end(&visit->calm_before);
 }
 
-void tnri_peak_raise(_Atomic uint64_t *peak, uint64_t value)
-{
-    uint64_t before = atomic_load_explicit(peak, memory_order_relaxed);
-    while (before < value && !atomic_compare_exchange_weak_explicit(
-                                 peak, &before, value, memory_order_relaxed, memory_order_relaxed))
-        ;
-}
-
 /* ---- foreign segments ----------------------------------------------------------------------- */
 
 /* Addresses of a process: where other allocators' memory may lie. */

@@ -11,6 +11,7 @@
 
 #include "base/lock.h"
 #include "device/event_store.h"
+#include "device/held.h"
 #include "driver/capturing.h"
 #include "driver/driver.h"
 #include "space/address_space.h"
@@ -61,6 +62,7 @@ typedef struct tnri_device {
     _Atomic uint64_t ceiling_bytes; /* in its group: device/group.h; UINT64_MAX: none */
     _Atomic int in_group;
     _Atomic uint64_t chunks_created, chunks_released, chunks_peak, chunks_moved;
+    tnri_held held[TNRI_HELD_SIZES]; /* reserved bytes and chunks by the size of blocks */
     _Atomic uint64_t mappings_made, mappings_removed;
     _Atomic uint64_t move_spent_ns; /* see device/budget.h */
     uint64_t peers;                 /* bit i: new pools are open to device i; the device's lock */
@@ -179,8 +181,5 @@ static inline uint64_t tnri_device_most(const tnri_device *device)
     uint64_t ceiling = atomic_load_explicit(&device->ceiling_bytes, memory_order_relaxed);
     return limit < ceiling ? limit : ceiling;
 }
-
-/* Raises an atomic peak to `value`. */
-void tnri_peak_raise(_Atomic uint64_t *peak, uint64_t value);
 
 #endif

@@ -207,7 +207,7 @@ static tnr_status segment_take(tnri_chunk *segment, tnr_stream stream)
     return segment_enter(account->space, segment) ? TNR_OK : known_error(account, base);
 }
 
-tnr_status tnri_segment_create(tnri_account *account, size_t pages, tnr_stream stream,
+tnr_status tnri_segment_create(tnri_account *account, size_t pages, int is_small, tnr_stream stream,
                                tnri_chunk **created)
 {
     size_t bytes = pages << account->space->page_shift;
@@ -217,7 +217,8 @@ tnr_status tnri_segment_create(tnri_account *account, size_t pages, tnr_stream s
     tnri_chunk *segment = tnri_host_alloc(sizeof(*segment));
     if (segment == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a segment.");
-    *segment = (tnri_chunk){.handle = (uintptr_t)stream, .pages = pages, .account = account};
+    *segment = (tnri_chunk){
+        .handle = (uintptr_t)stream, .pages = pages, .account = account, .is_small = is_small};
     status = tnri_chunk_charge(account, bytes);
     if (status == TNR_OK) {
         status = segment_take(segment, stream);

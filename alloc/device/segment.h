@@ -21,7 +21,7 @@
  * TNR_ERR_BUSY (in a callback of an owner's), TNR_ERR_FOREIGN_SEGMENT (it gave what cannot be
  * used).
  */
-tnr_status tnri_segment_create(tnri_account *account, size_t pages, tnr_stream stream,
+tnr_status tnri_segment_create(tnri_account *account, size_t pages, int is_small, tnr_stream stream,
                                tnri_chunk **segment);
 
 /* Gives a segment back to its owner. No arena has it any more, and nothing uses it. In the device's

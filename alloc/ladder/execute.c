@@ -235,8 +235,8 @@ static tnr_status chunks_create(tnri_plan *plan)
 {
     while (tnri_plan_room(plan) > 0) {
         tnri_chunk *chunk;
-        tnr_status status =
-            tnri_chunk_create(plan->arena->account, tnri_chunk_size_pages(plan), &chunk);
+        tnr_status status = tnri_chunk_create(plan->arena->account, tnri_chunk_size_pages(plan),
+                                              plan->world->is_small, &chunk);
         if (status != TNR_OK)
             return status;
         tnri_plan_add(plan, chunk);
@@ -356,6 +356,7 @@ static void sources_settle(tnri_plan *plan)
         } else if (source->stale == NULL || (i < plan->own_count && !plan->own_stays)) {
             source_settles_down(source);
         }
+        tnri_chunk_enter(source->chunk, plan->world->is_small);
         source->chunk->page = source->page;
         for (size_t p = 0; p < source->chunk->pages; p++)
             space->pages[source->page + p] = source->chunk;

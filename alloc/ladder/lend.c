@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "conf/conf.h"
 #include "device/budget.h"
+#include "device/chunk.h"
 #include "ladder/execute.h"
 #include "ladder/plan.h"
 #include "pool/givers.h"
@@ -106,6 +107,19 @@ static loan loan_give(tnri_block *pending)
     return given;
 }
 
+/* The chunks that came with a loan count for the size of the world's blocks. */
+static void loan_chunks_enter(const tnri_world *world, loan given)
+{
+    const tnri_space *space = world->space;
+    size_t page = tnri_page_of(space, given.base);
+    size_t end = tnri_page_of(space, given.base + given.bytes);
+    while (page < end) {
+        tnri_chunk *chunk = space->pages[page];
+        tnri_chunk_enter(chunk, world->is_small);
+        page += chunk->pages;
+    }
+}
+
 /* The receiving world takes over, and serves the request. Null: no host memory for the record; the
  * run stays. Under its arena's lock. */
 static tnri_block *loan_take(tnri_arena *arena, loan given, const tnri_request *request)
@@ -114,6 +128,7 @@ static tnri_block *loan_take(tnri_arena *arena, loan given, const tnri_request *
     tnri_world_unpromise(world, TNRI_RECEIVE_RECORDS);
     tnri_world_unpromise_borrow(world);
     tnri_block *run = tnri_world_receive(world, given.base, given.bytes);
+    loan_chunks_enter(world, given);
     tnri_note_memory(arena, TNRI_NOTED_MOVE_IN, given.base, given.bytes, given.bytes, 0);
     tnri_block *block = tnri_arena_carve(arena, run, request);
     if (block != NULL)

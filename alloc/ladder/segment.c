@@ -47,9 +47,9 @@ static tnr_status segment_ask(tnri_arena *arena, const tnri_world *world,
     size_t wanted = pages_of(world->space, world->is_small ? 1 : account->foreign.bytes_least);
     tnr_status status = TNR_ERR_OUT_OF_MEMORY;
     if (wanted > least)
-        status = tnri_segment_create(account, wanted, stream, segment);
+        status = tnri_segment_create(account, wanted, world->is_small, stream, segment);
     if (status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT)
-        status = tnri_segment_create(account, least, stream, segment);
+        status = tnri_segment_create(account, least, world->is_small, stream, segment);
     return status;
 }
 

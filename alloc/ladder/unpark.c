@@ -159,6 +159,7 @@ static void homings_settle(const homings *self)
     tnri_arena_enter(arena);
     for (size_t i = 0; i < self->count; i++) {
         tnri_slot *slot = self->at[i].slot;
+        tnri_chunk_enter(self->at[i].chunk, self->parked->block->world->is_small);
         self->at[i].chunk->page = slot->page;
         /* What it has left is not kept, so this is its home again. */
         atomic_store_explicit(&self->at[i].chunk->home, slot->page, memory_order_relaxed);

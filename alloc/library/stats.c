@@ -13,6 +13,7 @@
 #include "base/host_memory.h"
 #include "device/chunk.h"
 #include "device/group.h"
+#include "device/held.h"
 #include "ladder/grow.h"
 #include "ladder/park.h"
 #include "ladder/stale.h"
@@ -54,8 +55,10 @@ static void stats_add_arena(tnr_stats *stats, const tnri_arena *arena)
         stats->bytes_retired += world->bytes_in[TNRI_RETIRED];
         stats->blocks_retired += world->count_in[TNRI_RETIRED];
         int slot = i == TNRI_SMALL ? TNR_WORLD_SMALL : TNR_WORLD_LARGE;
+        stats->active[slot].current += world->count_in[TNRI_RETIRED];
         stats->active_bytes[slot].current += world->bytes_in[TNRI_RETIRED];
-        stats->active_bytes[TNR_WORLD_ALL].current += world->bytes_in[TNRI_RETIRED];
+        stats->idle_blocks[slot] += world->count_in[TNRI_BINNED] + world->count_in[TNRI_FREE];
+        stats->idle_bytes[slot] += world->bytes_in[TNRI_BINNED] + world->bytes_in[TNRI_FREE];
         size_t largest = tnri_world_largest_free(world);
         if (largest > stats->bytes_chunk_largest_free)
             stats->bytes_chunk_largest_free = largest;
@@ -85,6 +88,22 @@ static void stats_set_chunks(tnr_stats *stats, uint64_t created, uint64_t releas
     stats->segment = (tnr_stat){created - released, peak, created, released};
     stats->chunks_created = created;
     stats->chunks_released = released;
+}
+
+static void stat_add_flow(tnr_stat *stat, const tnri_flow *flow)
+{
+    uint64_t now = tnri_flow_now(flow);
+    stat_add(stat, now + atomic_load(&flow->gone), now, atomic_load(&flow->peak));
+}
+
+/* What the chunks of each size hold, of the device or of a pool. */
+static void stats_add_held(tnr_stats *stats, const tnri_held held[TNRI_HELD_SIZES])
+{
+    for (int i = 0; i < TNRI_HELD_SIZES; i++) {
+        int slot = i == TNRI_HELD_SMALL ? TNR_WORLD_SMALL : TNR_WORLD_LARGE;
+        stat_add_flow(&stats->segment_by_size[slot], &held[i].chunks);
+        stat_add_flow(&stats->reserved_bytes_by_size[slot], &held[i].bytes);
+    }
 }
 
 /* What only the device knows. */
@@ -135,6 +154,7 @@ static void stats_set_pool(tnr_stats *stats, tnr_pool pool)
     stats_set_chunks(stats, atomic_load(&pool->account.chunks_created),
                      atomic_load(&pool->account.chunks_released),
                      atomic_load(&pool->account.chunks_peak));
+    stats_add_held(stats, pool->account.held);
     stats->limit_bytes = atomic_load(&pool->account.limit_bytes);
 }
 
@@ -145,6 +165,7 @@ static void stats_set_device(tnr_stats *stats, tnri_device *device)
     stats->reserved_bytes.current = atomic_load(&device->reserved_bytes);
     stats->reserved_bytes.peak = atomic_load(&device->reserved_peak_bytes);
     stats->reserved_bytes.allocated = atomic_load(&device->reserved_total_bytes);
+    stats_add_held(stats, device->held);
     stats->limit_bytes = atomic_load(&device->limit_bytes);
     tnri_group_counts counts;
     tnri_group_count(device, &counts);
@@ -154,19 +175,33 @@ static void stats_set_device(tnr_stats *stats, tnri_device *device)
     stats_add_device(stats, device);
 }
 
+/* Active is live or retired; so far it has the retired ones of each size. Its sums of changes are
+ * those of the live blocks, moved by what is retired now; its peak is at least theirs. */
+static void active_derive(tnr_stat *active, const tnr_stat *live)
+{
+    active[TNR_WORLD_ALL].current =
+        active[TNR_WORLD_SMALL].current + active[TNR_WORLD_LARGE].current;
+    for (int w = 0; w < TNR_WORLD_COUNT; w++) {
+        uint64_t retired = active[w].current;
+        active[w] = live[w];
+        active[w].current += retired;
+        active[w].freed -= retired;
+        if (active[w].peak < active[w].current)
+            active[w].peak = active[w].current;
+    }
+}
+
 /* What follows from the sums. */
 static void stats_derive(tnr_stats *stats)
 {
     stats->reserved_bytes.freed = stats->reserved_bytes.allocated - stats->reserved_bytes.current;
-    /* Active is live or retired. Its sums of changes are those of the live blocks, moved by what is
-     * retired now; its peak is at least theirs. */
-    for (int w = 0; w < TNR_WORLD_COUNT; w++) {
-        uint64_t retired = stats->active_bytes[w].current;
-        stats->active_bytes[w] = stats->allocated_bytes[w];
-        stats->active_bytes[w].current += retired;
-        stats->active_bytes[w].freed -= retired;
-        if (stats->active_bytes[w].peak < stats->active_bytes[w].current)
-            stats->active_bytes[w].peak = stats->active_bytes[w].current;
+    stats->segment_by_size[TNR_WORLD_ALL] = stats->segment;
+    stats->reserved_bytes_by_size[TNR_WORLD_ALL] = stats->reserved_bytes;
+    active_derive(stats->active, stats->allocation);
+    active_derive(stats->active_bytes, stats->allocated_bytes);
+    for (int w = TNR_WORLD_SMALL; w <= TNR_WORLD_LARGE; w++) {
+        stats->idle_blocks[TNR_WORLD_ALL] += stats->idle_blocks[w];
+        stats->idle_bytes[TNR_WORLD_ALL] += stats->idle_bytes[w];
     }
     stats->bytes_live = stats->requested_bytes[TNR_WORLD_ALL].current;
     stats->bytes_slack = stats->allocated_bytes[TNR_WORLD_ALL].current - stats->bytes_live;
@@ -215,16 +250,30 @@ void tnri_stats_of_tag(tnr_stats *stats, const tnri_tag *tag, tnri_device *devic
         created += atomic_load(&pool->account.chunks_created);
         released += atomic_load(&pool->account.chunks_released);
         peak += atomic_load(&pool->account.chunks_peak);
+        stats_add_held(stats, pool->account.held);
     }
     stats_set_chunks(stats, created, released, peak);
     stats->limit_bytes = atomic_load(&tag->on[device->index].limit_bytes);
     stats_finish(stats);
 }
 
-tnr_status tnr_stats_get(tnr_stats *stats, tnr_pool handle, int device_index)
+int tnri_stats_has_size(const tnr_stats *stats)
+{
+    return stats->struct_bytes == sizeof(*stats) ||
+           stats->struct_bytes == offsetof(tnr_stats, active); /* 1.0 */
+}
+
+void tnri_stats_hand(tnr_stats *to, const tnr_stats *stats)
+{
+    size_t bytes = to->struct_bytes;
+    memcpy(to, stats, bytes);
+    to->struct_bytes = bytes;
+}
+
+tnr_status tnr_stats_get(tnr_stats *caller, tnr_pool handle, int device_index)
 {
     TNRI_CALM_CALL;
-    if (stats == NULL || stats->struct_bytes != sizeof(*stats))
+    if (caller == NULL || !tnri_stats_has_size(caller))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_stats_get: set stats->struct_bytes to sizeof(tnr_stats).");
     tnri_device *device;
@@ -233,14 +282,16 @@ tnr_status tnr_stats_get(tnr_stats *stats, tnr_pool handle, int device_index)
                                        : tnri_library_pool_named(handle, device_index, &pool);
     if (status != TNR_OK)
         return status;
-    stats_begin(stats);
+    tnr_stats stats;
+    stats_begin(&stats);
     if (pool != NULL) {
-        stats_set_pool(stats, pool);
+        stats_set_pool(&stats, pool);
         tnri_pool_drop(pool);
     } else {
-        stats_set_device(stats, device);
+        stats_set_device(&stats, device);
     }
-    stats_finish(stats);
+    stats_finish(&stats);
+    tnri_stats_hand(caller, &stats);
     return TNR_OK;
 }
 
@@ -254,6 +305,7 @@ tnr_status tnr_stats_reset_peaks(int device_index)
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
         atomic_store(&pool->account.reserved_peak_bytes,
                      atomic_load(&pool->account.reserved_bytes));
+        tnri_held_reset_peaks(pool->account.held);
         atomic_store(&pool->account.chunks_peak, atomic_load(&pool->account.chunks_created) -
                                                      atomic_load(&pool->account.chunks_released));
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
@@ -263,6 +315,7 @@ tnr_status tnr_stats_reset_peaks(int device_index)
         }
     }
     atomic_store(&device->reserved_peak_bytes, atomic_load(&device->reserved_bytes));
+    tnri_held_reset_peaks(device->held);
     atomic_store(&device->chunks_peak,
                  atomic_load(&device->chunks_created) - atomic_load(&device->chunks_released));
     return TNR_OK;
@@ -291,8 +344,24 @@ static const char *counts_validate(const tnri_arena *arena)
     return NULL;
 }
 
-/* Checks one arena; adds the bytes of its chunks to `mapped`. */
-static const char *arena_validate(tnri_arena *arena, size_t *mapped)
+/* Bytes of chunks under small blocks' addresses, asleep ones among them. Under the lock. */
+static size_t small_mapped(const tnri_arena *arena)
+{
+    const tnri_world *world = &arena->worlds[TNRI_SMALL];
+    size_t bytes = world->bytes_in[TNRI_LIVE] + world->bytes_in[TNRI_FREE] +
+                   world->bytes_in[TNRI_RETIRED] + world->bytes_in[TNRI_PARKED];
+    for (const tnri_parked *parked = arena->parked; parked != NULL; parked = parked->next)
+        if (parked->block->world == world)
+            bytes -= parked->away_pages << world->space->page_shift;
+    for (const tnri_block *stale = arena->stale_first; stale != NULL; stale = stale->next)
+        if (stale->holds && stale->world == world)
+            bytes += stale->bytes;
+    return bytes;
+}
+
+/* Checks one arena; adds the bytes of its chunks to `mapped`, and those under small blocks to
+ * `small`. */
+static const char *arena_validate(tnri_arena *arena, size_t *mapped, size_t *small)
 {
     const char *broken = NULL;
     size_t stale = 0;
@@ -317,6 +386,7 @@ static const char *arena_validate(tnri_arena *arena, size_t *mapped)
     if (broken == NULL)
         broken = tnri_grow_validate(arena);
     *mapped += tnri_stale_held_bytes(arena);
+    *small += small_mapped(arena);
     for (const tnri_block *block = arena->stale_first; block != NULL; block = block->next)
         stale++;
     if (broken == NULL)
@@ -413,13 +483,14 @@ static const char *tags_validate(tnri_device *device)
 static tnr_status device_validate(tnri_device *device)
 {
     size_t mapped = 0;
+    size_t small = 0;
     uint64_t reserved = 0;
     uint64_t asleep = 0;
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
         reserved += atomic_load(&pool->account.reserved_bytes);
         asleep += atomic_load(&pool->account.asleep_bytes);
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-            const char *broken = arena_validate(arena, &mapped);
+            const char *broken = arena_validate(arena, &mapped, &small);
             if (broken != NULL) {
                 tnri_pool_drop(pool);
                 return tnri_error(TNR_ERR_INTERNAL, "device %d, pool \"%s\", stream %p: %s.",
@@ -454,6 +525,15 @@ static tnr_status device_validate(tnri_device *device)
                           "device %d: live, binned, free and retired blocks have %zu bytes, but "
                           "%llu are mapped or asleep (true only while no other thread allocates).",
                           device->index, mapped, (unsigned long long)(reserved + asleep));
+    uint64_t held_small = tnri_flow_now(&device->held[TNRI_HELD_SMALL].bytes);
+    uint64_t held_large = tnri_flow_now(&device->held[TNRI_HELD_LARGE].bytes);
+    if (held_small + held_large != reserved || (asleep == 0 && held_small != small))
+        return tnri_error(TNR_ERR_INTERNAL,
+                          "device %d: by the size of blocks, %llu and %llu bytes are mapped; small "
+                          "blocks have %zu, and %llu are mapped in all (true only while no other "
+                          "thread allocates).",
+                          device->index, (unsigned long long)held_small,
+                          (unsigned long long)held_large, small, (unsigned long long)reserved);
     const tnri_captures *captures = tnri_captures_get();
     const char *broken = captures == NULL ? NULL : captures->validate(device);
     if (broken != NULL)

@@ -6,6 +6,11 @@
 #include "arena/arena.h"
 #include "device/tag.h"
 
+/* 1: the struct has a size that a released header had. */
+int tnri_stats_has_size(const tnr_stats *stats);
+/* Fills a caller's struct, as large as it says. */
+void tnri_stats_hand(tnr_stats *to, const tnr_stats *stats);
+
 /* Sums over the pools of a device that carry a tag. Values that only a device counts (moves, driver
  * calls, retries) are 0. */
 void tnri_stats_of_tag(tnr_stats *stats, const tnri_tag *tag, tnri_device *device);

@@ -44,9 +44,17 @@ static void write_stat(writer *to, const char *name, const char *world, const tn
     write_text(to, ",\n  \"%s%s%s.freed\": %" PRIu64, name, dot, world, stat->freed);
 }
 
+static const char *const worlds[TNR_WORLD_COUNT] = {"all", "small_pool", "large_pool"};
+
+/* Of what only the current value is kept. */
+static void write_currents(writer *to, const char *name, const uint64_t *values)
+{
+    for (int w = 0; w < TNR_WORLD_COUNT; w++)
+        write_text(to, ",\n  \"%s.%s.current\": %" PRIu64, name, worlds[w], values[w]);
+}
+
 static void write_worlds(writer *to, const char *name, const tnr_stat *stats)
 {
-    static const char *const worlds[TNR_WORLD_COUNT] = {"all", "small_pool", "large_pool"};
     for (int w = 0; w < TNR_WORLD_COUNT; w++)
         write_stat(to, name, worlds[w], &stats[w]);
 }
@@ -115,10 +123,12 @@ size_t tnri_stats_json(char *buffer, size_t bytes, const tnr_stats *stats, int d
     write_worlds(&to, "allocation", stats->allocation);
     write_worlds(&to, "allocated_bytes", stats->allocated_bytes);
     write_worlds(&to, "requested_bytes", stats->requested_bytes);
-    write_worlds(&to, "active", stats->allocation);
+    write_worlds(&to, "active", stats->active);
     write_worlds(&to, "active_bytes", stats->active_bytes);
-    write_stat(&to, "segment", "all", &stats->segment);
-    write_stat(&to, "reserved_bytes", "all", &stats->reserved_bytes);
+    write_worlds(&to, "segment", stats->segment_by_size);
+    write_worlds(&to, "reserved_bytes", stats->reserved_bytes_by_size);
+    write_currents(&to, "inactive_split", stats->idle_blocks);
+    write_currents(&to, "inactive_split_bytes", stats->idle_bytes);
     write_count(&to, "num_alloc_retries", stats->num_alloc_retries);
     write_count(&to, "num_ooms", stats->num_ooms);
     write_count(&to, "num_sync_all_streams", stats->num_sync_all_streams);

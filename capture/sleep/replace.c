@@ -205,8 +205,8 @@ static tnr_status pieces_create(tnri_replacing *self)
 {
     tnr_status status = TNR_OK;
     for (size_t i = 0; i < self->pieces_count && status == TNR_OK; i++)
-        status =
-            tnri_chunk_create(&self->pool->account, self->pieces[i].pages, &self->pieces[i].chunk);
+        status = tnri_chunk_create(&self->pool->account, self->pieces[i].pages,
+                                   self->loose[0].chunk->is_small, &self->pieces[i].chunk);
     return status;
 }
 
@@ -323,7 +323,7 @@ static tnr_status pieces_create_asleep(tnri_replacing *self)
 {
     for (size_t i = 0; i < self->pieces_count; i++) {
         tnri_piece *piece = &self->pieces[i];
-        piece->chunk = tnri_chunk_create_asleep(&self->pool->account, piece->pages, piece->page);
+        piece->chunk = tnri_chunk_create_asleep(self->loose[0].chunk, piece->pages, piece->page);
         if (piece->chunk == NULL)
             return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a chunk.");
     }

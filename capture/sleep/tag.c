@@ -150,12 +150,15 @@ tnr_status tnr_tag_stats_get(tnr_stats *stats, const char *name, int device)
     TNRI_CALM_CALL;
     tnri_tag *tag;
     tnri_device *found;
-    if (stats == NULL || stats->struct_bytes != sizeof(*stats))
+    if (stats == NULL || !tnri_stats_has_size(stats))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_tag_stats_get: set stats->struct_bytes to sizeof(tnr_stats).");
     tnr_status status = tag_on(&tag, &found, name, device);
-    if (status == TNR_OK)
-        tnri_stats_of_tag(stats, tag, found);
+    if (status == TNR_OK) {
+        tnr_stats all;
+        tnri_stats_of_tag(&all, tag, found);
+        tnri_stats_hand(stats, &all);
+    }
     return status;
 }
 

@@ -310,7 +310,17 @@ class Statistics(Case):
         for name in ("reserved_bytes", "inactive_split_bytes", "segment", "active"):
             for size in ("all", "large_pool", "small_pool"):
                 self.assertIn("peak", stats[name][size])
-        del x
+        small = torch.Tensor(1000)
+        stats = torch._C._cuda_memoryStats(0)
+        for name in ("allocation", "allocated_bytes", "active", "active_bytes", "segment",
+                     "reserved_bytes", "inactive_split", "inactive_split_bytes"):
+            by = stats[name]
+            self.assertGreater(by["small_pool"]["current"], 0)
+            self.assertEqual(by["small_pool"]["current"] + by["large_pool"]["current"],
+                             by["all"]["current"])
+            for size in ("small_pool", "large_pool"):
+                self.assertLessEqual(by[size]["current"], by[size]["peak"])
+        del x, small
         peak = torch._C._cuda_memoryStats(0)["allocated_bytes"]["all"]["peak"]
         torch._C._cuda_resetPeakMemoryStats(0)
         now = torch._C._cuda_memoryStats(0)["allocated_bytes"]["all"]

@@ -9,6 +9,7 @@
  *   parked_blocks
  *   tnri_pool_stays, always null: pools_that_stay, graphs_replay
  *   scratch_copy that copies nothing: every_second_block and most others
+ *   tnri_chunk_create_asleep without is_small: small_blocks_on_a_full_device
  *   chunk_replace without tnri_replace_by_host: a_full_device, a_limit
  *   loose_compare, the other way round: the_least_in_use_comes_first
  *   tnri_chunk_exchange_check that refuses nothing: a_limit_that_was_lowered
@@ -253,6 +254,24 @@ static void a_full_device(void **state)
     assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
     check_tight(NULL);
     everything_else_works();
+    end();
+}
+
+/* What replaces a chunk of small blocks counts as theirs, by the host too. */
+static void small_blocks_on_a_full_device(void **state)
+{
+    (void)state;
+    size_t released;
+    start(LARGE_CHUNKS ",small_limit_kb:1024", "MEMORY=8M");
+    chunk_make(NULL, 8 * MIB, unit_stream(0));
+    tnr_stream stream = unit_stream(0);
+    uint64_t lent = unit_stats().served[TNR_SERVED_LENT];
+    hold(NULL, MIB, stream);
+    assert_int_equal(unit_stats().served[TNR_SERVED_LENT], lent + 1);
+    assert_ok(tnr_compact(&released, NULL, 0));
+    assert_int_equal(released, 6 * MIB);
+    assert_ok(tnr_validate(0)); /* compares the sizes */
+    check_tight(NULL);
     end();
 }
 
@@ -747,6 +766,7 @@ int main(void)
         cmocka_unit_test_teardown(blocks_of_all_sizes, unit_stop),
         cmocka_unit_test_teardown(work_is_waited_for, unit_stop),
         cmocka_unit_test_teardown(a_full_device, unit_stop),
+        cmocka_unit_test_teardown(small_blocks_on_a_full_device, unit_stop),
         cmocka_unit_test_teardown(the_least_in_use_comes_first, unit_stop),
         cmocka_unit_test_teardown(a_limit, unit_stop),
         cmocka_unit_test_teardown(a_limit_that_was_lowered, unit_stop),

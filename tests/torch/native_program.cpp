@@ -194,6 +194,20 @@ void memory()
     cca::enable(true);
 }
 
+/* What there is of small and of large blocks is what there is of all. */
+void sizes()
+{
+    c10::DataPtr small = take(1000), large = take(3 * mib);
+    cca::DeviceStats all = cca::getDeviceStats(0);
+    for (const auto &by :
+         {all.allocation, all.segment, all.active, all.inactive_split, all.allocated_bytes,
+          all.reserved_bytes, all.active_bytes, all.inactive_split_bytes, all.requested_bytes}) {
+        must(by[1].current + by[2].current == by[0].current, "small and large are all");
+        must(by[1].current <= by[1].peak && by[2].current <= by[2].peak, "peaks by size");
+    }
+    must(all.reserved_bytes[1].current > 0 && all.segment[2].current > 0, "memory of each size");
+}
+
 void out_of_memory()
 {
     static size_t wanted = 0, total = 0; /* an observer stays for good */
@@ -1032,6 +1046,7 @@ int main(int count, char **arguments)
     if (count == 3)
         return others::work();
     memory();
+    sizes();
     segments_recorded();
     out_of_memory();
     thrown(stream_new());

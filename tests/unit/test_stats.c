@@ -4,6 +4,9 @@
  * says the same. (unit_stats checks guarantee 2 each time that it is called.)
  *
  * In tnri_live_subtract (count.h), a room of requested bytes left out: counters_are_exact failed.
+ * tnri_chunk_enter left out in sources_settle (execute.c): chunks_by_size failed, by tnr_validate.
+ * bytes in tnri_stats_hand made sizeof(*to): a_struct_of_1_0 failed. idle_bytes left out in
+ * stats_add_arena: chunks_by_size failed.
  */
 #include "unit.h"
 
@@ -54,6 +57,74 @@ static void counters_are_exact(void **state)
     assert_int_equal(s.segment.freed, s.segment.allocated);
     assert_int_equal(s.num_device_free, s.num_device_alloc);
     assert_int_equal(s.reserved_bytes.freed, s.reserved_bytes.allocated);
+}
+
+static void sizes_add_up(const tnr_stats *s)
+{
+    const tnr_stat *parts[] = {s->segment_by_size, s->reserved_bytes_by_size, s->active,
+                               s->active_bytes};
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        const tnr_stat *by = parts[i];
+        assert_int_equal(by[TNR_WORLD_SMALL].current + by[TNR_WORLD_LARGE].current,
+                         by[TNR_WORLD_ALL].current);
+        for (int w = TNR_WORLD_SMALL; w <= TNR_WORLD_LARGE; w++) {
+            assert_true(by[w].current <= by[w].peak && by[w].peak <= by[TNR_WORLD_ALL].peak);
+            assert_int_equal(by[w].allocated - by[w].freed, by[w].current);
+        }
+    }
+    assert_int_equal(s->idle_bytes[TNR_WORLD_ALL], s->bytes_binned + s->bytes_free);
+    assert_int_equal(s->idle_bytes[TNR_WORLD_SMALL] + s->idle_bytes[TNR_WORLD_LARGE],
+                     s->idle_bytes[TNR_WORLD_ALL]);
+    assert_int_equal(s->idle_blocks[TNR_WORLD_SMALL] + s->idle_blocks[TNR_WORLD_LARGE],
+                     s->idle_blocks[TNR_WORLD_ALL]);
+}
+
+/* A chunk is made for small blocks, goes over to large ones, and goes back to the driver. */
+static void chunks_by_size(void **state)
+{
+    (void)state;
+    unit_start("chunk_mb:2,chunk_max_mb:2", NULL);
+    void *small = unit_malloc(1000, NULL);
+    tnr_stats s = unit_stats();
+    sizes_add_up(&s);
+    stat_is(&s.reserved_bytes_by_size[TNR_WORLD_SMALL], 2 * MIB, 2 * MIB, 2 * MIB);
+    stat_is(&s.segment_by_size[TNR_WORLD_SMALL], 1, 1, 1);
+    stat_is(&s.segment_by_size[TNR_WORLD_LARGE], 0, 0, 0);
+    assert_int_equal(s.idle_bytes[TNR_WORLD_SMALL], 2 * MIB - 1024);
+    assert_ok(tnr_free(small));
+    void *large = unit_malloc(2 * MIB, NULL); /* in the chunk that the small one had */
+    s = unit_stats();
+    sizes_add_up(&s);
+    assert_int_equal(s.segment.allocated, 1);
+    stat_is(&s.segment_by_size[TNR_WORLD_SMALL], 0, 1, 1);
+    stat_is(&s.segment_by_size[TNR_WORLD_LARGE], 1, 1, 1);
+    stat_is(&s.reserved_bytes_by_size[TNR_WORLD_LARGE], 2 * MIB, 2 * MIB, 2 * MIB);
+    assert_ok(tnr_free(large));
+    assert_ok(tnr_trim(NULL, 0, 0));
+    s = unit_stats();
+    stat_is(&s.reserved_bytes_by_size[TNR_WORLD_LARGE], 0, 2 * MIB, 2 * MIB);
+    assert_ok(tnr_stats_reset_peaks(0));
+    s = unit_stats();
+    stat_is(&s.reserved_bytes_by_size[TNR_WORLD_LARGE], 0, 0, 2 * MIB);
+    sizes_add_up(&s);
+}
+
+/* A program of 1.0 has a struct that ends before `active`: nothing is written behind it. */
+static void a_struct_of_1_0(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    (void)unit_malloc(1000, NULL);
+    tnr_stats s;
+    memset(&s, 0x5a, sizeof(s));
+    s.struct_bytes = offsetof(tnr_stats, active);
+    assert_ok(tnr_stats_get(&s, NULL, 0));
+    assert_int_equal(s.struct_bytes, offsetof(tnr_stats, active));
+    assert_int_equal(s.metadata_live_blocks, 1);
+    for (size_t i = offsetof(tnr_stats, active); i < sizeof(s); i++)
+        assert_int_equal(((unsigned char *)&s)[i], 0x5a);
+    s.struct_bytes = offsetof(tnr_stats, active) + 8;
+    assert_error(tnr_stats_get(&s, NULL, 0), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
 }
 
 /* Guarantee 4: the cached path makes no driver call; and what is counted is what was called. */
@@ -169,6 +240,9 @@ static void json_says_the_same(void **state)
                      s.active_bytes[TNR_WORLD_ALL].allocated);
     assert_int_equal(json_number(text, "reserved_bytes.all.current"), s.reserved_bytes.current);
     assert_int_equal(json_number(text, "segment.all.allocated"), s.segment.allocated);
+    assert_int_equal(json_number(text, "segment.small_pool.current"), 1);
+    assert_int_equal(json_number(text, "inactive_split_bytes.large_pool.current"),
+                     s.idle_bytes[TNR_WORLD_LARGE]);
     assert_int_equal(json_number(text, "bytes_free"), s.bytes_free);
     assert_int_equal(json_number(text, "bytes_slack"), s.bytes_slack);
     assert_int_equal(json_number(text, "served.grown"), s.served[TNR_SERVED_GROWN]);
@@ -208,6 +282,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(counters_are_exact, unit_stop),
+        cmocka_unit_test_teardown(chunks_by_size, unit_stop),
+        cmocka_unit_test_teardown(a_struct_of_1_0, unit_stop),
         cmocka_unit_test_teardown(driver_calls_are_counted, unit_stop),
         cmocka_unit_test_teardown(served_adds_up, unit_stop),
         cmocka_unit_test_teardown(json_says_the_same, unit_stop),

@@ -670,11 +670,22 @@ typedef struct tnr_stats {
 
     uint64_t metadata_bytes;       /* host memory of the whole library, all devices */
     uint64_t metadata_live_blocks; /* live blocks of the whole library, to divide that by */
+
+    /* Since 1.1.0. */
+    tnr_stat active[TNR_WORLD_COUNT]; /* blocks that are live, or freed and waiting for a use */
+    /* Chunks, and their bytes, by what they lie under: small blocks or large ones. A chunk that
+     * goes from one to the other is freed there and allocated here. So the current values of the
+     * two have the sum of all; allocated and freed may have more. */
+    tnr_stat segment_by_size[TNR_WORLD_COUNT];
+    tnr_stat reserved_bytes_by_size[TNR_WORLD_COUNT];
+    uint64_t idle_blocks[TNR_WORLD_COUNT]; /* binned, and free runs */
+    uint64_t idle_bytes[TNR_WORLD_COUNT];  /* their bytes */
 } tnr_stats;
 
 /* Fills *stats for a device, or for one pool of it if `pool` is not null. Takes each arena's lock
  * in turn. So the picture is exact arena by arena, and exact as a whole while no other thread
- * allocates. Calls the driver only if nothing has put the device into use yet, to do that. Errors:
+ * allocates. Calls the driver only if nothing has put the device into use yet, to do that. With the
+ * struct_bytes of an earlier 1.x fills what that header had. Errors:
  * TNR_ERR_INVALID_ARGUMENT (struct_bytes not set), TNR_ERR_INVALID_POOL, those of a device's first
  * use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stats_get(tnr_stats *stats, tnr_pool pool, int device);

@@ -18,10 +18,10 @@ from . import _library, history, snapshot, stats
 
 _SIZES = ("all", "large_pool", "small_pool")
 _KINDS = ("current", "peak", "allocated", "freed")
-# What PyTorch has and Tenure does not keep, or not by size: present, with the value 0.
-_ZEROES = [f"{name}.{size}.{kind}" for name in
-           ("reserved_bytes", "segment", "inactive_split", "inactive_split_bytes")
-           for size in _SIZES for kind in _KINDS]
+_IDLE = [f"{name}.{size}" for name in ("inactive_split", "inactive_split_bytes")
+         for size in _SIZES]
+# What PyTorch has and Tenure does not keep: present, with the value 0.
+_ZEROES = [f"{name}.{kind}" for name in _IDLE for kind in _KINDS]
 _ZEROES += [f"{name}.{kind}" for name in ("oversize_allocations", "oversize_segments")
             for kind in _KINDS]
 _SUMS = (".allocated", ".freed")
@@ -54,8 +54,8 @@ def nested(device: int) -> Dict[str, Any]:
     values.update(stats(device))
     for key, value in _counted_from.get(device, {}).items():
         values[key] -= value
-    idle = values["bytes_binned"] + values["bytes_free"]
-    values["inactive_split_bytes.all.current"] = idle
+    for name in _IDLE:
+        values[f"{name}.peak"] = values[f"{name}.current"]
     values["max_split_size"] = -1  # PyTorch's "no limit"
     result: Dict[str, Any] = {}
     for key, value in values.items():

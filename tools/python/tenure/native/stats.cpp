@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What PyTorch asks about memory: tnr_stats in its form. Tenure keeps chunks together, whatever the
- * size of their blocks. So "segment" and "reserved_bytes" are 0, except for all sizes together.
+ * What PyTorch asks about memory: tnr_stats in its form. Of what is idle ("inactive_split") only
+ * the current value is kept, which is the peak too.
  *
  * Sums that PyTorch resets go on counting in Tenure. Their values at the reset are kept here.
  */
@@ -48,6 +48,15 @@ StatArray array_of(const tnr_stat (&from)[TNR_WORLD_COUNT])
     return to;
 }
 
+/* Of what only the current value is kept. */
+StatArray array_of(const uint64_t (&from)[TNR_WORLD_COUNT])
+{
+    StatArray to;
+    for (size_t i = 0; i < to.size(); i++)
+        to[i].current = to[i].peak = static_cast<int64_t>(from[i]);
+    return to;
+}
+
 cca::DeviceStats device_stats_of(const tnr_stats &from)
 {
     cca::DeviceStats to;
@@ -55,13 +64,11 @@ cca::DeviceStats device_stats_of(const tnr_stats &from)
     to.allocated_bytes = array_of(from.allocated_bytes);
     to.requested_bytes = array_of(from.requested_bytes);
     to.active_bytes = array_of(from.active_bytes);
-    to.active = to.allocation;
-    to.active[0].current += static_cast<int64_t>(from.blocks_retired);
-    to.active[0].peak = std::max(to.active[0].peak, to.active[0].current);
-    to.active[0].freed -= static_cast<int64_t>(from.blocks_retired);
-    to.segment[0] = stat_of(from.segment);
-    to.reserved_bytes[0] = stat_of(from.reserved_bytes);
-    to.inactive_split_bytes[0].current = static_cast<int64_t>(from.bytes_binned + from.bytes_free);
+    to.active = array_of(from.active);
+    to.segment = array_of(from.segment_by_size);
+    to.reserved_bytes = array_of(from.reserved_bytes_by_size);
+    to.inactive_split = array_of(from.idle_blocks);
+    to.inactive_split_bytes = array_of(from.idle_bytes);
     to.num_alloc_retries = static_cast<int64_t>(from.num_alloc_retries);
     to.num_ooms = static_cast<int64_t>(from.num_ooms);
     to.num_sync_all_streams = static_cast<int64_t>(from.num_sync_all_streams);
