@@ -143,7 +143,7 @@ static uint32_t uses_withdraw(tnri_uses *uses)
 static int use_is_before(const tnri_use *use, tnri_stream *own)
 {
     return tnri_stream_is_over(use->stream, use->number) ||
-           (own != NULL && tnri_stream_is_after(own, use->stream, use->number));
+           (own != NULL && tnri_stream_is_after(own, use->stream, use->number, 1));
 }
 
 /* Makes the stream wait for those of a fenced block's uses that it is not ordered after. */

@@ -78,7 +78,7 @@ static uint32_t uses_distribute(tnri_uses *uses, tnri_stream *own, int *by_order
             continue;
         }
         if (policy != TNRI_REUSE_POLL && own != NULL &&
-            tnri_stream_is_after(own, stream, use->number)) {
+            tnri_stream_is_after(own, stream, use->number, 0)) {
             *by_order = 1;
             over++;
             continue;

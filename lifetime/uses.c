@@ -249,7 +249,7 @@ tnr_status tnri_uses_order(tnri_arena *arena, const void *ptr, tnri_stream *stre
     for (size_t i = 1; status == TNR_OK && use.stream != NULL; i++) {
         if (use.event == NULL)
             status = tnri_stream_mark(use.stream, &use.event, &use.number);
-        if (status == TNR_OK && !tnri_stream_is_after(stream, use.stream, use.number))
+        if (status == TNR_OK && !tnri_stream_is_after(stream, use.stream, use.number, 1))
             status = tnri_stream_follow(stream, use.event, use.stream, use.number);
         tnri_event_drop(use.event);
         tnri_stream_drop(use.stream);

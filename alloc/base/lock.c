@@ -59,8 +59,9 @@ static void lock_own_sooner(tnri_lock *lock)
         lock->streak_wanted /= 2;
 }
 
-/* Takes the lock away from its owner, if nobody else is doing that. */
-static void lock_disown(tnri_lock *lock, uintptr_t owner)
+/* Takes the lock away from its owner, if nobody else is doing that. Without `waits`, an owner that
+ * is inside keeps it. */
+static void lock_disown(tnri_lock *lock, uintptr_t owner, int waits)
 {
     if (!atomic_compare_exchange_strong(&lock->owner, &owner, TNRI_OWNER_LEAVING))
         return;
@@ -68,6 +69,11 @@ static void lock_disown(tnri_lock *lock, uintptr_t owner)
         atomic_store_explicit(&owners_possible, 0, memory_order_relaxed); /* too dear from now on */
     uintptr_t slot = owner % OWNER_ALIGNMENT;
     _Atomic uint8_t *inside = &lock->inside[slot];
+    if (!waits && atomic_load_explicit(inside, memory_order_relaxed) != 0) {
+        /* The owner knows what it wrote, and another thread runs the barrier first. */
+        atomic_store_explicit(&lock->owner, owner, memory_order_relaxed);
+        return;
+    }
     for (unsigned round = 0; atomic_load_explicit(inside, memory_order_acquire) != 0; round++)
         tnri_rest(round);
     if ((int64_t)(tnri_ticks() - lock->owned_ticks) > TNRI_OWNED_LONG_TICKS)
@@ -129,6 +135,27 @@ static void lock_count_turn(tnri_lock *lock)
     }
 }
 
+/* Takes a lock without an owner; 0 if another thread has it, or owns it by now. */
+static int lock_take_unowned(tnri_lock *lock)
+{
+    /* Looking before trying keeps the cache line shared among the waiters. */
+    uint8_t expected = 0;
+    if (atomic_load_explicit(&lock->taken, memory_order_relaxed) != 0 ||
+        !atomic_compare_exchange_weak_explicit(&lock->taken, &expected, 1, memory_order_acquire,
+                                               memory_order_relaxed))
+        return 0;
+    if (!lock->is_ownable)
+        return 1;
+    /* `taken` may still be from before a thread became the owner, whose last turn is then known
+     * only to who took the lock away from it: that one's store is the one to acquire from. */
+    if (tnri_likely(atomic_load_explicit(&lock->owner, memory_order_acquire) == 0)) {
+        lock_count_turn(lock);
+        return 1;
+    }
+    atomic_store_explicit(&lock->taken, 0, memory_order_release); /* it had just become owned */
+    return 0;
+}
+
 int tnri_lock_wait(tnri_lock *lock)
 {
     for (unsigned round = 0;; round++) {
@@ -137,25 +164,27 @@ int tnri_lock_wait(tnri_lock *lock)
         uintptr_t owner = atomic_load_explicit(&lock->owner, memory_order_acquire);
         if (owner != 0) {
             if (owner != TNRI_OWNER_LEAVING)
-                lock_disown(lock, owner);
+                lock_disown(lock, owner, 1);
             continue;
         }
-        /* Looking before trying keeps the cache line shared among the waiters. */
-        uint8_t expected = 0;
-        if (atomic_load_explicit(&lock->taken, memory_order_relaxed) != 0 ||
-            !atomic_compare_exchange_weak_explicit(&lock->taken, &expected, 1, memory_order_acquire,
-                                                   memory_order_relaxed))
-            continue;
-        if (!lock->is_ownable)
+        if (lock_take_unowned(lock))
             return (int)round;
-        /* `taken` may still be from before a thread became the owner, whose last turn is then known
-         * only to who took the lock away from it: that one's store is the one to acquire from. */
-        if (tnri_likely(atomic_load_explicit(&lock->owner, memory_order_acquire) == 0)) {
-            lock_count_turn(lock);
-            return (int)round;
-        }
-        atomic_store_explicit(&lock->taken, 0, memory_order_release); /* it had just become owned */
     }
+}
+
+int tnri_lock_try(tnri_lock *lock)
+{
+    uintptr_t owner = atomic_load_explicit(&lock->owner, memory_order_relaxed);
+    if (owner - tnri_alive_self() < TNRI_LOCK_OWNERS)
+        return tnri_lock_try_outside(lock);
+    if (owner != 0 && owner != TNRI_OWNER_LEAVING)
+        lock_disown(lock, owner, 0);
+    if (atomic_load_explicit(&lock->owner, memory_order_relaxed) != 0 || !lock_take_unowned(lock))
+        return 0;
+#if TNR_CHECK >= 2
+    tnri_lock_note_tried(lock);
+#endif
+    return 1;
 }
 
 /* What the calling thread holds, outermost first. Owned by the thread. */
@@ -164,14 +193,17 @@ static _Thread_local struct {
     int count;
 } lock_thread;
 
+void tnri_lock_note_tried(const tnri_lock *lock)
+{
+    tnri_assert(lock_thread.count < HELD_MAX);
+    lock_thread.held[lock_thread.count++] = lock;
+}
+
 void tnri_lock_note_taken(const tnri_lock *lock)
 {
-    int count = lock_thread.count;
-    tnri_assert(count < HELD_MAX);
-    if (count > 0)
-        tnri_assert(lock_thread.held[count - 1]->rank < lock->rank);
-    lock_thread.held[count] = lock;
-    lock_thread.count = count + 1;
+    if (lock_thread.count > 0)
+        tnri_assert(lock_thread.held[lock_thread.count - 1]->rank < lock->rank);
+    tnri_lock_note_tried(lock);
 }
 
 void tnri_lock_note_released(const tnri_lock *lock)

@@ -60,8 +60,8 @@ typedef enum tnri_lock_rank {
     TNRI_RANK_LIBRARY = 1, /* start, shutdown, settings, putting devices into use */
     TNRI_RANK_DEVICE,      /* a device's list of pools; the table of handles; the list of routes */
     TNRI_RANK_POOL,        /* a pool's table of arenas */
-    TNRI_RANK_STREAMS,     /* the registry of streams */
     TNRI_RANK_STREAM,      /* a stream's marks and clock, and what the driver says of it */
+    TNRI_RANK_STREAMS,     /* the registry of streams */
     TNRI_RANK_PENDING,     /* a stream's pending uses */
     TNRI_RANK_RETIRED,     /* an arena's list of retired blocks; the batches of tnr_free_sync */
     TNRI_RANK_ARENA,       /* an arena: blocks, bins, index, spans */
@@ -110,8 +110,13 @@ void tnri_lock_owners_start(void);
  * naps. Returns how many rounds of that were needed. */
 int tnri_lock_wait(tnri_lock *lock);
 
+/* Takes a lock that no thread is inside of; 0, and nothing is taken, if one is, the calling thread
+ * among them. It never waits, so it may come in any order of ranks. */
+int tnri_lock_try(tnri_lock *lock);
+
 /* Book-keeping of what the calling thread holds, for the rank check. */
 void tnri_lock_note_taken(const tnri_lock *lock);
+void tnri_lock_note_tried(const tnri_lock *lock);
 void tnri_lock_note_released(const tnri_lock *lock);
 int tnri_lock_is_held(const tnri_lock *lock);
 /* 1 if the calling thread holds nothing at all: asserted before every driver call and callback. */
@@ -162,11 +167,20 @@ static inline int tnri_lock_try_own(tnri_lock *lock)
     return is_taken;
 }
 
-/* 1 if a thread that does not own the lock is inside, or waits to be. A hint, for callers that can
- * do without the lock. */
-static inline int tnri_lock_is_busy(const tnri_lock *lock)
+/* The same for a thread that may be inside: as the owner, or by `taken`, in the turn in which it
+ * became the owner. Then nothing is taken either. */
+static inline int tnri_lock_try_outside(tnri_lock *lock)
 {
-    return atomic_load_explicit(&lock->taken, memory_order_relaxed) != 0;
+    uintptr_t owner = atomic_load_explicit(&lock->owner, memory_order_relaxed);
+    uintptr_t slot = owner - tnri_alive_self();
+    if (slot >= TNRI_LOCK_OWNERS ||
+        atomic_load_explicit(&lock->inside[slot], memory_order_relaxed) != 0 ||
+        atomic_load_explicit(&lock->taken, memory_order_relaxed) != 0 || !tnri_lock_take_own(lock))
+        return 0;
+#if TNR_CHECK >= 2
+    tnri_lock_note_tried(lock);
+#endif
+    return 1;
 }
 
 static inline void tnri_lock_release(tnri_lock *lock)

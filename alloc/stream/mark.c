@@ -22,15 +22,12 @@ static inline tnri_event *seal_of(const tnri_stream *stream)
 
 /* Takes the stream's lock in order to keep an event for it; 0 if that is not worth it. A thread
  * that has the stream to itself keeps as many as it will soon need, without a locked instruction.
- * Where threads share a stream, one is enough, and none is worth a wait for who records now. */
+ * Where threads share a stream, one is enough, and none is worth a wait for a thread that records:
+ * that one may be waiting for the host function which this is. */
 static int stream_lock_to_keep(tnri_stream *stream)
 {
-    if (tnri_lock_try_own(&stream->lock))
-        return 1;
-    if (tnri_stream_has_spare(stream) || tnri_lock_is_busy(&stream->lock))
-        return 0;
-    tnri_lock_take(&stream->lock);
-    return 1;
+    return tnri_lock_try_outside(&stream->lock) ||
+           (!tnri_stream_has_spare(stream) && tnri_lock_try(&stream->lock));
 }
 
 /* Keeps an event, and the caller's reference to the stream if it is offered. Returns 1 if that is
@@ -248,7 +245,7 @@ void tnri_stream_completed(tnri_stream *stream, uint64_t number)
 
 /* ---- order ---------------------------------------------------------------------------------- */
 
-int tnri_stream_is_after(tnri_stream *stream, const tnri_stream *other, uint64_t number)
+int tnri_stream_is_after(tnri_stream *stream, const tnri_stream *other, uint64_t number, int waits)
 {
     if (stream == other || tnri_stream_is_over(other, number))
         return 1;
@@ -260,7 +257,10 @@ int tnri_stream_is_after(tnri_stream *stream, const tnri_stream *other, uint64_t
     /* What it was made to wait for had a lower number than the change of its clock then got. */
     if (atomic_load_explicit(&stream->waited, memory_order_relaxed) < number)
         return 0;
-    tnri_lock_take(&stream->lock);
+    if (waits)
+        tnri_lock_take(&stream->lock);
+    else if (!tnri_lock_try(&stream->lock))
+        return 0;
     int after = tnri_clock_of(stream->clock, other->index) >= number;
     tnri_lock_release(&stream->lock);
     return after;

@@ -89,8 +89,10 @@ static inline int tnri_stream_is_over(const tnri_stream *stream, uint64_t number
 
 /* ---- order ---------------------------------------------------------------------------------- */
 
-/* 1 if `stream`'s next work is ordered after the mark `number` of `other`. Takes a lock. */
-int tnri_stream_is_after(tnri_stream *stream, const tnri_stream *other, uint64_t number);
+/* 1 if `stream`'s next work is ordered after the mark `number` of `other`. Takes the stream's lock.
+ * Without `waits`, 0 also if a thread is inside of that: it may be in a driver call that waits for
+ * a host function, and the caller in that function. */
+int tnri_stream_is_after(tnri_stream *stream, const tnri_stream *other, uint64_t number, int waits);
 
 /* A stream is asked if somebody will want to know what comes after its work. For a stream that is
  * not asked, Tenure learns nothing from marks and waits. tnri_stream_ask makes a stream an asked

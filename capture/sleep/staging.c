@@ -249,7 +249,7 @@ tnri_late *tnri_staging_take_late(tnri_device *device, size_t bytes, tnri_stream
         list = late->next;
         if (found == NULL && late->stream != NULL &&
             tnri_buffers_for(late->bytes) == tnri_buffers_for(bytes) &&
-            tnri_stream_is_after(stream, late->stream, late->number))
+            tnri_stream_is_after(stream, late->stream, late->number, 1))
             found = late;
         else
             tnri_staging_give_late(late);

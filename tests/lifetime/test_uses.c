@@ -9,6 +9,8 @@
  *   record_stream_after_failed_free  retire.c: what puts the uses of a refused free back
  *   frees_in_host_functions       free.c, is_host_function: 0 always, or tnri_free_later without
  *                                 stuck_add
+ *   frees_while_a_stream_is_recorded  tnri_lock_take for tnri_lock_try, in tnri_stream_is_after or
+ *                                 stream_lock_to_keep; lock.h: STREAMS before STREAM
  *   free_sync_covers_everything   collect.c, batch_fence: the call of proxy_follow_all
  */
 #include "life.h"
@@ -498,6 +500,64 @@ static void frees_in_host_functions(void **state)
     }
 }
 
+static void CUDA_CB free_here(void *of)
+{
+    free_inside *self = of;
+    self->status = self->free(self->block);
+}
+
+static void *free_in_a_thread(void *of)
+{
+    free_here(of);
+    return NULL;
+}
+
+/* As a driver's thread does it: the call that waits for the function is another thread's. */
+static void CUDA_CB free_elsewhere(void *of)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, free_in_a_thread, of), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* Frees a block of stream 0 with a use of stream 1, in a host function that runs while the driver
+ * records an event on `locked`: the calling thread is inside of that stream's lock, and owns it. */
+static void free_while_recording(CUhostFn function, tnr_stream locked, int is_ordered)
+{
+    free_inside inside = {unit_malloc(BYTES, life_streams[0]), tnr_free, TNR_ERR_INTERNAL, TNR_OK};
+    void *other = unit_malloc(BYTES, life_streams[3]);
+    for (int i = 0; i < 100; i++)
+        assert_ok(tnr_record_use(other, locked));
+    life_gate_close(0, life_streams[2]);
+    assert_ok(tnr_record_use(inside.block, life_streams[1]));
+    CUevent event = life_event();
+    tnr_stream last = is_ordered ? life_streams[1] : life_streams[3];
+    life_record(event, last);
+    life_wait(life_streams[0], event);
+    assert_int_equal(cuLaunchHostFunc(life_streams[2], function, &inside), CUDA_SUCCESS);
+    life_gate_open(0);
+    assert_int_equal(inside.status, TNR_ERR_INTERNAL);
+    assert_ok(tnr_record_use(other, locked));
+    assert_ok(inside.status);
+    assert_error(tnr_free(inside.block), TNR_ERR_NOT_LIVE, "");
+    assert_ok(tnr_validate(0));
+    assert_true(life_is_reused(inside.block, BYTES, life_streams[0]));
+    assert_int_equal(unit_stats().blocks_retired, 0);
+}
+
+/* A call of the driver may wait for a host function, under a stream's lock. No free in that
+ * function waits for the lock. */
+static void frees_while_a_stream_is_recorded(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        life_start(NULL, "SCHEDULE=eager", NULL);
+        free_while_recording((i & 1) != 0 ? free_elsewhere : free_here, life_streams[(i & 2) != 0],
+                             (i & 4) != 0);
+        assert_int_equal(life_stop(state), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -519,6 +579,7 @@ int main(void)
         cmocka_unit_test_teardown(uses_by_wrong_streams, life_stop),
         cmocka_unit_test_teardown(retired_blocks_are_not_live, life_stop),
         cmocka_unit_test_teardown(frees_in_host_functions, life_stop),
+        cmocka_unit_test_teardown(frees_while_a_stream_is_recorded, life_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,6 +111,18 @@ static void turns(int count)
     }
 }
 
+/* A turn if nobody is inside, with a further try from inside, as a driver's callback makes it. */
+static void try_once(void)
+{
+    explorer_settle(1);
+    if (!tnri_lock_try(&lock))
+        return;
+    data++;
+    if (tnri_lock_try(&lock))
+        explorer_failed("a thread inside got in once more", __LINE__);
+    tnri_lock_release(&lock);
+}
+
 static void run_1_1(int thread)
 {
     (void)thread;
@@ -133,6 +145,32 @@ static void run_1_3(int thread)
     turns(thread == 0 ? 1 : 3);
 }
 
+/* One takes turns, in each of which it tries as well; the other tries. */
+static void run_2_try(int thread)
+{
+    if (thread != 0) {
+        try_once();
+        return;
+    }
+    for (int left = 2; left > 0; left--) {
+        explorer_settle((uint64_t)left);
+        tnri_lock_take(&lock);
+        if (tnri_lock_try(&lock))
+            explorer_failed("a thread inside got in once more", __LINE__);
+        data++;
+        tnri_lock_release(&lock);
+    }
+}
+
+/* One has the lock or owns it, one tries, and one takes the lock away. */
+static void run_1_try_1(int thread)
+{
+    if (thread == 1)
+        try_once();
+    else
+        turns(1);
+}
+
 const explorer_program protocol_programs[] = {
     {"without owners", 3, start_unownable, run_1_1, 0},
     {"without owners, two turns each", 2, start_unownable, run_2_2, 0},
@@ -141,6 +179,10 @@ const explorer_program protocol_programs[] = {
     {"one owner after the other", 2, start_owned, run_1_3, 0},
     {"the kernel refuses", 2, start_refused, run_1_3, 0},
     {"both may own it", 2, start_free, run_2_2, 0},
+    {"one tries, without owners", 2, start_unownable, run_2_try, 0},
+    {"one tries, as the other owns it", 2, start_owned, run_2_try, 0},
+    {"one tries, as the other becomes the owner", 2, start_nearly_owned, run_2_try, 0},
+    {"one tries, and another takes the lock away", 3, start_owned, run_1_try_1, 1},
     {"two take a lock away", 3, start_owned, run_1_1, 1},
     {"a lock becomes owned, and two take it away", 3, start_nearly_owned, run_2_1, 1},
 };

@@ -4,10 +4,12 @@
  * needed or is said not to be: alloc/base/lock.c itself runs in every way that the model allows
  * (see explorer.h), as it is and with one order or fence weakened at a time.
  *
- * With the second look at the owner in tnri_lock_wait relaxed, as it once was, the_lock_is_sound
+ * With the second look at the owner in lock_take_unowned relaxed, as it once was, the_lock_is_sound
  * failed: who comes third does not see what the last owner wrote. It failed as well without the
  * second look, without the barrier, and without the wait for the owner in lock_disown; and where
- * tnri_lock_wait kept `taken` on seeing an owner, because the threads then wait for ever.
+ * lock_take_unowned kept `taken` on seeing an owner, because the threads then wait for ever.
+ * "one tries" went wrong without either look of tnri_lock_try_outside: a thread inside got in once
+ * more.
  * weakenings_show failed when an order was added to a relaxed load, and with the second look
  * relaxed.
  */
@@ -42,7 +44,7 @@ static const site_row rows[] = {
      "the owner's turn is seen by who takes the lock away"},
     {"tnri_lock_release", "store", "&lock->taken", EXPLORER_RELEASE, 1, "the next sees the turn"},
     {"lock_disown", "exchange", "&lock->owner", EXPLORER_ACQUIRE, 0,
-     "tnri_lock_wait has read the owner with acquire order"},
+     "the barrier comes before anything of the owner's is read"},
     {"lock_disown", "exchange", "&lock->owner", EXPLORER_RELEASE, 0,
      "nothing was written that the owner does not know; the barrier makes the store known"},
     {"lock_disown", "barrier", "", EXPLORER_FENCE, 1,
@@ -52,12 +54,12 @@ static const site_row rows[] = {
      "the next sees the owner's last turn, and what became of its record"},
     {"lock_own", "store", "&lock->owner", EXPLORER_RELEASE, 1,
      "who takes the lock away sees the owner's record"},
-    {"tnri_lock_wait", "load", "&lock->owner", EXPLORER_ACQUIRE, 0, /* the first one */
+    {"tnri_lock_wait", "load", "&lock->owner", EXPLORER_ACQUIRE, 0,
      "lock_disown's exchange reads it once more, with acquire order"},
-    {"tnri_lock_wait", "load", "&lock->owner", EXPLORER_ACQUIRE, 1, /* the second one */
+    {"lock_take_unowned", "load", "&lock->owner", EXPLORER_ACQUIRE, 1,
      "sees the last turn of an owner whom another thread has taken the lock away from"},
-    {"tnri_lock_wait", "exchange", "&lock->taken", EXPLORER_ACQUIRE, 1, "sees the last turn"},
-    {"tnri_lock_wait", "store", "&lock->taken", EXPLORER_RELEASE, 1,
+    {"lock_take_unowned", "exchange", "&lock->taken", EXPLORER_ACQUIRE, 1, "sees the last turn"},
+    {"lock_take_unowned", "store", "&lock->taken", EXPLORER_RELEASE, 1,
      "passes on what it has seen: the next sees the last turn that was taken"},
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };

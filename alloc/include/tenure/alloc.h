@@ -207,8 +207,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_malloc_aligned(void **ptr, size_t bytes, si
  * a block of tnr_record_stream (<tenure/lifetime.h>); such a free may fail for that. If two threads
  * free one block at the very same moment, both may be given TNR_OK; the block is freed once. May be
  * called in a host function of a stream (cuLaunchHostFunc): the uses of tnr_record_stream are then
- * marked later, when memory is wanted. Not there for a block with uses of tnr_record_use that may
- * go on: the free can wait for a lock of a thread that waits for this very host function.
+ * marked later, when memory is wanted.
  * Errors, each leaving everything as it was: TNR_ERR_FOREIGN_POINTER, TNR_ERR_INTERIOR_POINTER (the
  * text gives the block's start), TNR_ERR_NOT_LIVE (freed before, or never handed out),
  * TNR_ERR_PARKED (a parked block that a CUDA graph refers to); for a block of tnr_record_stream,
