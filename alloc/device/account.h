@@ -53,7 +53,7 @@ typedef struct tnri_account {
     _Atomic uint64_t limit_bytes; /* UINT64_MAX: none */
     _Atomic uint64_t reserved_bytes, reserved_peak_bytes;
     _Atomic uint64_t reserved_total_bytes; /* ever taken from the driver */
-    _Atomic uint64_t chunks_created, chunks_released, chunks_peak;
+    tnri_flow chunks;
     tnri_held held[TNRI_HELD_SIZES]; /* the same by the size of blocks */
     _Atomic uint32_t has_moved;      /* 1: a chunk has moved: arena/low_water.h */
     _Atomic uint64_t most_bytes;     /* the most that was in use at a miss: ladder/price.h */

@@ -268,11 +268,9 @@ void tnri_chunk_count_taken(const tnri_chunk *chunk)
      * charged, and asks the driver for at this moment, counts. */
     tnri_peak_raise(&device->reserved_peak_bytes, atomic_load(&device->reserved_bytes));
     tnri_peak_raise(&account->reserved_peak_bytes, atomic_load(&account->reserved_bytes));
-    uint64_t made = atomic_fetch_add(&device->chunks_created, 1) + 1;
-    tnri_peak_raise(&device->chunks_peak, made - atomic_load(&device->chunks_released));
+    tnri_flow_come(&device->chunks, 1);
     atomic_fetch_add_explicit(&device->reserved_total_bytes, bytes, memory_order_relaxed);
-    made = atomic_fetch_add(&account->chunks_created, 1) + 1;
-    tnri_peak_raise(&account->chunks_peak, made - atomic_load(&account->chunks_released));
+    tnri_flow_come(&account->chunks, 1);
     atomic_fetch_add_explicit(&account->reserved_total_bytes, bytes, memory_order_relaxed);
     held_add(chunk);
 }
@@ -281,8 +279,8 @@ void tnri_chunk_count_released(const tnri_chunk *chunk)
 {
     tnri_device *device = chunk->account->device;
     held_subtract(chunk);
-    atomic_fetch_add_explicit(&device->chunks_released, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&chunk->account->chunks_released, 1, memory_order_relaxed);
+    tnri_flow_go(&device->chunks, 1);
+    tnri_flow_go(&chunk->account->chunks, 1);
     tnri_chunk_discharge(chunk->account, chunk->pages << chunk->account->space->page_shift);
 }
 

@@ -61,7 +61,8 @@ typedef struct tnri_device {
     _Atomic uint64_t limit_bytes;
     _Atomic uint64_t ceiling_bytes; /* in its group: device/group.h; UINT64_MAX: none */
     _Atomic int in_group;
-    _Atomic uint64_t chunks_created, chunks_released, chunks_peak, chunks_moved;
+    tnri_flow chunks;
+    _Atomic uint64_t chunks_moved;
     tnri_held held[TNRI_HELD_SIZES]; /* reserved bytes and chunks by the size of blocks */
     _Atomic uint64_t mappings_made, mappings_removed;
     _Atomic uint64_t move_spent_ns; /* see device/budget.h */

@@ -52,22 +52,20 @@ static int rounds_look(tnri_rounds *rounds, uint64_t reserved, uint64_t in_use)
 static void pool_give_back(tnr_pool pool)
 {
     uint64_t began_ns = tnri_decision_ns();
-    uint64_t before = atomic_load(&pool->account.chunks_released);
+    uint64_t before = atomic_load(&pool->account.chunks.gone);
     size_t released = 0;
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
         released += tnri_stale_release_over(arena);
     if (released > 0)
         (void)tnri_drain_pool(pool, 0, &released);
-    uint64_t chunks = atomic_load(&pool->account.chunks_released) - before;
+    uint64_t chunks = atomic_load(&pool->account.chunks.gone) - before;
     tnri_device_regrew(pool->device, (size_t)chunks, began_ns);
 }
 
 /* How many of the pool's chunks may be idle. */
 static uint64_t pool_idle_chunks(const tnri_account *account, uint64_t reserved, uint64_t in_use)
 {
-    uint64_t chunks = atomic_load_explicit(&account->chunks_created, memory_order_relaxed) -
-                      atomic_load_explicit(&account->chunks_released, memory_order_relaxed);
-    return chunks * (reserved - in_use) / reserved;
+    return tnri_flow_now(&account->chunks) * (reserved - in_use) / reserved;
 }
 
 void tnri_regrow_look(tnri_arena *arena, tnri_use use)

@@ -83,17 +83,11 @@ static void stats_add_pool(tnr_stats *stats, tnr_pool pool)
     stats->pools++;
 }
 
-static void stats_set_chunks(tnr_stats *stats, uint64_t created, uint64_t released, uint64_t peak)
-{
-    stats->segment = (tnr_stat){created - released, peak, created, released};
-    stats->chunks_created = created;
-    stats->chunks_released = released;
-}
-
+/* Of one look: what came and went by then. */
 static void stat_add_flow(tnr_stat *stat, const tnri_flow *flow)
 {
-    uint64_t now = tnri_flow_now(flow);
-    stat_add(stat, now + atomic_load(&flow->gone), now, atomic_load(&flow->peak));
+    uint64_t gone = atomic_load(&flow->gone), came = atomic_load(&flow->came);
+    stat_add(stat, came, came - gone, atomic_load(&flow->peak));
 }
 
 /* What the chunks of each size hold, of the device or of a pool. */
@@ -109,8 +103,7 @@ static void stats_add_held(tnr_stats *stats, const tnri_held held[TNRI_HELD_SIZE
 /* What only the device knows. */
 static void stats_add_device(tnr_stats *stats, tnri_device *device)
 {
-    stats_set_chunks(stats, atomic_load(&device->chunks_created),
-                     atomic_load(&device->chunks_released), atomic_load(&device->chunks_peak));
+    stat_add_flow(&stats->segment, &device->chunks);
     stats->chunks_moved = atomic_load(&device->chunks_moved);
     stats->parks = atomic_load(&device->parks);
     stats->unparks = atomic_load(&device->unparks);
@@ -151,9 +144,7 @@ static void stats_set_pool(tnr_stats *stats, tnr_pool pool)
     stats->reserved_bytes.current = atomic_load(&pool->account.reserved_bytes);
     stats->reserved_bytes.peak = atomic_load(&pool->account.reserved_peak_bytes);
     stats->reserved_bytes.allocated = atomic_load(&pool->account.reserved_total_bytes);
-    stats_set_chunks(stats, atomic_load(&pool->account.chunks_created),
-                     atomic_load(&pool->account.chunks_released),
-                     atomic_load(&pool->account.chunks_peak));
+    stat_add_flow(&stats->segment, &pool->account.chunks);
     stats_add_held(stats, pool->account.held);
     stats->limit_bytes = atomic_load(&pool->account.limit_bytes);
 }
@@ -195,6 +186,8 @@ static void active_derive(tnr_stat *active, const tnr_stat *live)
 static void stats_derive(tnr_stats *stats)
 {
     stats->reserved_bytes.freed = stats->reserved_bytes.allocated - stats->reserved_bytes.current;
+    stats->chunks_created = stats->segment.allocated;
+    stats->chunks_released = stats->segment.freed;
     stats->segment_by_size[TNR_WORLD_ALL] = stats->segment;
     stats->reserved_bytes_by_size[TNR_WORLD_ALL] = stats->reserved_bytes;
     active_derive(stats->active, stats->allocation);
@@ -238,7 +231,6 @@ void tnri_stats_of_arena(tnr_stats *stats, tnri_arena *arena)
 
 void tnri_stats_of_tag(tnr_stats *stats, const tnri_tag *tag, tnri_device *device)
 {
-    uint64_t created = 0, released = 0, peak = 0;
     stats_begin(stats);
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
         if (pool->account.tag != tag)
@@ -247,12 +239,9 @@ void tnri_stats_of_tag(tnr_stats *stats, const tnri_tag *tag, tnri_device *devic
         stats->reserved_bytes.current += atomic_load(&pool->account.reserved_bytes);
         stats->reserved_bytes.peak += atomic_load(&pool->account.reserved_peak_bytes);
         stats->reserved_bytes.allocated += atomic_load(&pool->account.reserved_total_bytes);
-        created += atomic_load(&pool->account.chunks_created);
-        released += atomic_load(&pool->account.chunks_released);
-        peak += atomic_load(&pool->account.chunks_peak);
+        stat_add_flow(&stats->segment, &pool->account.chunks);
         stats_add_held(stats, pool->account.held);
     }
-    stats_set_chunks(stats, created, released, peak);
     stats->limit_bytes = atomic_load(&tag->on[device->index].limit_bytes);
     stats_finish(stats);
 }
@@ -306,8 +295,7 @@ tnr_status tnr_stats_reset_peaks(int device_index)
         atomic_store(&pool->account.reserved_peak_bytes,
                      atomic_load(&pool->account.reserved_bytes));
         tnri_held_reset_peaks(pool->account.held);
-        atomic_store(&pool->account.chunks_peak, atomic_load(&pool->account.chunks_created) -
-                                                     atomic_load(&pool->account.chunks_released));
+        tnri_flow_reset_peak(&pool->account.chunks);
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
             tnri_arena_enter(arena);
             tnri_arena_reset_peaks(arena);
@@ -316,8 +304,7 @@ tnr_status tnr_stats_reset_peaks(int device_index)
     }
     atomic_store(&device->reserved_peak_bytes, atomic_load(&device->reserved_bytes));
     tnri_held_reset_peaks(device->held);
-    atomic_store(&device->chunks_peak,
-                 atomic_load(&device->chunks_created) - atomic_load(&device->chunks_released));
+    tnri_flow_reset_peak(&device->chunks);
     return TNR_OK;
 }
 

@@ -284,8 +284,7 @@ static void pool_read(tnri_pool_copy *copy)
 {
     tnr_pool pool = copy->pool;
     int is_idle = atomic_load(&pool->asleep.workers) == 0;
-    uint64_t chunks =
-        atomic_load(&pool->account.chunks_created) - atomic_load(&pool->account.chunks_released);
+    uint64_t chunks = tnri_flow_now(&pool->account.chunks);
     uint64_t reserved = atomic_load(&pool->account.reserved_bytes);
     uint64_t asleep = atomic_load(&pool->account.asleep_bytes);
     int state = atomic_load(&pool->asleep.state);

@@ -342,7 +342,7 @@ static tnr_status set_replace(const tnri_pool_set *set, size_t *released)
         tnr_pool pool = set->pools[i];
         int is_asleep = 0;
         uint64_t before = pool_held(pool);
-        uint64_t made = atomic_load(&pool->account.chunks_created);
+        uint64_t made = atomic_load(&pool->account.chunks.came);
         tnr_status status = is_drained ? pool_compact(pool, &is_asleep) : TNR_OK;
         if (status != TNR_OK && first == TNR_OK) {
             first = status;
@@ -350,7 +350,7 @@ static tnr_status set_replace(const tnri_pool_set *set, size_t *released)
         }
         uint64_t after = pool_held(pool);
         *released += before > after ? (size_t)(before - after) : 0;
-        pool->asleep.has_other = atomic_load(&pool->account.chunks_created) != made;
+        pool->asleep.has_other = atomic_load(&pool->account.chunks.came) != made;
         if (pool->asleep.has_other)
             atomic_fetch_add(&pool->asleep.generation, 1);
         if (is_asleep)
