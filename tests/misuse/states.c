@@ -4,6 +4,7 @@
 #include "misuse.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,6 +100,26 @@ static void enter_no_folder(misuse_world *world)
 {
     settings(world, "4G", ",control_dir:/dev/null/none,control:on");
     driver_only(world);
+}
+
+/* Another process has all places of the group: here, another description of its file. */
+static void enter_no_place(misuse_world *world)
+{
+    settings(world, "4G", ",group:misuse");
+    driver_only(world);
+    for (int device = 0; device < 2; device++) {
+        char path[512];
+        CUuuid uuid;
+        NEED_CUDA(cuDeviceGetUuid(&uuid, device));
+        int length = snprintf(path, sizeof(path), "%s/misuse-", world->folder);
+        for (size_t i = 0; i < sizeof(uuid.bytes); i++)
+            length += snprintf(path + length, sizeof(path) - (size_t)length, "%02x",
+                               (unsigned)(unsigned char)uuid.bytes[i]);
+        snprintf(path + length, sizeof(path) - (size_t)length, ".group");
+        int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        struct flock places = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        NEED(file >= 0 && fcntl(file, F_OFD_SETLK, &places) == 0);
+    }
 }
 
 /* ---- while it runs -------------------------------------------------------------------------- */
@@ -401,6 +422,7 @@ const misuse_state misuse_states[] = {
     {"devices without virtual memory", enter_no_vmm, NULL, NULL, {TNR_ERR_NO_VMM}},
     {"settings that are wrong", enter_bad_settings, NULL, NULL, {0}},
     {"settings without a folder", enter_no_folder, NULL, NULL, {0}},
+    {"a group without a place", enter_no_place, NULL, NULL, {0}},
     {"before the start", enter_before, NULL, NULL, {0}},
     {"started", enter_started, NULL, NULL, {0}},
     {"inside a capture of this thread", enter_capturing, NULL, NULL, {0}},
@@ -425,6 +447,16 @@ const misuse_state misuse_states[] = {
      host_memory_works,
      {TNR_ERR_HOST_MEMORY}},
     {"driver refuses to start", enter_before, driver_fails, simcuda_fail_clear, {0}},
+    {"driver goes down at the start",
+     enter_before,
+     driver_goes_down,
+     simcuda_fail_clear,
+     {TNR_ERR_SHUTDOWN}},
+    {"driver has no memory to start",
+     enter_before,
+     driver_is_out_of_memory,
+     simcuda_fail_clear,
+     {0}},
     {"after the shutdown", enter_after_shutdown, NULL, NULL, {0}},
     {"in a child of a fork", enter_child, NULL, NULL, {TNR_ERR_AFTER_FORK}},
 };
