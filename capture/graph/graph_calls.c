@@ -78,6 +78,8 @@ tnr_status tnr_graph_pool_vouch(tnr_pool handle)
     TNRI_CALM_CALL;
     tnr_pool pool;
     tnri_visit visit;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
     tnr_status status = tnri_pool_resolve(handle, &pool);
     if (status != TNR_OK)
         return status;

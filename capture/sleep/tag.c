@@ -187,6 +187,8 @@ tnr_status tnr_tag_of(const char **tag, const void *ptr)
     if (tag == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_tag_of: tag is null.");
     *tag = NULL;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
     if (tnri_library_space_of(ptr, &device) == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
     const tnri_block *block = tnri_live_find(device, (uintptr_t)ptr);

@@ -5,7 +5,8 @@
  * tnr_validate finds mistakes that are planted in the layer's records.
  *
  * Lines of the library taken out to see it fail:
- *   tnri_captures_forget in library_mark_forked: in_a_forked_child
+ *   tnri_captures_forget in library_mark_forked; tnri_library_is_forked in tnr_graph_pool_vouch, or
+ *     in tnr_tag_of: in_a_forked_child
  */
 #include "steps.h"
 
@@ -15,6 +16,7 @@
 #include <tenure/compact.h>
 #include <tenure/history.h>
 #include <tenure/sleep.h>
+#include <tenure/tag.h>
 
 #include "graph/capture.h"
 #include "graph/graph.h"
@@ -194,6 +196,7 @@ static void child_calls_everything(void *block)
     tnr_audit audit = {.struct_bytes = sizeof(audit)};
     tnr_sleep_options options = TNR_SLEEP_OPTIONS_INIT;
     void *ptr;
+    const char *tag;
     const tnr_status results[] = {
         tnr_malloc(&ptr, MIB, 0, OTHER),
         tnr_free(block),
@@ -215,6 +218,8 @@ static void child_calls_everything(void *block)
         tnr_device_wake(0),
         tnr_compact(NULL, NULL, 0),
         tnr_device_compact(NULL, 0),
+        tnr_graph_pool_vouch(NULL),
+        tnr_tag_of(&tag, block),
         tnr_block_content_set(block, TNR_CONTENT_KEEP),
         tnr_sleep_prepare(MIB, 0),
         tnr_history_set(0, TNR_HISTORY_LIGHT),
