@@ -29,6 +29,8 @@ typedef struct torch_pool {
     int device;
     int is_ending;     /* 1: released; only waits for what is left of it */
     unsigned uses;     /* begins without a release yet */
+    tnr_graph *graphs; /* captured into it, and not known to have ended; */
+    size_t graphs_count, graphs_room;
     tnr_pool captured; /* what captures allocate from */
     tnr_pool plain;    /* what other streams allocate from; null until one does */
     struct torch_pool *next;
@@ -82,6 +84,33 @@ static tnr_status pool_make(torch_pool **made, int device, tenure_torch_id id)
     return TNR_OK;
 }
 
+/* Notes a graph that needs the pool. If there is no room for it the pool's end waits a little. */
+static void pool_note_graph(torch_pool *pool, tnr_graph graph)
+{
+    if (pool->graphs_count == pool->graphs_room) {
+        size_t room = pool->graphs_room == 0 ? 4 : 2 * pool->graphs_room;
+        tnr_graph *graphs = realloc(pool->graphs, room * sizeof(*graphs));
+        if (graphs == NULL)
+            return;
+        pool->graphs = graphs;
+        pool->graphs_room = room;
+    }
+    pool->graphs[pool->graphs_count++] = graph;
+}
+
+/* Forgets the graphs that have ended; 1 if others live. PyTorch releases a pool right before it
+ * destroys the last graph. tnr_pool_destroy would wait then, for what the same thread does next. */
+static int pool_has_graphs(torch_pool *pool)
+{
+    tnr_graph_info info = {.struct_bytes = sizeof(info)};
+    size_t live = 0;
+    for (size_t i = 0; i < pool->graphs_count; i++)
+        if (tnr_graph_get(&info, pool->graphs[i]) == TNR_OK)
+            pool->graphs[live++] = pool->graphs[i];
+    pool->graphs_count = live;
+    return live > 0;
+}
+
 /* Ends one of Tenure's pools. 1: it is gone (or was gone). */
 static int handle_end(tnr_pool *handle)
 {
@@ -101,11 +130,13 @@ static unsigned pools_end(void)
     torch_pool **at = &pools;
     while (*at != NULL) {
         torch_pool *pool = *at;
-        if (!pool->is_ending || !(handle_end(&pool->captured) & handle_end(&pool->plain))) {
+        if (!pool->is_ending || pool_has_graphs(pool) ||
+            !(handle_end(&pool->captured) & handle_end(&pool->plain))) {
             at = &pool->next;
             continue;
         }
         *at = pool->next;
+        free(pool->graphs);
         free(pool);
         ended++;
     }
@@ -182,6 +213,10 @@ static tnr_status routing_attach(routing *route, tnr_stream stream)
     options.pool = route->pool->captured;
     tnr_status status = tnr_capture_attach(&route->graph, route->pool->device, stream, &options);
     route->is_attached = status == TNR_OK;
+    if (route->is_attached) {
+        (void)pool_has_graphs(route->pool); /* those that ended make room */
+        pool_note_graph(route->pool, route->graph);
+    }
     return status;
 }
 

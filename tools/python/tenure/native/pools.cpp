@@ -59,8 +59,9 @@ struct torch_pool {
     bool is_saved = false;   /* its state has been asked for: `captured` is vouched for */
     std::shared_ptr<cca::CUDAAllocator> inner; /* owns the segments; null: the driver's memory */
     int uses = 0;
-    tnr_pool captured = nullptr; /* what captures allocate from; null until one does */
-    tnr_pool plain = nullptr;    /* what other streams allocate from; null until one does */
+    tnr_pool captured = nullptr;   /* what captures allocate from; null until one does */
+    tnr_pool plain = nullptr;      /* what other streams allocate from; null until one does */
+    std::vector<tnr_graph> graphs; /* captured into it, and not known to have ended */
 };
 
 /* Streams that allocate from a pool: begun and not ended. */
@@ -200,6 +201,20 @@ uint64_t reserved_by(tnr_pool handle, DeviceIndex device)
     return tnr_stats_get(&stats, handle, device) == TNR_OK ? stats.reserved_bytes.current : 0;
 }
 
+/* Forgets the graphs that have ended; true if others live. PyTorch releases a pool right before it
+ * destroys the last graph. tnr_pool_destroy would wait then, for what the same thread does next. */
+bool has_graphs(torch_pool &pool)
+{
+    auto has_ended = [](tnr_graph graph) {
+        tnr_graph_info info = {};
+        info.struct_bytes = sizeof(info);
+        return tnr_graph_get(&info, graph) != TNR_OK;
+    };
+    pool.graphs.erase(std::remove_if(pool.graphs.begin(), pool.graphs.end(), has_ended),
+                      pool.graphs.end());
+    return !pool.graphs.empty();
+}
+
 /* Ends one of Tenure's pools. True: it is gone, or was gone. While it has foreign segments it
  * stays: segments_settle() sends those back first. */
 bool handle_end(const torch_pool &pool, tnr_pool &handle)
@@ -221,7 +236,7 @@ bool replays_are_over(const torch_pool &pool)
 {
     tnr_stats stats = {};
     stats.struct_bytes = sizeof(stats);
-    if (!pool.is_vouched || pool.plain == nullptr)
+    if (pool.plain == nullptr)
         return true;
     if (!routings.empty() || tnr_stats_get(&stats, pool.plain, pool.device) != TNR_OK ||
         stats.allocation[TNR_WORLD_ALL].current > 0)
@@ -295,6 +310,10 @@ tnr_status routing_attach(routing &one, cudaStream_t stream)
     if (status == TNR_OK)
         status = tnr_capture_attach(&one.graph, pool.device, stream, &options);
     one.is_attached = status == TNR_OK;
+    if (one.is_attached) {
+        (void)has_graphs(pool); /* those that ended make room */
+        pool.graphs.push_back(one.graph);
+    }
     return status;
 }
 
@@ -332,8 +351,7 @@ void routings_settle()
     std::lock_guard<std::mutex> guard(lock);
     for (auto at = routings.begin(); at != routings.end();) {
         auto one = at++;
-        if (!one->is_attached || one->pool->is_made ||
-            one->begun_by != std::this_thread::get_id())
+        if (!one->is_attached || one->pool->is_made || one->begun_by != std::this_thread::get_id())
             continue;
         /* Its graph may have ended before: the driver destroys that of a capture that failed. */
         tnr_status status = tnr_capture_ended(one->graph, nullptr);
@@ -398,8 +416,10 @@ void pools_end()
     std::lock_guard<std::mutex> guard(lock);
     for (auto at = pools.begin(); at != pools.end();) {
         auto next = std::next(at);
-        bool is_captured_gone = at->is_ending && handle_end(*at, at->captured);
-        bool is_plain_gone = at->is_ending && replays_are_over(*at) && handle_end(*at, at->plain);
+        bool is_idle = at->is_ending && !has_graphs(*at);
+        bool is_captured_gone = is_idle && handle_end(*at, at->captured);
+        bool is_plain_gone = (at->is_vouched ? at->is_ending && replays_are_over(*at) : is_idle) &&
+                             handle_end(*at, at->plain);
         if (is_captured_gone && is_plain_gone)
             ended.splice(ended.end(), pools, at);
         at = next; /* a graph or a block of the others still lives */
