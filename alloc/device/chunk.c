@@ -259,6 +259,41 @@ void tnri_chunk_enter(tnri_chunk *chunk, int is_small)
     held_add(chunk);
 }
 
+/* Takes so many bytes from the driver as one, and gives them back. */
+static tnr_status memory_try(const tnri_account *account, size_t bytes)
+{
+    CUmemAllocationProp properties = chunk_properties(account);
+    CUmemGenericAllocationHandle handle;
+    CUresult result = tnri_drive(cuMemCreate, (&handle, bytes, &properties, 0));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuMemCreate", "taking memory from the device");
+    (void)tnri_drive(cuMemRelease, (handle));
+    return TNR_OK;
+}
+
+tnr_status tnri_chunk_foresee(tnri_account *account, size_t bytes, int was_refused)
+{
+    const tnri_device *device = account->device;
+    size_t memory = device->capabilities.memory_bytes;
+    size_t left = 0;
+    size_t total = 0;
+    tnri_assert_none_held();
+    tnr_status status = tnri_chunk_charge(account, bytes);
+    if (status != TNR_OK)
+        return status;
+    tnri_chunk_discharge(account, bytes);
+    uint64_t reserved = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
+    int is_most = reserved >= memory || bytes > (memory - reserved) / 2;
+    if ((!is_most && !was_refused) || tnri_drive(cuMemGetInfo, (&left, &total)) != CUDA_SUCCESS ||
+        left >= bytes)
+        return TNR_OK;
+    if (!was_refused)
+        return memory_try(account, bytes);
+    return tnri_error_driver(TNR_ERR_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY,
+                             "device %d has %zu bytes left; %zu more were needed.", device->index,
+                             left, bytes);
+}
+
 void tnri_chunk_count_taken(const tnri_chunk *chunk)
 {
     tnri_account *account = chunk->account;

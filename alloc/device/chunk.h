@@ -64,6 +64,14 @@ size_t tnri_chunk_headroom_lack(const tnri_device *device, size_t bytes);
 /* Gives them back. */
 void tnri_chunk_discharge(tnri_account *account, size_t bytes);
 
+/* Whether chunks of so many bytes in all can be had, before the first of them is made: the driver
+ * takes milliseconds to refuse one, and those before it would be made for nothing. Asks the limits,
+ * and where the request is most of what may be left, the driver. It is asked for all bytes at once,
+ * because memory that it keeps for its own pools counts as used, and yet it may hand that out.
+ * `was_refused`: it has refused this request before, so what it says of free memory is enough. In
+ * the device's context, no lock held. Errors: TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT. */
+tnr_status tnri_chunk_foresee(tnri_account *account, size_t bytes, int was_refused);
+
 /* Counts the memory of a chunk that was taken, or given back, and the limits with it: bytes are
  * charged before memory is taken, and discharged here. */
 void tnri_chunk_count_taken(const tnri_chunk *chunk);

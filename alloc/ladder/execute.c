@@ -233,16 +233,21 @@ static tnr_status parked_take(tnri_plan *plan)
 
 static tnr_status chunks_create(tnri_plan *plan)
 {
-    while (tnri_plan_room(plan) > 0) {
+    tnr_status status = TNR_OK;
+    if (plan->was_refused || plan->pages_missing > tnri_chunk_size_pages(plan))
+        status = tnri_chunk_foresee(plan->arena->account,
+                                    plan->pages_missing << plan->world->space->page_shift,
+                                    plan->was_refused);
+    while (status == TNR_OK && tnri_plan_room(plan) > 0) {
         tnri_chunk *chunk;
-        tnr_status status = tnri_chunk_create(plan->arena->account, tnri_chunk_size_pages(plan),
-                                              plan->world->is_small, &chunk);
+        status = tnri_chunk_create(plan->arena->account, tnri_chunk_size_pages(plan),
+                                   plan->world->is_small, &chunk);
         if (status != TNR_OK)
-            return status;
+            break;
         tnri_plan_add(plan, chunk);
         atomic_store_explicit(&plan->arena->account->is_full, 0, memory_order_relaxed);
     }
-    return TNR_OK;
+    return status;
 }
 
 /* ---- mapping -------------------------------------------------------------------------------- */

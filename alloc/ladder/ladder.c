@@ -229,9 +229,11 @@ static size_t request_least(const tnri_arena *arena, const tnri_request *request
     return (bytes + page - 1) & ~(page - 1);
 }
 
-/* What a request may move: with driver calls, and to where chunks are mapped already. */
+/* What a request may move: with driver calls, and to where chunks are mapped already; and whether
+ * the driver has refused it memory before. */
 typedef struct ladder_means {
     tnri_moves moves, again;
+    int was_refused;
 } ladder_means;
 
 /* Chunks of other streams would come after all that those were given so far; the stream's own
@@ -239,13 +241,13 @@ typedef struct ladder_means {
 static ladder_means ladder_moves(tnri_arena *arena, const tnri_request *request, tnri_use use)
 {
     if (ladder_moves_max(arena) == TNRI_MOVES_NONE)
-        return (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_NONE};
+        return (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_NONE, 0};
     int trades = tnri_trade_pays(arena, request, use);
     if (!tnri_price_may_move(arena->pool, use))
-        return (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_OWN};
+        return (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_OWN, 0};
     tnri_moves most =
         trades && stream_retired_bytes(arena) < request->bytes ? TNRI_MOVES_ALL : TNRI_MOVES_OWN;
-    return (ladder_means){most, most};
+    return (ladder_means){most, most, 0};
 }
 
 /* Has retired blocks of an arena become free, as far as the settings allow. Returns their bytes. */
@@ -351,7 +353,7 @@ static tnr_status ladder_place(tnri_arena *arena, const tnri_request *request, l
                                int reclaimed, void **ptr)
 {
     tnri_access *access = &arena->pool->account.access;
-    tnri_plan plan = {0};
+    tnri_plan plan = {.was_refused = means.was_refused};
     unsigned epoch = tnri_placing_begin(access);
     tnr_status status = ladder_again(&plan, arena, request, means.again, reclaimed, ptr);
     if (status == TNR_OK && *ptr == NULL && arena->growable.base != 0) {
@@ -469,8 +471,9 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
     tnri_use use = tnri_price_look(arena->pool, request);
     tnri_regrow_look(arena, use);
     ladder_means means = ladder_moves(arena, request, use);
-    ladder_means most = {ladder_moves_max(arena), ladder_moves_max(arena)};
     status = ladder_climb(arena, request, means, 0, ptr);
+    ladder_means most = {ladder_moves_max(arena), ladder_moves_max(arena),
+                         status == TNR_ERR_OUT_OF_MEMORY && tnr_last_driver_result() != 0};
     if (is_shortage(status))
         atomic_store_explicit(&arena->account->is_full, 1, memory_order_relaxed);
     if (is_shortage(status) && means.moves != most.moves) /* what cannot grow moves at any price */
@@ -600,8 +603,8 @@ tnr_status tnri_ladder_guard(tnri_arena *arena, const tnri_request *request, voi
     if (status != TNR_OK)
         return status;
     if (tnri_pool_work_begin(arena->pool)) {
-        status =
-            ladder_climb(arena, request, (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_NONE}, 0, ptr);
+        status = ladder_climb(arena, request, (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_NONE, 0},
+                              0, ptr);
         tnri_pool_work_end(arena->pool);
     } else {
         status = tnri_asleep_error(arena->pool);

@@ -60,6 +60,7 @@ typedef struct tnri_plan {
     const tnri_request *request;
     tnri_block *pending;
     tnri_moves moves;
+    int was_refused;  /* 1: the driver has refused the request memory before */
     int is_growth;    /* 1: tnri_plan_make_growth made it */
     uintptr_t at;     /* where the block is to begin in the window; 0: where it fits first */
     int is_again;     /* 1: see again.h */

@@ -10,6 +10,9 @@
  * comparison, or without the discharge after it: others_have_headroom failed.
  * tnri_chunk_headroom_lack left out in tnri_reclaim: headroom_raised failed. tnri_pinned_walk left
  * out in holder_of, or called for pools that stay as they are: what_is_pinned failed.
+ * tnri_chunk_foresee left out in chunks_create, or the limits left out in it, or was_refused never
+ * set: what_does_not_fit_makes_no_chunk failed; memory_try left out:
+ * what_the_driver_hands_out_is_taken.
  */
 #include "unit.h"
 
@@ -17,6 +20,8 @@
 #include <string.h>
 
 #include <tenure/tag.h>
+
+#include "driver/driver.h"
 
 static void the_report(void **state)
 {
@@ -251,6 +256,82 @@ static void others_have_headroom(void **state)
     assert_ok(tnr_validate(0));
 }
 
+/* Calls of the driver that a request takes, which is refused. */
+static void check_refused(size_t bytes, tnr_status status, uint64_t creates)
+{
+    void *ptr;
+    simcuda_calls_reset();
+    assert_error(tnr_malloc(&ptr, bytes, 0, NULL), status, "out of memory");
+    assert_int_equal(simcuda_calls("cuMemCreate"), creates);
+    assert_int_equal(simcuda_calls("cuMemMap") + simcuda_calls("cuMemUnmap"), 0);
+    assert_int_equal(simcuda_calls("cuMemRelease"), 0);
+}
+
+/* A program that looks for the largest block that fits asks for many that do not. A real driver
+ * takes milliseconds to refuse memory, so it is asked once for each request. No chunk is made that
+ * would go back at once, neither where the device nor where a limit has less than was asked for. */
+static void what_does_not_fit_makes_no_chunk(void **state)
+{
+    (void)state;
+    CUmemGenericAllocationHandle others;
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    unit_start("address_space_gb:64", "MEMORY=4G", NULL);
+    void *kept = unit_malloc(1000 * MIB, NULL);
+    assert_int_equal(cuMemCreate(&others, 1024 * MIB, &properties, 0), CUDA_SUCCESS);
+    size_t least = 0, most = 4096;
+    const size_t left = 4096 - 1000 - 1024, by_the_books = 4096 - 1000;
+    while (most - least > 2) {
+        void *ptr;
+        size_t middle = (least + most) / 2;
+        assert_ok(tnr_trim(NULL, 0, 0));
+        if (middle > by_the_books) {
+            check_refused(middle * MIB, TNR_ERR_LIMIT, 0);
+            most = middle;
+        } else if (middle > left) {
+            check_refused(middle * MIB, TNR_ERR_OUT_OF_MEMORY, 1);
+            most = middle;
+        } else {
+            assert_ok(tnr_malloc(&ptr, middle * MIB, 0, NULL));
+            assert_ok(tnr_free(ptr));
+            least = middle;
+        }
+    }
+    assert_int_equal(least, left);
+    assert_ok(tnr_trim(NULL, 0, 0));
+    assert_ok(tnr_limit_set(2100 * MIB, 0)); /* the first chunk of the request would fit */
+    check_refused(1500 * MIB, TNR_ERR_LIMIT, 0);
+    assert_ok(tnr_limit_set(SIZE_MAX, 0));
+    /* With idle memory, which goes back first, although that is not enough. */
+    void *ptr;
+    assert_ok(tnr_free(unit_malloc(500 * MIB, NULL)));
+    simcuda_calls_reset();
+    assert_error(tnr_malloc(&ptr, (left + 100) * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY,
+                 "bytes left");
+    assert_int_equal(simcuda_calls("cuMemCreate"), 1);
+    assert_ok(tnr_free(kept));
+    assert_int_equal(cuMemRelease(others), CUDA_SUCCESS);
+}
+
+static CUresult says_nothing_is_left(size_t *left, size_t *total)
+{
+    *left = 0;
+    *total = (size_t)4096 * MIB;
+    return CUDA_SUCCESS;
+}
+
+/* What the driver keeps for itself, for its own pools say, counts as used, and it may hand that
+ * out: it decides, not what it says is left. */
+static void what_the_driver_hands_out_is_taken(void **state)
+{
+    (void)state;
+    unit_start("address_space_gb:64", "MEMORY=4G", NULL);
+    assert_ok(tnr_free(unit_malloc(3 * MIB, NULL)));
+    tnri_driver.cuMemGetInfo = says_nothing_is_left;
+    void *ptr = unit_malloc(3000 * MIB, NULL);
+    assert_ok(tnr_free(ptr));
+}
+
 static void a_callback_that_cannot_help(void **state)
 {
     (void)state;
@@ -317,6 +398,8 @@ int main(void)
         cmocka_unit_test_teardown(what_can_never_fit, unit_stop),
         cmocka_unit_test_teardown(others_have_headroom, unit_stop),
         cmocka_unit_test_teardown(headroom_raised, unit_stop),
+        cmocka_unit_test_teardown(what_does_not_fit_makes_no_chunk, unit_stop),
+        cmocka_unit_test_teardown(what_the_driver_hands_out_is_taken, unit_stop),
         cmocka_unit_test_teardown(a_callback_that_cannot_help, unit_stop),
         cmocka_unit_test_teardown(the_report_shows_fragmentation, unit_stop),
     };
