@@ -10,6 +10,7 @@
 
 tnri_chunk tnri_mapping_refused;
 _Thread_local tnr_oom_reason tnri_chunk_lacks;
+_Thread_local size_t tnri_chunk_withheld;
 
 /* Adds to a sum unless that would exceed its limit. Returns 1 if it did. */
 static int sum_charge(_Atomic uint64_t *sum, uint64_t bytes, uint64_t limit)
@@ -205,6 +206,24 @@ tnr_status tnri_chunk_exchange_check(const tnri_account *account, size_t gone, s
     return TNR_OK;
 }
 
+/* Asks the driver for memory. */
+static tnr_status memory_take(const tnri_account *account, size_t bytes,
+                              CUmemGenericAllocationHandle *handle)
+{
+    CUmemAllocationProp properties = chunk_properties(account);
+    size_t left = 0;
+    size_t total = 0;
+    CUresult result = tnri_drive(cuMemCreate, (handle, bytes, &properties, 0));
+    if (result == CUDA_SUCCESS)
+        return TNR_OK;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        (void)tnri_drive(cuMemGetInfo, (&left, &total));
+        size_t most = bytes - tnri_page_bytes(&account->device->space);
+        tnri_chunk_withheld = left > most ? left - most : 0;
+    }
+    return tnri_driver_error(result, "cuMemCreate", "taking memory from the device");
+}
+
 /* Takes the memory of a chunk from the driver, within the limits, and counts it. */
 static tnr_status chunk_take(tnri_chunk *chunk)
 {
@@ -222,12 +241,11 @@ static tnr_status chunk_take(tnri_chunk *chunk)
         tnri_chunk_discharge(account, bytes);
         return status;
     }
-    CUmemAllocationProp properties = chunk_properties(account);
-    CUresult result = tnri_drive(cuMemCreate, (&chunk->handle, bytes, &properties, 0));
-    tnri_group_taken(device, bytes, result == CUDA_SUCCESS);
-    if (result != CUDA_SUCCESS) {
+    status = memory_take(account, bytes, &chunk->handle);
+    tnri_group_taken(device, bytes, status == TNR_OK);
+    if (status != TNR_OK) {
         tnri_chunk_discharge(account, bytes);
-        return tnri_driver_error(result, "cuMemCreate", "taking memory from the device");
+        return status;
     }
     tnri_chunk_count_taken(chunk);
     return TNR_OK;
@@ -262,13 +280,11 @@ void tnri_chunk_enter(tnri_chunk *chunk, int is_small)
 /* Takes so many bytes from the driver as one, and gives them back. */
 static tnr_status memory_try(const tnri_account *account, size_t bytes)
 {
-    CUmemAllocationProp properties = chunk_properties(account);
     CUmemGenericAllocationHandle handle;
-    CUresult result = tnri_drive(cuMemCreate, (&handle, bytes, &properties, 0));
-    if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuMemCreate", "taking memory from the device");
-    (void)tnri_drive(cuMemRelease, (handle));
-    return TNR_OK;
+    tnr_status status = memory_take(account, bytes, &handle);
+    if (status == TNR_OK)
+        (void)tnri_drive(cuMemRelease, (handle));
+    return status;
 }
 
 tnr_status tnri_chunk_foresee(tnri_account *account, size_t bytes, int was_refused)
@@ -284,14 +300,20 @@ tnr_status tnri_chunk_foresee(tnri_account *account, size_t bytes, int was_refus
     tnri_chunk_discharge(account, bytes);
     uint64_t reserved = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
     int is_most = reserved >= memory || bytes > (memory - reserved) / 2;
+    size_t withheld = was_refused ? tnri_chunk_withheld : 0;
     if ((!is_most && !was_refused) || tnri_drive(cuMemGetInfo, (&left, &total)) != CUDA_SUCCESS ||
-        left >= bytes)
+        (left >= withheld && left - withheld >= bytes))
         return TNR_OK;
     if (!was_refused)
         return memory_try(account, bytes);
     return tnri_error_driver(TNR_ERR_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY,
-                             "device %d has %zu bytes left; %zu more were needed.", device->index,
-                             left, bytes);
+                             "device %d hands out %zu bytes more; %zu were needed.", device->index,
+                             left > withheld ? left - withheld : 0, bytes);
+}
+
+int tnri_chunk_was_refused(tnr_status status)
+{
+    return status == TNR_ERR_OUT_OF_MEMORY && tnr_last_driver_result() == CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void tnri_chunk_count_taken(const tnri_chunk *chunk)

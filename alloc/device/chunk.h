@@ -51,6 +51,10 @@ extern tnri_chunk tnri_mapping_refused;
 /* What the calling thread's latest request for memory lacked. */
 extern _Thread_local tnr_oom_reason tnri_chunk_lacks;
 
+/* What the driver said was left when it last refused the calling thread memory, beyond the most
+ * that it can have had: so much of what it says is left it does not hand out. */
+extern _Thread_local size_t tnri_chunk_withheld;
+
 /* Takes `bytes` of the device's and the pool's limits. TNR_ERR_LIMIT if one would be exceeded;
  * tnri_chunk_lacks says which one. */
 tnr_status tnri_chunk_charge(tnri_account *account, size_t bytes);
@@ -68,9 +72,13 @@ void tnri_chunk_discharge(tnri_account *account, size_t bytes);
  * takes milliseconds to refuse one, and those before it would be made for nothing. Asks the limits,
  * and where the request is most of what may be left, the driver. It is asked for all bytes at once,
  * because memory that it keeps for its own pools counts as used, and yet it may hand that out.
- * `was_refused`: it has refused this request before, so what it says of free memory is enough. In
- * the device's context, no lock held. Errors: TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT. */
+ * `was_refused`: it has refused this request before, so what it says of free memory is enough, less
+ * tnri_chunk_withheld. In the device's context, no lock held. Errors: TNR_ERR_OUT_OF_MEMORY,
+ * TNR_ERR_LIMIT. */
 tnr_status tnri_chunk_foresee(tnri_account *account, size_t bytes, int was_refused);
+
+/* 1 if an error is the driver's, which has no memory. */
+int tnri_chunk_was_refused(tnr_status status);
 
 /* Counts the memory of a chunk that was taken, or given back, and the limits with it: bytes are
  * charged before memory is taken, and discharged here. */

@@ -473,7 +473,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
     ladder_means means = ladder_moves(arena, request, use);
     status = ladder_climb(arena, request, means, 0, ptr);
     ladder_means most = {ladder_moves_max(arena), ladder_moves_max(arena),
-                         status == TNR_ERR_OUT_OF_MEMORY && tnr_last_driver_result() != 0};
+                         tnri_chunk_was_refused(status)};
     if (is_shortage(status))
         atomic_store_explicit(&arena->account->is_full, 1, memory_order_relaxed);
     if (is_shortage(status) && means.moves != most.moves) /* what cannot grow moves at any price */

@@ -12,7 +12,7 @@
  * out in holder_of, or called for pools that stay as they are: what_is_pinned failed.
  * tnri_chunk_foresee left out in chunks_create, or the limits left out in it, or was_refused never
  * set: what_does_not_fit_makes_no_chunk failed; memory_try left out:
- * what_the_driver_hands_out_is_taken.
+ * what_the_driver_hands_out_is_taken; tnri_chunk_withheld always 0: what_the_driver_withholds.
  */
 #include "unit.h"
 
@@ -306,11 +306,61 @@ static void what_does_not_fit_makes_no_chunk(void **state)
     void *ptr;
     assert_ok(tnr_free(unit_malloc(500 * MIB, NULL)));
     simcuda_calls_reset();
-    assert_error(tnr_malloc(&ptr, (left + 100) * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY,
-                 "bytes left");
+    assert_error(tnr_malloc(&ptr, (left + 100) * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY, "hands out");
     assert_int_equal(simcuda_calls("cuMemCreate"), 1);
     assert_ok(tnr_free(kept));
     assert_int_equal(cuMemRelease(others), CUDA_SUCCESS);
+}
+
+static PFN_cuMemGetInfo_v3020 info_before;
+static PFN_cuMemCreate_v10020 create_before;
+static uint64_t refusals;
+
+static CUresult says_more_is_left(size_t *left, size_t *total)
+{
+    CUresult result = info_before(left, total);
+    *left += 64 * MIB;
+    return result;
+}
+
+static CUresult counts_refusals(CUmemGenericAllocationHandle *handle, size_t bytes,
+                                const CUmemAllocationProp *properties, unsigned long long flags)
+{
+    CUresult result = create_before(handle, bytes, properties, flags);
+    refusals += result == CUDA_ERROR_OUT_OF_MEMORY;
+    return result;
+}
+
+/* A driver that says that more is left than it hands out is believed once for each request: what it
+ * has not handed out then it does not hand out either when idle memory has gone back. The last
+ * chunk may be refused twice, in two sizes. */
+static void what_the_driver_withholds(void **state)
+{
+    (void)state;
+    void *ptr;
+    unit_start("address_space_gb:64", "MEMORY=4G", NULL);
+    void *kept = unit_malloc(1000 * MIB, NULL);
+    assert_ok(tnr_free(unit_malloc(1500 * MIB, NULL)));
+    info_before = tnri_driver.cuMemGetInfo;
+    create_before = tnri_driver.cuMemCreate;
+    tnri_driver.cuMemGetInfo = says_more_is_left;
+    tnri_driver.cuMemCreate = counts_refusals;
+    for (size_t more = 2; more < 100; more *= 3) {
+        CUmemGenericAllocationHandle others;
+        CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+        properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        assert_ok(tnr_free(unit_malloc(1500 * MIB, NULL)));
+        assert_int_equal(cuMemCreate(&others, 1024 * MIB, &properties, 0), CUDA_SUCCESS);
+        refusals = 0;
+        assert_error(tnr_malloc(&ptr, (4096 - 1024 - 1000 + more) * MIB, 0, NULL),
+                     TNR_ERR_OUT_OF_MEMORY, "out of memory");
+        assert_in_range(refusals, 1, 2);
+        assert_ok(tnr_malloc(&ptr, (4096 - 1024 - 1000) * MIB, 0, NULL)); /* and that is there */
+        assert_ok(tnr_free(ptr));
+        assert_ok(tnr_trim(NULL, 0, 0));
+        assert_int_equal(cuMemRelease(others), CUDA_SUCCESS);
+    }
+    assert_ok(tnr_free(kept));
 }
 
 static CUresult says_nothing_is_left(size_t *left, size_t *total)
@@ -400,6 +450,7 @@ int main(void)
         cmocka_unit_test_teardown(headroom_raised, unit_stop),
         cmocka_unit_test_teardown(what_does_not_fit_makes_no_chunk, unit_stop),
         cmocka_unit_test_teardown(what_the_driver_hands_out_is_taken, unit_stop),
+        cmocka_unit_test_teardown(what_the_driver_withholds, unit_stop),
         cmocka_unit_test_teardown(a_callback_that_cannot_help, unit_stop),
         cmocka_unit_test_teardown(the_report_shows_fragmentation, unit_stop),
     };
