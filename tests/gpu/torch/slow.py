@@ -65,24 +65,27 @@ def graph_loop(torch):
 
 
 def empty_cache(torch):
+    """No size is a power of two, or a multiple of a large one."""
+    width = 520
+
     class Block(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(512) for _ in range(2))
-            self.parts = torch.nn.ModuleList((torch.nn.Linear(512, 1536), torch.nn.Linear(512, 512),
-                                              torch.nn.Linear(512, 2048),
-                                              torch.nn.Linear(2048, 512)))
+            self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(width) for _ in range(2))
+            self.parts = torch.nn.ModuleList((
+                torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width),
+                torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)))
 
         def forward(self, x):
-            heads = self.parts[0](self.norms[0](x)).view(*x.shape[:2], 3, 8, 64).transpose(1, 3)
-            q, k, v = heads.unbind(2)
+            heads = self.parts[0](self.norms[0](x)).view(*x.shape[:2], 3, 8, width // 8)
+            q, k, v = heads.transpose(1, 3).unbind(2)
             mixed = (q @ k.transpose(-1, -2) / 8).softmax(-1) @ v
             x = x + self.parts[1](mixed.transpose(1, 2).reshape(x.shape))
             return x + self.parts[3](self.parts[2](self.norms[1](x)).relu())
 
     model = torch.nn.Sequential(*(Block() for _ in range(6))).cuda().train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
-    x = torch.randn(16, 256, 512, device="cuda")
+    x = torch.randn(13, 197, width, device="cuda")
 
     def step():
         optimizer.zero_grad(set_to_none=True)
@@ -173,7 +176,7 @@ def offload(torch):
 class Sampled:
     """A graph of random edges, 16 from each node, and a net of two layers on what is sampled."""
 
-    NODES, EDGES, WIDTH = 200_000, 16, 256
+    NODES, EDGES, WIDTH = 1_000_000, 16, 256
 
     def __init__(self, torch):
         self.torch = torch
@@ -213,13 +216,13 @@ def sampling(torch):
 
     def step():
         steps[0] += 1
-        return sampled.step(1500 + (steps[0] * 379) % 1021)
+        return sampled.step(3000 + (steps[0] * 379) % 1021)
 
     return step
 
 
 # Steps of an epoch: some tenths of a second.
-CASES = {graph_loop: 15, empty_cache: 15, bisect: 5, offload: 3, sampling: 20}
+CASES = {graph_loop: 15, empty_cache: 15, bisect: 5, offload: 3, sampling: 40}
 NAMES = {case.__name__: case for case in CASES}
 
 
