@@ -31,9 +31,9 @@ static size_t request_pages(const tnri_space *space, const tnri_request *request
 /* The pages [*first, *end) of whole chunks at the upper end of a run that have room for the
  * request; 0 if there are none, or only much more than that. A rest that is no more than a few
  * times as large goes along: it will serve the next such request there, and what streams with
- * blocks of other sizes have is not cut up. */
+ * blocks of other sizes have is not cut up. If the run is borrowed, all of it goes along. */
 static int run_offer(const tnri_space *space, const tnri_block *run, const tnri_request *request,
-                     size_t *first, size_t *end)
+                     int is_borrowed, size_t *first, size_t *end)
 {
     size_t lowest;
     size_t pages = request_pages(space, request);
@@ -44,7 +44,7 @@ static int run_offer(const tnri_space *space, const tnri_block *run, const tnri_
         return 0;
     size_t most = pages * (1 + TNRI_LEND_ALONG);
     *first = lowest;
-    if (*end - lowest <= most)
+    if (is_borrowed || *end - lowest <= most)
         return 1;
     size_t page = *end;
     while (tnri_page_address(space, page) > base)
@@ -56,20 +56,24 @@ static int run_offer(const tnri_space *space, const tnri_block *run, const tnri_
     return *end - page <= most; /* a chunk may be far too large for the request */
 }
 
-/* The smallest run of a world that has what the request needs, in the pages [*first, *end); null if
- * none has. Under the arena's lock. */
-static tnri_block *world_run(const tnri_world *world, const tnri_request *request, size_t *first,
-                             size_t *end)
+/* The smallest run of a world, or of what it has borrowed, that has what the request needs, in the
+ * pages [*first, *end); null if none has. Under the arena's lock. */
+static tnri_block *world_run(const tnri_world *world, const tnri_request *request, int is_borrowed,
+                             size_t *first, size_t *end)
 {
     const tnri_space *space = world->space;
     size_t bytes_max = tnri_run_bytes_max(request->bytes);
     tnri_index_walk walk = {tnri_index_class(request_pages(space, request) << space->page_shift),
                             NULL};
     tnri_block *run;
+    if (is_borrowed && world->borrowed_bytes < request->bytes)
+        return NULL;
     for (int looks = 0; (run = tnri_index_next(world->index, &walk)) != NULL;) {
         if (++looks > TNRI_LEND_LOOKS || run->bytes > bytes_max)
             return NULL;
-        if (run_offer(space, run, request, first, end))
+        if (is_borrowed && tnri_world_owns(world, run->base))
+            continue;
+        if (run_offer(space, run, request, is_borrowed, first, end))
             return run;
     }
     return NULL;
@@ -77,10 +81,10 @@ static tnri_block *world_run(const tnri_world *world, const tnri_request *reques
 
 /* Takes it out of that run: PENDING. Null if there is none, or no host memory is there. Under the
  * arena's lock. */
-static tnri_block *world_offer(tnri_world *world, const tnri_request *request)
+static tnri_block *world_offer(tnri_world *world, const tnri_request *request, int is_borrowed)
 {
     size_t first, end;
-    tnri_block *run = world_run(world, request, &first, &end);
+    tnri_block *run = world_run(world, request, is_borrowed, &first, &end);
     if (run == NULL || !tnri_world_spares(world, TNRI_CARVE_RECORDS) ||
         !tnri_world_promise_borrow(world))
         return NULL;
@@ -170,15 +174,19 @@ static int world_keeps_half(const tnri_block *pending)
     return bytes_in[TNRI_LIVE] + bytes_in[TNRI_FREE] + bytes_in[TNRI_RETIRED] >= pending->bytes;
 }
 
-/* What another arena has for the request: PENDING, or null. */
+/* What another arena has for the request: PENDING, or null. What other streams have borrowed goes
+ * on first, and whole. Most of it is the borrower's own that comes home, and for one wait all of a
+ * run does, instead of a wait for each block. */
 static tnri_block *lender_offer(tnri_arena *lender, const tnri_request *request, int must_keep_half)
 {
     tnri_block *pending = NULL;
     tnri_arena_enter(lender);
     for (int i = 0; i < TNRI_WORLDS; i++)
         tnri_world_flush(&lender->worlds[i]);
+    for (int i = TNRI_WORLDS; i-- > 0 && pending == NULL && !must_keep_half;)
+        pending = world_offer(&lender->worlds[i], request, 1);
     for (int i = TNRI_WORLDS; i-- > 0 && pending == NULL;) {
-        pending = world_offer(&lender->worlds[i], request);
+        pending = world_offer(&lender->worlds[i], request, 0);
         if (pending != NULL && must_keep_half && !world_keeps_half(pending)) {
             loan_undo(pending);
             pending = NULL;

@@ -22,7 +22,8 @@
  * A loan consists of whole chunks, since a chunk belongs to one arena. The rest of a run goes along
  * if it is not much larger than the request. So streams that use blocks of different sizes do not
  * cut each other's runs into pieces that only moves could put together again. This costs nothing,
- * since a stream can in turn lend what it does not use.
+ * since a stream can in turn lend what it does not use. Of the runs of an arena, those that it has
+ * borrowed go first, and whole: most of them come home so, as they left.
  */
 #ifndef TNRI_LADDER_LEND_H
 #define TNRI_LADDER_LEND_H

@@ -136,6 +136,51 @@ static void a_small_rest_goes_along(void **state)
     assert_lent(2, mapped);
 }
 
+/* What a stream has borrowed goes on whole, so what was lent block by block comes home for one
+ * wait, as the run that it was. */
+static void what_was_lent_comes_home_whole(void **state)
+{
+    enum { BLOCKS = 16 };
+    (void)state;
+    start("chunk_max_mb:2");
+    unsigned char *first = unit_malloc(64 * MIB, a);
+    uint64_t mapped = simcuda_calls("cuMemMap");
+    assert_ok(tnr_free(first));
+    void *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++)
+        blocks[i] = unit_malloc(4 * MIB, b);
+    uint64_t lent = unit_stats().served[TNR_SERVED_LENT];
+    assert_true(lent > BLOCKS / 2);
+    for (int i = 0; i < BLOCKS; i++)
+        assert_ok(tnr_free(blocks[i]));
+    uint64_t orders = simcuda_calls("cuStreamWaitEvent");
+    assert_ptr_equal(unit_malloc(4 * MIB, a), first);
+    assert_lent(lent + 1, mapped);
+    assert_int_equal(simcuda_calls("cuStreamWaitEvent"), orders + 1);
+    uint64_t calls = simcuda_calls_total();
+    assert_ptr_equal(unit_malloc(60 * MIB, a), first + 4 * MIB);
+    assert_int_equal(simcuda_calls_total(), calls);
+}
+
+/* Of several runs, what is borrowed goes first: the lender's own stays in one piece. */
+static void what_is_borrowed_goes_first(void **state)
+{
+    (void)state;
+    start("chunk_max_mb:2");
+    unsigned char *first = unit_malloc(16 * MIB, a);
+    assert_ok(tnr_free(first));
+    assert_ptr_equal(unit_malloc(16 * MIB, b), first);
+    unsigned char *own = unit_malloc(8 * MIB, b);
+    assert_ok(tnr_free(own));
+    assert_ok(tnr_free(first));
+    uint64_t lent = unit_stats().served[TNR_SERVED_LENT];
+    assert_ptr_equal(unit_malloc(6 * MIB, a), first); /* the 8 MiB would fit better */
+    assert_int_equal(unit_stats().served[TNR_SERVED_LENT], lent + 1);
+    uint64_t calls = simcuda_calls_total();
+    assert_ptr_equal(unit_malloc(8 * MIB, b), own);
+    assert_int_equal(simcuda_calls_total(), calls);
+}
+
 /* A request is not lent a chunk that it would hardly use. */
 static void large_chunks_stay(void **state)
 {
@@ -627,6 +672,8 @@ int main(void)
         LEND_TEST(a_run_is_lent_on),
         LEND_TEST(a_large_rest_stays),
         LEND_TEST(a_small_rest_goes_along),
+        LEND_TEST(what_was_lent_comes_home_whole),
+        LEND_TEST(what_is_borrowed_goes_first),
         LEND_TEST(large_chunks_stay),
         LEND_TEST(chunks_are_lent_whole),
         LEND_TEST(old_pointers_lead_nowhere),
