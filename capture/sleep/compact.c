@@ -260,7 +260,7 @@ static tnr_status chunk_replace(tnri_replacing *self)
 {
     tnri_error_aside first;
     tnr_status status = tnri_replace(self);
-    if (!is_short(status))
+    if (!is_short(status) || self->is_asleep) /* then the chunk is replaced, and gone */
         return status;
     tnri_error_take(&first);
     tnr_status by_host = tnri_replace_by_host(self);

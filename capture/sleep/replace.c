@@ -291,11 +291,23 @@ static tnr_status pieces_map(tnri_replacing *self, uint64_t placed)
     return status;
 }
 
+/* The optional entry points that copies on the device need are there. */
+static tnr_status copies_check(void)
+{
+    if (tnri_driver.cuMemcpyDtoDAsync != NULL && tnri_driver.cuStreamSynchronize != NULL)
+        return TNR_OK;
+    return tnri_error(TNR_ERR_DRIVER_TOO_OLD,
+                      "the driver lacks calls for copying on the device. Install a newer NVIDIA "
+                      "driver.");
+}
+
 tnr_status tnri_replace(tnri_replacing *self)
 {
     tnri_chunk *old = self->loose[0].chunk;
     uint64_t placed = atomic_load_explicit(&old->placed, memory_order_relaxed);
-    tnr_status status = pieces_list(self);
+    tnr_status status = copies_check();
+    if (status == TNR_OK)
+        status = pieces_list(self);
     if (status == TNR_OK)
         status = pieces_create(self);
     if (status == TNR_OK)
