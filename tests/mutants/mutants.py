@@ -54,8 +54,8 @@ MUTANTS = [
      "        tnri_pending_add(stream, use);",
      "only the first stream's use of a block is waited for"),
     ("retire_poll_policy", "lifetime/retire.c",
-     "            tnri_stream_is_after(own, stream, use->number)) {",
-     "            !tnri_stream_is_after(own, stream, use->number)) {",
+     "            tnri_stream_is_after(own, stream, use->number, 0)) {",
+     "            !tnri_stream_is_after(own, stream, use->number, 0)) {",
      "order is taken the wrong way round at the free"),
     ("sync_not_fenced", "lifetime/free.c",
      "        tnri_retire(arena, block, 1);",
@@ -520,9 +520,9 @@ MUTANTS = [
      "a pool that lacks memory does not give its idle segments back"),
     ("segment_second_try", "alloc/ladder/segment.c",
      "    if (status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT)\n"
-     "        status = tnri_segment_create(account, least, stream, segment);",
+     "        status = tnri_segment_create(account, least, world->is_small, stream, segment);",
      "    if (wanted <= least)\n"
-     "        status = tnri_segment_create(account, least, stream, segment);",
+     "        status = tnri_segment_create(account, least, world->is_small, stream, segment);",
      "where no whole segment is to be had, none is asked for that is just large enough"),
     ("segment_stream_lost", "alloc/device/segment.c",
      "    owner_free(account, (void *)base, segment->pages << space->page_shift, "
@@ -692,7 +692,7 @@ MUTANTS = [
      "    (void)copy_record;",
      "a block is freed before its contents have been copied back"),
     ("contents_again_early", "capture/sleep/staging.c",
-     "            tnri_stream_is_after(stream, late->stream, late->number))",
+     "            tnri_stream_is_after(stream, late->stream, late->number, 1))",
      "            stream != NULL)",
      "pinned memory is the next block's before the former one's copy is over"),
     ("unpark_unproved", "alloc/ladder/unpark.c",
