@@ -243,7 +243,7 @@ static ladder_means ladder_moves(tnri_arena *arena, const tnri_request *request,
     if (ladder_moves_max(arena) == TNRI_MOVES_NONE)
         return (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_NONE, 0};
     int trades = tnri_trade_pays(arena, request, use);
-    if (!tnri_price_may_move(arena->pool, use))
+    if (!tnri_price_may_move(arena->pool, request, use))
         return (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_OWN, 0};
     tnri_moves most =
         trades && stream_retired_bytes(arena) < request->bytes ? TNRI_MOVES_ALL : TNRI_MOVES_OWN;

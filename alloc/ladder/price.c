@@ -29,10 +29,11 @@ tnri_use tnri_price_look(tnr_pool pool, const tnri_request *request)
     return use;
 }
 
-int tnri_price_may_move(tnr_pool pool, tnri_use use)
+int tnri_price_may_move(tnr_pool pool, const tnri_request *request, tnri_use use)
 {
     const tnri_account *account = &pool->account;
-    uint64_t holds = atomic_load_explicit(&account->reserved_bytes, memory_order_relaxed);
+    uint64_t holds =
+        atomic_load_explicit(&account->reserved_bytes, memory_order_relaxed) + request->bytes;
     uint64_t corners = (uint64_t)use.arenas * TNRI_WORLDS * tnri_page_bytes(account->space);
     uint64_t needs = atomic_load_explicit(&account->most_bytes, memory_order_relaxed) + corners;
     return tnri_device_may_move(pool->device, holds, needs) ||

@@ -23,8 +23,8 @@
 enum {
     CHUNK_MIB = 2,
     MUCH_MIB = 64,
-    LITTLE_MIB = 8,
-    BURST_MS = 1, /* less than the moves of MUCH_MIB take, more than half of them */
+    LITTLE_MIB = 4, /* no more than the pages that the arena needs beside */
+    BURST_MS = 1,   /* less than the moves of MUCH_MIB take, more than half of them */
 };
 #define CONF "move_burst_ms:1,move_percent:0,chunk_exact_mb:2,chunk_max_mb:2"
 
@@ -108,9 +108,11 @@ static void what_fills_no_page_is_needed(void **state)
     tnri_device_moved(tnri_device_at(0), 100, 100, tnri_decision_ns());
     uint64_t needs = atomic_load(&pool_default()->account.most_bytes);
     assert_int_equal(needs, unit_stats().reserved_bytes.current);
-    atomic_store(&pool_default()->account.most_bytes, needs - 4 * MIB);
-    assert_false(tnri_price_may_move(pool_default(), (tnri_use){0, 1}));
-    assert_true(tnri_price_may_move(pool_default(), (tnri_use){0, 0}));
+    tnri_request request = {.bytes = 4 * MIB};
+    assert_false(tnri_price_may_move(pool_default(), &request, (tnri_use){0, 1}));
+    assert_true(tnri_price_may_move(pool_default(), &request, (tnri_use){0, 0}));
+    request.bytes = 12 * MIB; /* what it would grow by counts as held */
+    assert_true(tnri_price_may_move(pool_default(), &request, (tnri_use){0, 1}));
 }
 
 static void what_a_pool_needs(void **state)
