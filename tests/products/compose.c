@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,6 +48,27 @@ void compose_finding(const char *format, ...)
     va_end(more);
     fflush(stderr);
     _exit(1);
+}
+
+typedef struct taken {
+    void (*step)(void *);
+    void *data;
+} taken;
+
+static void *step_be(void *data)
+{
+    const taken *t = data;
+    t->step(t->data);
+    return NULL;
+}
+
+void compose_run_in_thread(void (*step)(void *), void *data)
+{
+    taken t = {step, data};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, step_be, &t) != 0)
+        abort();
+    (void)pthread_join(thread, NULL);
 }
 
 void compose_run_by(compose_runner by)

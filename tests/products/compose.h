@@ -49,6 +49,8 @@ __attribute__((noreturn, format(printf, 1, 2))) void compose_finding(const char 
  * thread things are done. The one that has set it is not run through it. */
 typedef void (*compose_runner)(void (*step)(void *), void *data);
 void compose_run_by(compose_runner runner);
+/* One: each step by a thread that ends with it. */
+void compose_run_in_thread(void (*step)(void *), void *data);
 
 /* The name of the step that is under way, for labels. */
 const char *compose_step(void);

@@ -643,31 +643,10 @@ static const feature capture_destroyed = {"capture:destroyed", NULL, none,
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
-typedef struct taken {
-    void (*step)(void *);
-    void *data;
-} taken;
-
-static void *step_be(void *data)
-{
-    const taken *t = data;
-    t->step(t->data);
-    return NULL;
-}
-
-static void step_in_thread(void (*step)(void *), void *data)
-{
-    taken t = {step, data};
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, step_be, &t) != 0)
-        abort();
-    (void)pthread_join(thread, NULL);
-}
-
 static void ended_enter(world *w)
 {
     (void)w;
-    compose_run_by(step_in_thread);
+    compose_run_by(compose_run_in_thread);
 }
 
 static void ended_leave(world *w)
