@@ -183,10 +183,15 @@ write b3 on s2
         return failure
 
     def test_a_forgotten_use_is_seen_in_contents(self):
-        """Or in an access of memory that is not there any more."""
-        failure = self.find("forget", SAFETY, "--seeds", "10..400", "--no-faults", shrink=15)
-        self.assertIn(failure["check"], ("contents", "driver", "access"))
-        self.assertLess(failure["length_shrunk"], failure["length"])
+        """Or in an access of memory that is not there any more. Threads run as they do: a failure
+        that is not seen again soon cannot be made shorter, and the next one is taken."""
+        for first in (10, 110, 210, 310):
+            failure = self.find("forget", SAFETY, "--seeds", f"{first}..400", "--no-faults",
+                                shrink=15)
+            self.assertIn(failure["check"], ("contents", "driver", "access"))
+            if failure["length_shrunk"] < failure["length"]:
+                return
+        self.fail("none of four failures was made shorter")
 
     def test_a_forgotten_free_is_found(self):
         self.assertEqual(self.find("leak", SAFETY, "--seeds", "1..9")["check"], "statistics")
