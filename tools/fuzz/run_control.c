@@ -127,8 +127,11 @@ static int run_sleep(fuzz_run *run, const fuzz_op *op)
     run->device->owner_pause(0);
     if (op->kind == FUZZ_SLEEP && m->pools[op->pool].is_foreign)
         return rightly_refused(run, status, TNR_ERR_FOREIGN_SEGMENT);
-    if (op->kind == FUZZ_SLEEP && !*asleep && model_is_registered(m, op->device, op->pool))
+    if (op->kind == FUZZ_SLEEP && model_is_registered(m, op->device, op->pool) &&
+        (!*asleep || status == TNR_ERR_BUSY)) {
+        *asleep = 0; /* a compaction that failed had not put it to sleep */
         return rightly_refused(run, status, TNR_ERR_BUSY);
+    }
     int is_short = status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
     if (op->kind == FUZZ_WAKE && is_short) {
         run_hash(run, (uint64_t)status);
