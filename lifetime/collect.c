@@ -364,6 +364,8 @@ tnr_status tnri_collect_order_after(tnri_arena *arena, tnri_stream *stream)
         return TNR_OK;
     /* First what is held: a block that goes on meanwhile is then found below. */
     tnr_status status = tnri_holds_order_after(arena, stream);
+    while (atomic_load(&life->coming) > 0)
+        sched_yield();
     tnri_uses *uses = life_look(life, NULL);
     while (uses != NULL) {
         int waited = 0;

@@ -9,7 +9,7 @@
 #include "base/ticks.h"
 #include "retire.h"
 
-/* Freed blocks without a hold whose retirement could not go on. */
+/* Freed blocks whose retirement could not go on, each with one hold for that. */
 static struct {
     tnri_lock lock;
     tnri_uses *first; /* through batch_next */
@@ -31,17 +31,17 @@ tnr_status tnri_hold_add(tnri_arena *arena, tnri_block *block, tnri_uses **uses)
     return TNR_OK;
 }
 
-/* Notes that a block with uses is freed, if it is live, begins at `ptr` and has at least so many
- * holds. Returns its uses, else null; *holds is how many it has. */
+/* Notes that a block with uses is freed, if it is live, begins at `ptr` and is held, also by the
+ * holds that are added now. Returns its uses, else null. */
 static tnri_uses *freed_note(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync,
-                             uint32_t holds_min, uint32_t *holds)
+                             uint32_t added)
 {
     tnri_uses *uses = NULL;
     tnri_arena_enter(arena);
     if (block->state == TNRI_LIVE && block->base == (uintptr_t)ptr && block->uses != NULL &&
-        block->uses->holds >= holds_min) {
+        block->uses->holds + added > 0) {
         uses = block->uses;
-        *holds = uses->holds;
+        uses->holds += added;
         uses->bytes = block->bytes;
         uses->is_freed = 1;
         uses->freed_ticks = tnri_ticks();
@@ -60,8 +60,7 @@ static tnri_uses *freed_note(tnri_arena *arena, tnri_block *block, void *ptr, in
 
 int tnri_hold_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync)
 {
-    uint32_t holds;
-    return freed_note(arena, block, ptr, is_sync, 1, &holds) != NULL;
+    return freed_note(arena, block, ptr, is_sync, 0) != NULL;
 }
 
 static void stuck_add(tnri_uses *uses)
@@ -75,14 +74,14 @@ static void stuck_add(tnri_uses *uses)
 
 int tnri_free_later(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync)
 {
-    uint32_t holds = 0;
-    tnri_uses *uses = freed_note(arena, block, ptr, is_sync, 0, &holds);
-    if (uses != NULL && holds == 0) /* else its last hold lets it go on */
+    tnri_uses *uses = freed_note(arena, block, ptr, is_sync, 1);
+    if (uses != NULL)
         stuck_add(uses);
     return uses != NULL;
 }
 
-/* The retirement of a freed block that nothing holds any more; only this thread knows of it. */
+/* The retirement of a freed block, which gives up the caller's hold. Until it has, launches find
+ * the block among those that are held. */
 static void hold_go_on(tnri_uses *uses)
 {
     if (tnri_retire_freed(uses) != TNR_OK)
@@ -94,8 +93,9 @@ void tnri_hold_end(tnri_uses *uses)
     tnri_arena *arena = uses->arena;
     tnri_arena_enter(arena);
     tnri_assert(uses->holds > 0);
-    uses->holds--;
-    int goes_on = uses->holds == 0 && uses->is_freed;
+    int goes_on = uses->holds == 1 && uses->is_freed;
+    if (!goes_on)
+        uses->holds--;
     tnri_arena_leave(arena);
     if (goes_on)
         hold_go_on(uses);

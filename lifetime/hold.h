@@ -6,11 +6,12 @@
  *
  * A held block may be freed: its record is then RETIRED and waits. When the last hold is given up,
  * the block's retirement goes on where it would have begun at the free: uses that end with the free
- * are marked now. That is later than necessary, and safe.
+ * are marked now. That is later than necessary, and safe. The hold itself ends only after that, so
+ * each moment finds the block among those that are held or among those that are retired.
  *
  * Going on can fail (marking calls the driver, and no stream that captures can be marked). The
- * block then waits in a list that is tried again when memory is collected. So does one whose free
- * comes from a host function, in which the driver permits no call.
+ * block then waits, with the hold, in a list that is tried again when memory is collected. So does
+ * one whose free comes from a host function, in which the driver permits no call.
  */
 #ifndef TNRI_LIFETIME_HOLD_H
 #define TNRI_LIFETIME_HOLD_H

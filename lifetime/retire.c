@@ -139,8 +139,8 @@ void tnri_retire(tnri_arena *arena, tnri_block *block, int fenced)
     uses_settle(arena, uses, own, fenced);
 }
 
-/* Marks what is open of a block that nobody else knows of. What was marked before a failure stays
- * so. */
+/* Marks what is open of a freed block that the caller holds; others may look at it meanwhile. What
+ * was marked before a failure stays so. */
 static tnr_status freed_mark(tnri_uses *uses)
 {
     for (tnri_use *use = uses->first; use != NULL; use = use->next) {
@@ -151,10 +151,13 @@ static tnr_status freed_mark(tnri_uses *uses)
         tnr_status status = tnri_stream_mark(use->stream, &event, &number);
         if (status != TNR_OK)
             return status;
-        tnri_stream_recycle(use->stream, use->event);
+        tnri_arena_enter(uses->arena);
+        tnri_event *before = use->event;
         use->event = event;
         use->number = number;
         use->until_free = TNRI_UNTIL_FREE_MARKED;
+        tnri_arena_leave(uses->arena);
+        tnri_stream_recycle(use->stream, before);
     }
     return TNR_OK;
 }
@@ -166,6 +169,10 @@ tnr_status tnri_retire_freed(tnri_uses *uses)
     if (status != TNR_OK)
         return status;
     tnri_arena_enter(arena);
+    if (--uses->holds > 0) { /* it goes on when that one ends */
+        tnri_arena_leave(arena);
+        return TNR_OK;
+    }
     int is_fenced = uses->is_sync || uses->is_orphaned;
     tnri_stream *own = uses_count(arena, uses, is_fenced);
     arena->held_count--;

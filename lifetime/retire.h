@@ -28,8 +28,8 @@
  * marked. `fenced`: it also waits for its batch. Takes the arena's lock over. */
 void tnri_retire(tnri_arena *arena, tnri_block *block, int fenced);
 
-/* Goes on with the retirement of a block that was freed while it was held, and is not held any
- * more. On failure some uses may be marked; nothing else has changed. No lock held. */
+/* Gives up a hold of a block that was freed, and goes on with its retirement, unless it is held
+ * otherwise. On failure some uses may be marked; nothing else has changed. No lock held. */
 tnr_status tnri_retire_freed(tnri_uses *uses);
 
 /* So many uses of a retired block are over, or so many threads look at it no longer. Ends the block

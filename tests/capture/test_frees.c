@@ -6,7 +6,8 @@
  * Broken to see it fail: reclaim.c, reclaim_counted without memory_is_short
  * (memory_is_short_in_a_capture); mark.c, capture_mark_take without the question whether the stream
  * still captures, and batch.c with TNR_ERR_CAPTURE whenever there is a capture
- * (a_fence_beside_a_capture).
+ * (a_fence_beside_a_capture); hold.c, tnri_hold_end or tnri_free_later with no hold left for what
+ * cannot go on (a_launch_over_what_cannot_go_on).
  */
 #include "steps.h"
 
@@ -516,6 +517,67 @@ static void a_launch_beside_a_capture(void **state)
     }
 }
 
+/* Why the retirement of a freed output cannot go on, when nothing holds it any more. */
+typedef enum halted { BY_A_CAPTURE, BY_A_HOST_FUNCTION, BY_THE_DRIVER, HALTED_COUNT } halted;
+
+static void CUDA_CB free_in_host_function(void *block)
+{
+    if (tnr_free(block) != TNR_OK)
+        abort();
+}
+
+/* Frees the output so that the end of BRANCH's use cannot be marked. */
+static void output_halt(unsigned char *output, halted why)
+{
+    void *none;
+    if (why == BY_A_HOST_FUNCTION) {
+        assert_int_equal(cuLaunchHostFunc(OTHER, free_in_host_function, output), CUDA_SUCCESS);
+        assert_int_equal(cuStreamSynchronize(OTHER), CUDA_SUCCESS);
+        return;
+    }
+    capture_begin(OTHER, NULL);
+    if (why == BY_A_CAPTURE)
+        order_after(BRANCH, OTHER);
+    assert_ok(tnr_free(output));
+    if (why == BY_THE_DRIVER)
+        simcuda_fail("cuEventRecord", 1, 1, CUDA_ERROR_UNKNOWN);
+    /* No node refers to the output, so the shortage lets go of it. */
+    assert_error(tnr_malloc(&none, 64 * MIB, 0, OUTSIDE), TNR_ERR_OUT_OF_MEMORY, NULL);
+    simcuda_fail_clear();
+    if (why == BY_A_CAPTURE)
+        order_after(OTHER, BRANCH);
+    recorded empty = capture_end(OTHER);
+    recorded_destroy(&empty);
+}
+
+/* The output is in no list of the retired, and the launch comes after BRANCH's use all the same. */
+static void a_launch_over_what_cannot_go_on(void **state)
+{
+    (void)state;
+    for (halted why = 0; why < HALTED_COUNT; why++) {
+        steps_start("bin_blocks:0", "MEMORY=32M");
+        capture_begin(ORIGIN, NULL);
+        unsigned char *output = captured_block(ORIGIN, 5);
+        recorded graph = capture_end(ORIGIN);
+        recorded_launch(&graph, ORIGIN);
+        order_after(BRANCH, ORIGIN);
+        life_gate_close(0, BRANCH);
+        life_fill(output, BYTES, 6, BRANCH);
+        assert_ok(tnr_record_stream(output, BRANCH));
+        output_halt(output, why);
+        recorded_launch(&graph, ORIGIN);
+        life_gate_open(0);
+        simcuda_run(UINT64_MAX);
+        assert_int_equal(simcuda_races(), 0);
+        check_bytes(output, BYTES, 5);
+        recorded_destroy(&graph);
+        steps_settle();
+        check_all_given_back();
+        if (why + 1 < HALTED_COUNT)
+            assert_int_equal(steps_stop(state), 0);
+    }
+}
+
 /* ---- fences beside a capture ---------------------------------------------------------------- */
 
 /* Where work with a block is held back when tnr_free_sync frees it. */
@@ -719,6 +781,7 @@ int main(void)
         cmocka_unit_test_teardown(a_launch_over_what_another_graph_keeps, steps_stop),
         cmocka_unit_test_teardown(a_launch_says_what_was_in_its_way, steps_stop),
         cmocka_unit_test_teardown(a_launch_beside_a_capture, steps_stop),
+        cmocka_unit_test_teardown(a_launch_over_what_cannot_go_on, steps_stop),
         cmocka_unit_test_teardown(a_fence_beside_a_capture, steps_stop),
     };
     return steps_run(tests);
