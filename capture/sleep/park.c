@@ -180,14 +180,20 @@ static tnr_status uses_before(const parking *self, tnri_stream *stream)
     return order_error(self, status, stream);
 }
 
-/* Copies that may be under way for a call that fails: waits for them. If even the context refuses,
- * it has ended. */
+/* Copies that may be under way for a call that fails: waits for them, in whichever way the driver
+ * permits. If it permits none, the context has ended. */
 static void copies_wait(const parking *self)
 {
     tnri_error_aside aside;
+    tnri_event *event;
+    uint64_t number;
     tnri_error_take(&aside);
-    if (tnri_drive(cuStreamSynchronize, (self->stream->handle)) != CUDA_SUCCESS)
-        (void)tnri_drive(cuCtxSynchronize, ());
+    if (tnri_drive(cuStreamSynchronize, (self->stream->handle)) != CUDA_SUCCESS &&
+        tnri_drive(cuCtxSynchronize, ()) != CUDA_SUCCESS &&
+        tnri_stream_mark(self->stream, &event, &number) == TNR_OK) {
+        (void)tnri_event_wait(event);
+        tnri_stream_recycle(self->stream, event);
+    }
     tnri_error_restore(&aside);
 }
 
@@ -205,10 +211,13 @@ static tnr_status contents_save(parking *self)
     return tnri_contents_copy(self->contents, self->ptr, self->stream->handle, 1);
 }
 
-/* From here on the block's own stream comes after everything, and *event tells when it is over. */
+/* From here on the block's own stream comes after everything, and *event tells when it is over. One
+ * that has ended is refused before anything is copied. */
 static tnr_status uses_end(parking *self, tnri_event **event)
 {
     uint64_t number;
+    if (self->own != self->stream && atomic_load(&self->own->is_dead))
+        return order_error(self, TNR_ERR_INVALID_STREAM, self->own);
     tnr_status status = self->keeps ? contents_save(self) : TNR_OK;
     if (status == TNR_OK)
         status = streams_order(self, self->own, self->stream);

@@ -21,7 +21,6 @@
  *   parked_first
  *   tnri_plan_take_parked from the other end of its list: newest_gives_first
  *   contents_save waiting for its copies: contents_beside
- *   tnr_park without copies_wait, or copies_wait that asks once: contents_refused
  *   late_collect in tnri_staging_prepare: contents (buffers stay pinned that no copy uses)
  *   tnri_release_parked leaving its walk early: given_back (the end waits for ever)
  */
@@ -612,29 +611,6 @@ static void contents_beside(void **state)
     end();
 }
 
-/* A park that fails after its copies were made has changed nothing: they are over, so the block's
- * memory may go at once. */
-static void contents_refused(void **state)
-{
-    (void)state;
-    start(NULL, "SCHEDULE=lazy");
-    tnr_stream stream = unit_stream(0), other = unit_stream(0);
-    void *a = unit_malloc(16 * MIB, stream);
-    sleep_fill(a, 16 * MIB, 1, stream);
-    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
-    assert_ok(tnr_stream_destroying(0, stream));
-    assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
-    assert_error(tnr_park(NULL, a, other, TNR_CONTENT_KEEP), TNR_ERR_INVALID_STREAM, "has ended");
-    assert_int_equal(simcuda_pending(), 0);
-    simcuda_fail("cuStreamSynchronize", 1, 0, CUDA_ERROR_UNKNOWN);
-    assert_error(tnr_park(NULL, a, other, TNR_CONTENT_KEEP), TNR_ERR_INVALID_STREAM, "has ended");
-    assert_int_equal(simcuda_pending(), 0);
-    assert_ok(tnr_free(a));
-    assert_ok(tnr_trim(NULL, 0, 0));
-    assert_int_equal(sleep_device_bytes(), 0);
-    end();
-}
-
 /* Contents of a block that is parked while its pool sleeps. */
 static void contents_sleep(void **state)
 {
@@ -792,7 +768,6 @@ int main(void)
         cmocka_unit_test_teardown(contents, unit_stop),
         cmocka_unit_test_teardown(contents_early, unit_stop),
         cmocka_unit_test_teardown(contents_beside, unit_stop),
-        cmocka_unit_test_teardown(contents_refused, unit_stop),
         cmocka_unit_test_teardown(contents_sleep, unit_stop),
         cmocka_unit_test_teardown(seen, unit_stop),
         cmocka_unit_test_teardown(refused, unit_stop),

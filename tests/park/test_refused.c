@@ -4,11 +4,13 @@
  * memory is kept that was not there before.
  *
  * Lines changed in the library to see a test fail:
- *   tnri_contents_unmake, nothing freed (as before): all but pinning_refused; all spares freed:
- *   the_stream_has_ended, late_buffers_stay
+ *   tnri_contents_unmake, nothing freed (as before): any_step_fails; all spares freed:
+ *   late_buffers_stay
  *   buffers_take: tnri_staging_give for tnri_staging_undo: pinning_refused
  *   tnri_contents_make: `made` of an earlier call left in late buffers: late_buffers_stay
- *   tnr_park without copies_wait: the_stream_has_ended
+ *   tnr_park without copies_wait: any_step_fails, late_buffers_stay, copies_are_waited_for; without
+ *   the wait for an event in there: copies_are_waited_for
+ *   uses_end without the question whether the block's stream has ended: the_stream_has_ended
  *   tnri_staging_prepare without late_collect: any_step_fails
  *   mapping_stuck that counts slots below the stretch, or that are not used: mappings_are_counted
  */
@@ -19,6 +21,11 @@
 
 enum { TURNS = 5 };
 
+static uint64_t copies_made(void)
+{
+    return simcuda_calls("cuMemcpyDtoHAsync_v2");
+}
+
 /* What there is of host memory for contents. */
 static void assert_staging(size_t pinned, size_t paged)
 {
@@ -28,7 +35,8 @@ static void assert_staging(size_t pinned, size_t paged)
     assert_int_equal(unit_stats().bytes_parked, 0);
 }
 
-/* A block of a stream that has ended, with another stream. */
+/* A block of a stream that has ended, with another stream: nothing is copied, so nothing need be
+ * waited for. */
 static void the_stream_has_ended(void **state)
 {
     (void)state;
@@ -42,9 +50,10 @@ static void the_stream_has_ended(void **state)
         assert_ok(tnr_stream_destroying(0, stream));
         assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
         for (int turn = 0; turn < TURNS; turn++) {
+            uint64_t copies = copies_made();
             assert_error(tnr_park(NULL, a, other, TNR_CONTENT_KEEP), TNR_ERR_INVALID_STREAM,
                          "has ended");
-            assert_int_equal(simcuda_pending(), 0);
+            assert_int_equal(copies_made(), copies);
             assert_staging(prepared, 0);
         }
         sleep_check(a, 40 * MIB, 1);
@@ -123,10 +132,38 @@ static void late_buffers_stay(void **state)
     assert_ok(tnr_park(NULL, a, stream, TNR_CONTENT_KEEP));
     assert_ok(tnr_unpark(a, stream));
     assert_ok(tnr_record_use(b, stream));
-    assert_ok(tnr_stream_destroying(0, other));
-    assert_error(tnr_park(NULL, b, stream, TNR_CONTENT_KEEP), TNR_ERR_INVALID_STREAM, "has ended");
+    simcuda_fail("cuStreamWaitEvent", 2, 0, CUDA_ERROR_UNKNOWN); /* after the copies */
+    assert_error(tnr_park(NULL, b, stream, TNR_CONTENT_KEEP), TNR_ERR_DRIVER, NULL);
+    simcuda_fail_clear();
     assert_staging(2, 0);
     end();
+}
+
+/* Copies that were queued before a refusal have ended when the call returns, although the driver
+ * refuses some of the waits: else they race with what a stream that nothing orders writes. */
+static void copies_are_waited_for(void **state)
+{
+    (void)state;
+    static const char *const waits[] = {"cuStreamSynchronize", "cuCtxSynchronize"};
+    for (size_t refused = 0; refused <= 2; refused++) {
+        start(NULL, "SCHEDULE=lazy");
+        tnr_stream stream = unit_stream(0), other = unit_stream(0), third = unit_stream(0);
+        void *a = unit_malloc(40 * MIB, stream);
+        sleep_fill(a, 40 * MIB, 1, stream);
+        assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+        simcuda_fail("cuStreamWaitEvent", 2, 0, CUDA_ERROR_UNKNOWN);
+        for (size_t i = 0; i < refused; i++)
+            simcuda_fail(waits[i], 1, 1, CUDA_ERROR_UNKNOWN);
+        uint64_t copies = copies_made();
+        assert_error(tnr_park(NULL, a, other, TNR_CONTENT_KEEP), TNR_ERR_DRIVER, NULL);
+        assert_true(copies_made() > copies);
+        simcuda_fail_clear();
+        sleep_fill(a, 40 * MIB, 2, third);
+        assert_int_equal(cuStreamSynchronize(third), CUDA_SUCCESS);
+        sleep_check(a, 40 * MIB, 2);
+        end();
+        assert_int_equal(unit_stop(NULL), 0);
+    }
 }
 
 /* An unpark fails after one chunk of four has come back. What is freed then leaves old mappings on
@@ -167,6 +204,7 @@ int main(void)
         cmocka_unit_test_teardown(any_step_fails, unit_stop),
         cmocka_unit_test_teardown(pinning_refused, unit_stop),
         cmocka_unit_test_teardown(late_buffers_stay, unit_stop),
+        cmocka_unit_test_teardown(copies_are_waited_for, unit_stop),
         cmocka_unit_test_teardown(mappings_are_counted, unit_stop),
     };
     return cmocka_run_group_tests_name("park_refused", tests, NULL, NULL);
