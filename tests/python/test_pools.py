@@ -55,6 +55,31 @@ class Pools(unittest.TestCase):
             pool.trim()
         self.assertEqual(of_device("pools"), pools)
 
+    def test_sizes_as_people_write_them(self):
+        """Wherever the module takes bytes. Without bytes_of() in a function ctypes refuses."""
+        for size, number in (("1GiB", 1 << 30), ("1.5 MiB", 3 << 19), ("2gb", 2 * 10 ** 9),
+                             ("4096", 4096), (" 7 B ", 7), (7, 7)):
+            tenure.set_limit(size)
+            self.assertEqual(of_device("limit_bytes"), number, size)
+        tenure.set_limit(None)
+        for wrong in ("8 gigs", "GiB", "-1", "1e9", "", -1):
+            with self.assertRaisesRegex(ValueError, "size"):
+                tenure.set_limit(wrong)
+        pool = tenure.Pool(limit_bytes="4MiB", release_threshold_bytes="2MiB")
+        with pool:
+            self.assertEqual(torch.Tensor(5 * MIB).address, 0)
+        pool.set_limit("1GiB")
+        self.assertEqual(pool.trim("1MiB"), 0)
+        tenure.trim(keep_bytes="0 B")
+        pool.sleep("discard", pinned_bytes_max="1MiB")
+        pool.wake()
+        pool.close()
+        with tenure.tags.region("sized"):
+            torch.Tensor(MIB)
+        tenure.tags.limit("sized", "1GiB")
+        tenure.tags.trim("sized", "1MiB")
+        tenure.tags.limit("sized", None)
+
     def test_parked(self):
         tensor = torch.Tensor(8 * MIB)
         self.assertEqual(tenure.park(tensor, contents="discard"), 8 * MIB)

@@ -79,6 +79,20 @@ class Wheel(unittest.TestCase):
                               os.path.join(one.package, "lib"))
             self.assertIn(f"from {os.path.realpath(one.package)}", said)
 
+    def test_manual_where_no_engine_is(self):
+        """Neither PyTorch nor CUDA's packages are in this environment. When a missing engine was an
+        ImportError, pydoc ended with it."""
+        one = self.plain
+        manual = one.python("-m", "pydoc", "tenure")
+        for word in ("record_use(", "VERSION", "tenure.torch.install()"):
+            self.assertIn(word, manual)
+        said = one.python("-m", "tenure")
+        self.assertIn(f"tenure {tenure_wheel._version()}", said)
+        self.assertRegex(said, r"tenure\.torch\.install\(\) .*not installed here")
+        self.assertIn("has no PyTorch", one.python("-m", "tenure.torch", "status", code=1))
+        self.assertIn("needs what this Python lacks: No module named 'torch'",
+                      one.python("-c", "import tenure; tenure.torch", code=1))
+
     def test_the_command(self):
         for one in self.each():
             self.assertIn(tenure_wheel._version(), one.command("--version"))

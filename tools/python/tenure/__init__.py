@@ -13,7 +13,7 @@ These functions work with the memory of any engine that Tenure serves:
 >>> tenure.name_stream(stream, "prefetch")   # what snapshots and `tenure top` call it
 >>> tenure.stats()["reserved_bytes.all.current"]
 >>> tenure.snapshot("memory.json")
->>> with tenure.Pool(limit_bytes=1 << 30): ...      # memory apart
+>>> with tenure.Pool(limit_bytes="1GiB"): ...       # memory apart
 >>> tenure.sleep(); tenure.wake()                   # all of it to the driver, and back
 >>> with tenure.tags.region("weights"): ...     # memory that sleeps and wakes by name
 >>> tenure.published.attach("weights")          # memory that another process holds
@@ -48,7 +48,13 @@ def __dir__() -> List[str]:
 def __getattr__(name: str) -> Any:
     if name in ("torch", "cupy", "numba", "cuda_core", "dlpack", "tags", "memory_saver",
                 "published"):
-        return importlib.import_module("." + name, __name__)
+        try:
+            return importlib.import_module("." + name, __name__)
+        except ImportError as problem:  # as for any name that isn't there: help() goes on
+            raise AttributeError(f"tenure.{name} needs what this Python lacks: {problem}"
+                                 ) from problem
+    if name == "__version__":
+        return _library.VERSION
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -6,6 +6,7 @@ import ctypes
 from typing import Any, Dict, List, Optional
 
 from . import _library
+from ._sizes import Size, bytes_of
 
 HANDLES = {"default": 0, "none": 1, "posix_fd": 2, "fabric": 3}
 CONTENTS = {"default": 0, "keep": 1, "discard": 2}
@@ -37,10 +38,10 @@ def number_of(name: str, value: str, numbers: Dict[str, int]) -> int:
     return numbers[value]
 
 
-def _sleep_options(contents: str, keep_backing: bool, pinned_bytes_max: int) -> Any:
+def _sleep_options(contents: str, keep_backing: bool, pinned_bytes_max: Size) -> Any:
     return ctypes.byref(_SleepOptions(
         ctypes.sizeof(_SleepOptions), number_of("contents", contents, CONTENTS),
-        int(keep_backing), pinned_bytes_max))
+        int(keep_backing), bytes_of(pinned_bytes_max)))
 
 
 # Pools that were dropped with live blocks. They end when those blocks are gone.
@@ -63,7 +64,7 @@ def _end_those() -> None:
 class Pool:
     """Memory apart from all other, on one device, for whichever engine Tenure serves:
 
-    >>> pool = tenure.Pool(name="kv cache", limit_bytes=8 << 30)
+    >>> pool = tenure.Pool(name="kv cache", limit_bytes="8GiB")
     >>> with pool:
     ...     cache = torch.empty(4 << 30, dtype=torch.uint8, device="cuda")
     >>> pool.sleep("discard")     # its memory goes back to the driver, its addresses stay
@@ -73,20 +74,21 @@ class Pool:
     threads, and other devices, are not affected. Tensors may outlive the ``with`` block, and the
     pool object: a pool that is dropped ends when its last tensor is gone.
 
-    ``limit_bytes`` is the most that it may hold (0: no limit of its own).
+    Every size, here and elsewhere in the module, may be a number of bytes or a text such as
+    "8GiB". ``limit_bytes`` is the most that the pool may hold (0: no limit of its own).
     ``release_threshold_bytes`` is how much idle memory it keeps (0: the setting). ``handle`` is as
     what its memory can be exported ("default", "none", "posix_fd", "fabric"). ``rdma``: network
     cards may address its memory, so the memory stays where it is. ``shared``: its blocks are for
     tenure.published, in few, large chunks at addresses that are free in other processes."""
 
-    def __init__(self, device: int = 0, *, name: Optional[str] = None, limit_bytes: int = 0,
-                 release_threshold_bytes: int = 0, handle: str = "default",
+    def __init__(self, device: int = 0, *, name: Optional[str] = None, limit_bytes: Size = 0,
+                 release_threshold_bytes: Size = 0, handle: str = "default",
                  rdma: bool = False, shared: bool = False) -> None:
         self._handle = 0
         options = _PoolOptions(
-            ctypes.sizeof(_PoolOptions), None if name is None else name.encode(), limit_bytes,
-            release_threshold_bytes, number_of("handle", handle, HANDLES), int(rdma),
-            is_shared=int(shared))
+            ctypes.sizeof(_PoolOptions), None if name is None else name.encode(),
+            bytes_of(limit_bytes), bytes_of(release_threshold_bytes),
+            number_of("handle", handle, HANDLES), int(rdma), is_shared=int(shared))
         made = ctypes.c_void_p()
         _end_those()
         _library.call("tnr_pool_create", ctypes.byref(made), device, ctypes.byref(options))
@@ -119,11 +121,11 @@ class Pool:
         """As tenure.stats(), of this pool."""
         return _library.stats(self.handle, self._device)
 
-    def trim(self, keep_bytes: int = 0) -> int:
+    def trim(self, keep_bytes: Size = 0) -> int:
         """Gives idle memory back to the driver until the pool holds at most this much; returns how
         much was given back. Waits for work on memory that is free but may still be in use."""
         released = ctypes.c_size_t()
-        _library.call("tnr_pool_trim", ctypes.byref(released), self.handle, keep_bytes,
+        _library.call("tnr_pool_trim", ctypes.byref(released), self.handle, bytes_of(keep_bytes),
                       self._device)
         return released.value
 
@@ -135,13 +137,13 @@ class Pool:
         _library.call("tnr_compact", ctypes.byref(released), self.handle, self._device)
         return released.value
 
-    def set_limit(self, bytes: Optional[int]) -> None:
+    def set_limit(self, bytes: Optional[Size]) -> None:
         """The most that it may hold from now on; None: no limit of its own."""
-        _library.call("tnr_pool_limit_set", self.handle, _NO_LIMIT if bytes is None else bytes,
-                      self._device)
+        most = _NO_LIMIT if bytes is None else bytes_of(bytes)
+        _library.call("tnr_pool_limit_set", self.handle, most, self._device)
 
     def sleep(self, contents: str = "default", keep_backing: bool = False,
-              pinned_bytes_max: int = 0) -> None:
+              pinned_bytes_max: Size = 0) -> None:
         """Gives the pool's memory back to the driver until wake(). Its addresses stay. ``contents``
         says what becomes of its tensors' contents, unless set_content() says otherwise for one:
         "keep" (the default), or "discard". Nothing may use or allocate its memory meanwhile.
@@ -166,17 +168,17 @@ class Pool:
             _end(handle)
 
 
-def set_limit(bytes: Optional[int], device: int = 0) -> None:
+def set_limit(bytes: Optional[Size], device: int = 0) -> None:
     """The most that all pools of a device may hold together; None: no limit."""
-    _library.call("tnr_limit_set", _NO_LIMIT if bytes is None else bytes, device)
+    _library.call("tnr_limit_set", _NO_LIMIT if bytes is None else bytes_of(bytes), device)
 
 
-def trim(device: int = 0, keep_bytes: int = 0) -> int:
+def trim(device: int = 0, keep_bytes: Size = 0) -> int:
     """Gives idle memory of a device back to the driver until at most this much is held; returns how
     much was given back. As torch.cuda.empty_cache()."""
     released = ctypes.c_size_t()
     _end_those()
-    _library.call("tnr_trim", ctypes.byref(released), keep_bytes, device)
+    _library.call("tnr_trim", ctypes.byref(released), bytes_of(keep_bytes), device)
     return released.value
 
 
@@ -190,7 +192,7 @@ def compact(device: int = 0) -> int:
 
 
 def sleep(device: int = 0, contents: str = "default", keep_backing: bool = False,
-          pinned_bytes_max: int = 0) -> None:
+          pinned_bytes_max: Size = 0) -> None:
     """Pool.sleep() for all pools of a device at once. Graphs' pools keep their contents."""
     _library.call("tnr_device_sleep", device,
                   _sleep_options(contents, keep_backing, pinned_bytes_max))

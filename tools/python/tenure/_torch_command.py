@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -79,6 +80,9 @@ def main() -> int:
     own, program = _parted(sys.argv[1:])
     options = parser.parse_args(own)
     try:
+        if options.what != "run" and importlib.util.find_spec("torch") is None:
+            raise Error(f"this Python ({sys.executable}) has no PyTorch. Install it there, or use "
+                        "the Python that has it")
         if options.what == "run":
             if not program or program in (["-m"], ["-c"]):
                 parser.error("run needs a program: a file, -m and a module, -c and code, or -")

@@ -19,6 +19,7 @@ import json
 from typing import Any, Dict, Iterator, List, Optional
 
 from . import _library
+from ._sizes import Size, bytes_of
 from ._library import Error
 
 __all__ = ["limit", "names", "of", "region", "sleep", "stats", "trim", "wake"]
@@ -87,13 +88,13 @@ def region(tag: str, content: Optional[str] = None) -> Iterator[None]:
 
 
 def sleep(*tags: str, device: Optional[int] = None, content: Optional[str] = None,
-          pinned_bytes_max: int = 0, keep_backing: bool = False) -> None:
+          pinned_bytes_max: Size = 0, keep_backing: bool = False) -> None:
     """Gives the memory of these tags, or of all tags, back to the driver; addresses stay. On each
     device that Tenure uses, or on ``device`` alone, it gives back all of it or none. ``content``
     overrules what regions said. An unknown tag raises Error. Memory that sleeps already stays as it
     is."""
     options = _SleepOptions(ctypes.sizeof(_SleepOptions), _content(content), int(keep_backing),
-                            pinned_bytes_max)
+                            bytes_of(pinned_bytes_max))
     for each in _devices(device):
         _library.call("tnr_tags_sleep", _list(tags), len(tags), each, ctypes.byref(options))
 
@@ -104,16 +105,17 @@ def wake(*tags: str, device: Optional[int] = None) -> None:
         _library.call("tnr_tags_wake", _list(tags), len(tags), each)
 
 
-def limit(tag: str, bytes: Optional[int], device: int = 0) -> None:
+def limit(tag: str, bytes: Optional[Size], device: int = 0) -> None:
     """The most that memory with the tag may have mapped on a device; None: no limit."""
-    most = ctypes.c_size_t(-1).value if bytes is None else bytes
+    most = ctypes.c_size_t(-1).value if bytes is None else bytes_of(bytes)
     _library.call("tnr_tag_limit_set", tag.encode(), most, device)
 
 
-def trim(tag: str, keep_bytes: int = 0, device: int = 0) -> int:
+def trim(tag: str, keep_bytes: Size = 0, device: int = 0) -> int:
     """Gives idle memory with the tag back to the driver; returns how many bytes."""
     released = ctypes.c_size_t()
-    _library.call("tnr_tag_trim", ctypes.byref(released), tag.encode(), keep_bytes, device)
+    _library.call("tnr_tag_trim", ctypes.byref(released), tag.encode(), bytes_of(keep_bytes),
+                  device)
     return released.value
 
 

@@ -32,6 +32,7 @@ import torch
 from . import _library, _pools, _torch_conf, _torch_native, _torch_stats
 from . import configure, history as set_history
 from ._library import Error
+from ._sizes import Size, bytes_of
 from .tags import region
 
 __all__ = ["failures", "install", "is_installed", "kind", "memory_stats", "mempool", "region",
@@ -301,8 +302,8 @@ def restore_stats() -> None:
     _torch_stats.restore()
 
 
-def mempool(limit_bytes: int = 0, release_threshold_bytes: int = 0, handle: str = "default",
-            rdma: bool = False, **options: Any) -> Any:
+def mempool(limit_bytes: Size = 0, release_threshold_bytes: Size = 0,
+            handle: str = "default", rdma: bool = False, **options: Any) -> Any:
     """A torch.cuda.MemPool whose segments come from Tenure, for ``torch.cuda.use_mem_pool``.
     PyTorch's own allocator stays and carves the segments up. Options go to torch.cuda.MemPool.
 
@@ -313,7 +314,7 @@ def mempool(limit_bytes: int = 0, release_threshold_bytes: int = 0, handle: str 
     After install() it is a plain torch.cuda.MemPool, which Tenure serves like all memory; a pool
     with properties is a ``tenure.Pool`` there."""
     number = _pools.number_of("handle", handle, _pools.HANDLES)
-    given = (limit_bytes, release_threshold_bytes, number, int(rdma))
+    given = (bytes_of(limit_bytes), bytes_of(release_threshold_bytes), number, int(rdma))
     if is_installed():
         return _mempool_installed(given != (0, 0, 0, 0), options)
     path = _library.beside("libtenure_torch.so")
