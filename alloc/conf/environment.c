@@ -4,22 +4,24 @@
 
 #include <stdlib.h>
 
+/* A program with more rights than its user's (setuid, file capabilities) takes the user's word for
+ * none of these: they name libraries that are loaded, files that are written, folders. */
+
 const char *tnri_environment_driver(void)
 {
-    return getenv("TENURE_DRIVER");
+    return secure_getenv("TENURE_DRIVER");
 }
 
 const char *tnri_environment_conf(void)
 {
-    return getenv("TENURE_CONF");
+    return secure_getenv("TENURE_CONF");
 }
 
 const char *tnri_environment_nvtx(void)
 {
-    return getenv("NVTX_INJECTION64_PATH");
+    return secure_getenv("NVTX_INJECTION64_PATH");
 }
 
-/* A program with more rights than its user's does not take the user's word for a folder. */
 const char *tnri_environment_runtime(void)
 {
     return secure_getenv("XDG_RUNTIME_DIR");
