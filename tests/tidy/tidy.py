@@ -19,7 +19,8 @@ import subprocess
 import sys
 
 LAYERS = ("alloc", "lifetime", "capture")  # lowest first
-TOP_LEVEL = {"CMakeLists.txt", "README.md", "LICENSE", "tools", "tests", "docs", *LAYERS}
+TOP_LEVEL = {"CMakeLists.txt", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md",
+             "SECURITY.md", "pyproject.toml", "tools", "tests", "docs", *LAYERS}
 LICENCES = "docs/licenses/"  # texts of others, as they wrote them
 NO_LICENCE_LINE = (".md", ".svg", ".json", ".csv", ".tsv", ".pickle", "/py.typed")
 LINE_LENGTH = 100
