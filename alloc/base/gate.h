@@ -9,7 +9,7 @@
  *   CUT     a picture is being taken: a thread that takes an arena's lock copies the arena first,
  *           if nobody has (snapshot/cut.h); the highest bits are the number of the picture
  *   STOPPED the library is not running, or this is a forked child
- *   STEPS   sizes are rounded by the setting roundup_power2_divisions
+ *   STEPS   sizes are changed by the settings roundup_power2_divisions and apart
  *   SYNC    frees wait for all streams, by the setting auto_record
  *   TRAPS   blocks are guarded, poisoned or have canaries (trap/trap.h)
  *   NVTX    a tool is told of blocks (annotate/nvtx.h)

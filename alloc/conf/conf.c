@@ -382,7 +382,7 @@ static tnr_status conf_check(const tnri_conf *conf, const char *origin)
 static void conf_publish(const tnri_conf *conf)
 {
     uint64_t wanted = 0;
-    if (conf->roundup_power2_divisions.any)
+    if (conf->roundup_power2_divisions.any || conf->apart)
         wanted |= TNRI_GATE_STEPS;
     if (conf->auto_record == TNRI_AUTO_ALL)
         wanted |= TNRI_GATE_SYNC;

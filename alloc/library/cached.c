@@ -236,6 +236,8 @@ static inline tnr_status request_make(tnri_request *request, size_t bytes, size_
         rounded = tnri_steps_round(&conf->roundup_power2_divisions, bytes);
     request->bytes_requested = bytes;
     request->bytes = tnri_bytes_rounded(rounded);
+    if (tnri_unlikely(conf->apart))
+        request->bytes += TNR_ALIGNMENT_DEFAULT;
     request->alignment = alignment;
     return TNR_OK;
 }

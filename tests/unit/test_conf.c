@@ -45,6 +45,7 @@ static const struct {
     {"chunk_share", {"1", "2048", "65536"}, {"0", "65537", "1/2"}},
     {"control", {"off"}, {"", "yes", "On", "off|on", "0"}}, /* on and try: tests/control */
     {"control_dir", {"/tmp", ""}, {TOO_LONG}},
+    {"apart", {"on", "off", "True", "False"}, {"", "1", "0", "512", "true", "On"}},
     {"canary", {"on", "off", "True", "False"}, {"", "1", "0", "yes", "true", "On"}},
     {"guard", {"on", "wait", "off"}, {"", "1", "true", "Wait", "on|wait"}},
     {"guard_mb", {"2", "4096", "1048576"}, {"1", "1048577", "4G"}},

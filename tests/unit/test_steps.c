@@ -4,6 +4,8 @@
  * size smaller, never wastes more than the step, and gives the same result when repeated.
  *
  * In tnri_steps_round, `step - 1` replaced by 0 (rounding down): rounding_is_up_and_bounded failed.
+ * In request_make (library/cached.c), without the gap, and in conf_publish, with a gate that the
+ * setting does not open: blocks_lie_apart failed.
  */
 #include "unit.h"
 
@@ -162,6 +164,35 @@ static void blocks_are_rounded(void **state)
     assert_ok(tnr_free(ptr));
 }
 
+/* apart: no two blocks touch, whatever their sizes, freed and taken again; and the setting may
+ * change. */
+static void blocks_lie_apart(void **state)
+{
+    enum { COUNT = 64 };
+    char *blocks[COUNT];
+    size_t bytes[COUNT];
+    (void)state;
+    unit_start("apart:on", NULL);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < COUNT; i++) {
+            bytes[i] = i % 3 == 0 ? 512 : i % 3 == 1 ? 1000 : 2 * MIB;
+            blocks[i] = unit_malloc(bytes[i], NULL);
+        }
+        for (int i = 0; i < COUNT; i++)
+            for (int k = 0; k < COUNT; k++)
+                assert_true(i == k || blocks[k] < blocks[i] ||
+                            blocks[k] >= blocks[i] + bytes[i] + TNR_ALIGNMENT_DEFAULT);
+        for (int i = 0; i < COUNT; i++)
+            assert_ok(tnr_free(blocks[i]));
+    }
+    assert_ok(tnr_configure("apart:off"));
+    blocks[0] = unit_malloc(512, NULL);
+    tnr_block_info info;
+    assert_ok(tnr_block_get(&info, blocks[0]));
+    assert_int_equal(info.bytes, 512);
+    assert_ok(tnr_free(blocks[0]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +202,7 @@ int main(void)
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(print_and_parse),
         cmocka_unit_test_teardown(blocks_are_rounded, unit_stop),
+        cmocka_unit_test_teardown(blocks_lie_apart, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

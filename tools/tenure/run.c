@@ -159,9 +159,9 @@ static void environment_record(void)
             setenv("TENURE_PRELOAD_RECORD", info.value, 1);
 }
 
-/* Control from outside, where it can be had; then the settings of the environment, then those of
- * the options: later ones win. What the user said is checked here, where the message is seen at
- * once. */
+/* Control from outside, where it can be had, and what the check needs; then the settings of the
+ * environment, then those of the options: later ones win. What the user said is checked here, where
+ * the message is seen at once. */
 static exit_code environment_conf(const char *snapshot)
 {
     text conf = {NULL, 0, 0}, all = {NULL, 0, 0};
@@ -184,6 +184,8 @@ static exit_code environment_conf(const char *snapshot)
             return exit_code_of(status);
     }
     setting_add(&all, NULL, "control:try");
+    if (run_checked) /* an address tells one block, also where one ends */
+        setting_add(&all, NULL, "apart:on");
     setting_add(&all, NULL, conf.string);
     setenv("TENURE_CONF", all.string, 1);
     return EXIT_CODE_OK;
