@@ -181,10 +181,25 @@ static CUresult elapsed_check(const struct sim_event *event)
                                                                  : result;
 }
 
+/* A loop that asks until both are done ends. */
+static int are_done(struct sim_event *start, struct sim_event *end)
+{
+    start->references++; /* running host functions lets other threads in */
+    end->references++;
+    if (!event_done(start) || !event_done(end) || sim.due != 0)
+        sim_schedule_queried();
+    int is_done = event_done(start) && event_done(end);
+    if (is_done) {
+        event_known(start);
+        event_known(end);
+    }
+    return is_done;
+}
+
 static CUresult event_elapsed(float *milliseconds, CUevent start_handle, CUevent end_handle)
 {
-    const struct sim_event *start = event_get(start_handle);
-    const struct sim_event *end = event_get(end_handle);
+    struct sim_event *start = event_get(start_handle);
+    struct sim_event *end = event_get(end_handle);
     if (milliseconds == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = elapsed_check(start);
@@ -197,12 +212,12 @@ static CUresult event_elapsed(float *milliseconds, CUevent start_handle, CUevent
         return CUDA_ERROR_INVALID_HANDLE;
     if (start->context->error != CUDA_SUCCESS)
         return start->context->error;
-    if (!event_done(start) || !event_done(end))
-        return CUDA_ERROR_NOT_READY;
-    event_known(start);
-    event_known(end);
-    *milliseconds = (float)((double)(int64_t)(end->time_ns - start->time_ns) / 1e6);
-    return CUDA_SUCCESS;
+    result = are_done(start, end) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    if (result == CUDA_SUCCESS)
+        *milliseconds = (float)((double)(int64_t)(end->time_ns - start->time_ns) / 1e6);
+    sim_event_drop(start);
+    sim_event_drop(end);
+    return result;
 }
 
 CUresult CUDAAPI cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)

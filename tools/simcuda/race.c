@@ -46,11 +46,40 @@ void sim_race_begin(struct sim_stream *stream, struct sim_op *op)
     }
 }
 
+/* 1 if it writes a word of memory that the host reads without asking the device. What polling hosts
+ * wait for is a word; what is longer may be what is raced for. */
+enum { WORD_BYTES = 8 };
+
+static int writes_for_host(const struct sim_op *op)
+{
+    size_t count = 0;
+    const struct sim_access *access = sim_op_accesses(op, &count);
+    for (size_t i = 0; i < count; i++) {
+        int is_word = access[i].is_write && access[i].bytes <= WORD_BYTES;
+        const struct sim_region *region = is_word ? sim_region_find(access[i].address) : NULL;
+        if (region != NULL && region->kind == SIM_PINNED)
+            return 1;
+    }
+    return 0;
+}
+
+/* A host that polls what was written knows that the stream has come that far: whether it does is
+ * not seen, so it is taken to. */
+static void host_may_poll(const struct sim_stream *stream, const struct sim_op *op)
+{
+    if (stream->race_slot == 0 || !writes_for_host(op))
+        return;
+    struct sim_release *release = sim_clock_of_slot(stream->race_slot, op->ticket);
+    sim_clock_host_join(release);
+    sim_release_drop(release);
+}
+
 /* After it. */
 void sim_race_end(struct sim_stream *stream, const struct sim_op *op)
 {
     if (sim.races_on) {
         sim_gate_written(op);
+        host_may_poll(stream, op);
         sim_clock_end(stream, op);
     }
 }
