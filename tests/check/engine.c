@@ -180,6 +180,48 @@ static void ordered(void)
     TENURE(tnr_free(block));
 }
 
+static void order(void)
+{
+    MUST(cuEventRecord(the.event, the.b));
+    MUST(cuStreamWaitEvent(the.a, the.event, 0));
+}
+
+/* It is ordered after the free, and before the next allocation on the stream, which alone may have
+ * the memory: so the warm-ups of PyTorch's cudagraph trees do it. Wrong: one comes in between. */
+static void ordered_in_time(void)
+{
+    void *block = block_make();
+    block_use(block);
+    TENURE(tnr_free(block));
+    if (the.is_wrong)
+        (void)block_make();
+    order();
+}
+
+/* Memory that is free may leave the process. */
+static void ordered_before_trim(void)
+{
+    size_t released;
+    void *block = block_make();
+    block_use(block);
+    TENURE(tnr_free(block));
+    if (the.is_wrong)
+        TENURE(tnr_trim(&released, 0, 0));
+    order();
+}
+
+/* The program ends, and nobody has asked for memory. */
+static void nothing_follows(void)
+{
+    void *block = block_make();
+    block_use(block);
+    TENURE(tnr_free(block));
+    if (!the.is_wrong)
+        order();
+    MUST(cuCtxSynchronize());
+    exit(0);
+}
+
 static void use_after_free(void)
 {
     void *block = block_make();
@@ -526,6 +568,7 @@ static void reloaded(void)
         found = dlsym(handle, "extension_first");
         memcpy(&first, &found, sizeof(first));
         first(i == 0 ? record_use : use_after_free);
+        (void)block_make(); /* gets the memory, while the frames are there */
         if (dlclose(handle) != 0)
             exit(1);
     }
@@ -571,6 +614,9 @@ static const struct {
     {"free_on", free_on},
     {"free_sync", free_sync},
     {"ordered", ordered},
+    {"ordered_in_time", ordered_in_time},
+    {"ordered_before_trim", ordered_before_trim},
+    {"nothing_follows", nothing_follows},
     {"use_after_free", use_after_free},
     {"double_free", double_free},
     {"ended_stream", ended_stream},

@@ -151,6 +151,161 @@ void animal_graph_waits_for_itself(void)
     MUST(cuGraphExecDestroy(second));
 }
 
+/* ---- nodes that are read again --------------------------------------------------------------- */
+
+static CUDA_MEMSET_NODE_PARAMS set_of(CUdeviceptr block)
+{
+    return (CUDA_MEMSET_NODE_PARAMS){
+        .dst = block, .value = 1, .elementSize = 1, .width = 64, .height = 1};
+}
+
+static CUgraph graph_of_set(CUdeviceptr block, CUgraphNode *node)
+{
+    CUgraph graph;
+    CUDA_MEMSET_NODE_PARAMS set = set_of(block);
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddMemsetNode(node, graph, NULL, 0, &set, the.context));
+    return graph;
+}
+
+/* What a node was given is freed by the time that the graph becomes an executable, */
+void animal_graph_freed_before_instantiation(void)
+{
+    CUgraphNode node;
+    CUgraphExec exec;
+    CUdeviceptr block = make(the.a), other = make(the.a);
+    CUgraph graph = graph_of_set(block, &node);
+    MUST(cuMemFreeAsync(the.is_wrong ? block : other, the.a));
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuGraphLaunch(exec, the.a));
+}
+
+/* or that of an update. */
+void animal_graph_freed_before_update(void)
+{
+    CUgraphNode node;
+    CUgraphExec exec;
+    CUgraphExecUpdateResultInfo info;
+    CUdeviceptr first = make(the.a), second = make(the.a);
+    CUgraph graph = graph_of_set(first, &node), other = graph_of_set(second, &node);
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuMemFreeAsync(the.is_wrong ? second : first, the.a));
+    MUST(cuGraphExecUpdate(exec, other, &info));
+    MUST(cuGraphLaunch(exec, the.a));
+}
+
+/* A change of one node leaves the others known. */
+void animal_graph_other_node_changed(void)
+{
+    CUgraphNode node, changed;
+    CUgraphExec exec;
+    CUdeviceptr block = make(the.a), other = make(the.a);
+    CUDA_MEMSET_NODE_PARAMS set = set_of(other);
+    CUgraph graph = graph_of_set(block, &node);
+    MUST(cuGraphAddMemsetNode(&changed, graph, NULL, 0, &set, the.context));
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    set.value = 5;
+    MUST(cuGraphExecMemsetNodeSetParams(exec, changed, &set, the.context));
+    if (the.is_wrong)
+        MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuGraphLaunch(exec, the.a));
+}
+
+/* The changed node uses the other block, and the first one no more. */
+static void node_changed(CUresult (*change)(CUgraphExec, CUgraphNode, CUdeviceptr))
+{
+    CUgraphNode node;
+    CUgraphExec exec;
+    CUdeviceptr first = make(the.a), second = make(the.a);
+    CUgraph graph = graph_of_set(first, &node);
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(change(exec, node, second));
+    MUST(cuMemFreeAsync(the.is_wrong ? second : first, the.a));
+    MUST(cuGraphLaunch(exec, the.a));
+}
+
+static CUresult change_set(CUgraphExec exec, CUgraphNode node, CUdeviceptr block)
+{
+    CUDA_MEMSET_NODE_PARAMS set = set_of(block);
+    return cuGraphExecMemsetNodeSetParams(exec, node, &set, the.context);
+}
+
+static CUresult change_by_type(CUgraphExec exec, CUgraphNode node, CUdeviceptr block)
+{
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
+    params.memset.dst = block;
+    params.memset.value = 1;
+    params.memset.elementSize = 1;
+    params.memset.width = 64;
+    params.memset.height = 1;
+    params.memset.ctx = the.context;
+    return cuGraphExecNodeSetParams(exec, node, &params);
+}
+
+void animal_graph_node_changed(void)
+{
+    node_changed(change_set);
+}
+
+void animal_graph_node_changed_by_type(void)
+{
+    node_changed(change_by_type);
+}
+
+/* A node that is off uses nothing, until it is on again. */
+void animal_graph_node_off(void)
+{
+    CUgraphNode node;
+    CUgraphExec exec;
+    CUdeviceptr block = make(the.a);
+    CUgraph graph = graph_of_set(block, &node);
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuGraphNodeSetEnabled(exec, node, 0));
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuGraphLaunch(exec, the.a));
+    MUST(cuGraphNodeSetEnabled(exec, node, (unsigned)the.is_wrong));
+    MUST(cuGraphLaunch(exec, the.a));
+}
+
+/* The node records another event by now. */
+void animal_graph_event_changed(void)
+{
+    CUdeviceptr block = make(the.a);
+    CUgraphNode use, record;
+    CUgraphExec exec;
+    CUevent first, second;
+    CUgraph graph = graph_of_set(block, &use);
+    MUST(cuStreamSynchronize(the.a));
+    MUST(cuEventCreate(&first, CU_EVENT_DISABLE_TIMING));
+    MUST(cuEventCreate(&second, CU_EVENT_DISABLE_TIMING));
+    MUST(cuGraphAddEventRecordNode(&record, graph, &use, 1, first));
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuGraphExecEventRecordNodeSetEvent(exec, record, second));
+    MUST(cuGraphLaunch(exec, the.b));
+    MUST(cuStreamWaitEvent(the.a, the.is_wrong ? first : second, 0));
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+/* ---- memory of graphs ----------------------------------------------------------------------- */
+
+/* Memory that the graph allocates and frees lives in its launches alone. */
+void animal_graph_memory_outside(void)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    MUST(cuStreamBeginCapture(the.a, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CUdeviceptr block = make(the.a);
+    touch(block, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuStreamEndCapture(the.a, &graph));
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuGraphLaunch(exec, the.a));
+    MUST(cuGraphLaunch(exec, the.b));
+    if (the.is_wrong)
+        MUST(cuMemsetD8Async(block, 0, 64, the.a));
+    MUST(cuCtxSynchronize());
+}
+
 /* Memory that a graph allocates, used by two streams of its capture: inside a graph, too, the free
  * must come after the use. The checker does not follow it; auto_record does. */
 static void graph_memory(void)

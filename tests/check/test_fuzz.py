@@ -94,7 +94,7 @@ class Fuzz(unittest.TestCase):
             self.assertEqual(len(streams), 2, row)
 
     def test_planted_errors_are_found(self):
-        seen = {}
+        seen, known = {}, 0
         last = int(os.environ["FUZZ_PLANTED"])
         for seed in [*range(1, last + 1), *(kept for kept in KEPT if kept > last)]:
             with self.subTest(seed=seed):
@@ -116,9 +116,12 @@ class Fuzz(unittest.TestCase):
                 if kind in ON_PURPOSE:
                     self.assertEqual(errors, [], done.stderr)
                     errors = [row for row in findings if row["kind"] == kind][-1:]
+                if kind == "use_after_free": # possible, if it is the kernel's first launch
+                    errors = [row for row in errors if row["kind"] != "race"]
                 self.assertEqual(len(errors), 1, (names, done.stderr))
                 one = errors[0]
-                self.assertTrue(one["certain"])
+                self.assertTrue(one["certain"] or kind == "use_after_free")
+                known += kind == "use_after_free" and one["certain"]
                 if kind is not None:
                     self.assertEqual(one["kind"], kind)
                 else:
@@ -129,6 +132,7 @@ class Fuzz(unittest.TestCase):
                     self.assertIn(one["block"], one["missing"])
         self.assertGreater(len(seen), 5, seen)
         self.assertGreater(seen["race"], 0, seen)
+        self.assertGreater(known, 0, seen)
 
 
 if __name__ == "__main__":

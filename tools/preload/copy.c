@@ -119,18 +119,19 @@ static int copy_crosses(CUdeviceptr to, CUdeviceptr from, unsigned host, CUstrea
 
 /* Tells the checker of a copy that the driver was asked for. */
 static CUresult copy_told(CUresult result, const char *call, CUdeviceptr to, CUdeviceptr from,
-                          CUstream stream)
+                          size_t bytes, CUstream stream)
 {
     if (result == CUDA_SUCCESS)
-        CHECK_TELL(check_copied(call, stream, to, from));
+        CHECK_TELL(check_copied(call, stream, (check_span){to, bytes}, (check_span){from, bytes}));
     return result;
 }
 
 static CUresult copy_told_at_once(CUresult result, const char *call, CUdeviceptr to,
-                                  CUdeviceptr from, CUstream stream)
+                                  CUdeviceptr from, size_t bytes, CUstream stream)
 {
     if (result == CUDA_SUCCESS)
-        CHECK_TELL(check_copied_at_once(call, stream, to, from));
+        CHECK_TELL(
+            check_copied_at_once(call, stream, (check_span){to, bytes}, (check_span){from, bytes}));
     return result;
 }
 
@@ -172,11 +173,11 @@ static CUresult copy_at_once(const char *call, CUdeviceptr to, CUdeviceptr from,
                                        : REAL(cuMemcpy3DPeerAsync, (&row, stream));
         if (made == CUDA_SUCCESS && stream != NULL)
             made = REAL(cuStreamSynchronize, (stream));
-        return copy_told_at_once(made, call, to, from, stream);
+        return copy_told_at_once(made, call, to, from, bytes, stream);
     }
     CUresult result = REAL(cuMemcpyPeer, (to, ends[0].context, from, ends[1].context, bytes));
     if (result == CUDA_SUCCESS)
-        CHECK_TELL(check_copied_between(call, to, from));
+        CHECK_TELL(check_copied_between(call, (check_span){to, bytes}, (check_span){from, bytes}));
     return result;
 }
 
@@ -188,7 +189,7 @@ static CUresult copy_across(const char *call, CUdeviceptr to, CUdeviceptr from, 
         is_with_host(ends)
             ? REAL(cuMemcpy3DPeerAsync, (&row, stream))
             : REAL(cuMemcpyPeerAsync, (to, ends[0].context, from, ends[1].context, bytes, stream));
-    return copy_told(result, call, to, from, stream);
+    return copy_told(result, call, to, from, bytes, stream);
 }
 
 /* ADDRESS: of a parameter that is a pointer or an address already. */
@@ -203,7 +204,7 @@ static CUresult copy_across(const char *call, CUdeviceptr to, CUdeviceptr from, 
         if (copy_crosses(ADDRESS(to), ADDRESS(from), host, default_stream, ends))                  \
             return copy_at_once(call, ADDRESS(to), ADDRESS(from), bytes, default_stream, ends);    \
         return copy_told_at_once(REAL(symbol##form, (to, from, bytes)), call, ADDRESS(to),         \
-                                 ADDRESS(from), default_stream);                                   \
+                                 ADDRESS(from), bytes, default_stream);                            \
     }
 #define COPY_ON_STREAM(symbol, call, to_type, from_type, host)                                     \
     CUresult CUDAAPI replace_##symbol(to_type to, from_type from, size_t bytes, CUstream stream)   \
@@ -212,7 +213,7 @@ static CUresult copy_across(const char *call, CUdeviceptr to, CUdeviceptr from, 
         if (copy_crosses(ADDRESS(to), ADDRESS(from), host, stream, ends))                          \
             return copy_across(call, ADDRESS(to), ADDRESS(from), bytes, stream, ends);             \
         return copy_told(REAL(symbol, (to, from, bytes, stream)), call, ADDRESS(to),               \
-                         ADDRESS(from), stream);                                                   \
+                         ADDRESS(from), bytes, stream);                                            \
     }                                                                                              \
     CUresult CUDAAPI replace_##symbol##_ptsz(to_type to, from_type from, size_t bytes,             \
                                              CUstream stream)                                      \
@@ -252,7 +253,7 @@ CUresult CUDAAPI replace_cuMemcpyWithAttributesAsync(CUdeviceptr to, CUdeviceptr
     if (!is_read_during_call(attributes) && copy_crosses(to, from, HOST_NONE, stream, ends))
         return copy_across(call, to, from, bytes, stream, ends);
     return copy_told(REAL(cuMemcpyWithAttributesAsync, (to, from, bytes, attributes, stream)), call,
-                     to, from, stream);
+                     to, from, bytes, stream);
 }
 
 CUresult CUDAAPI replace_cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr to, CUdeviceptr from,
@@ -296,7 +297,9 @@ static CUresult batch_copy(const batch *self)
 static CUresult batch_told(CUresult result, const batch *self)
 {
     for (size_t i = 0; i < self->count && result == CUDA_SUCCESS && check_is_on(); i++)
-        CHECK_TELL(check_copied("cuMemcpyBatchAsync", self->stream, self->to[i], self->from[i]));
+        CHECK_TELL(check_copied("cuMemcpyBatchAsync", self->stream,
+                                (check_span){self->to[i], self->bytes[i]},
+                                (check_span){self->from[i], self->bytes[i]}));
     return result;
 }
 

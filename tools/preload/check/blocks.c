@@ -14,6 +14,10 @@ static size_t freed_count;
 static check_block *spare; /* records without a block, by `before` */
 static uint64_t serials;
 
+/* Freed ones whose uses are kept: few, and mostly none. */
+static check_block **awaited;
+static size_t awaited_count, awaited_room;
+
 /* ---- finding -------------------------------------------------------------------------------- */
 
 static int has_address(const check_block *block, CUdeviceptr address)
@@ -55,8 +59,19 @@ static __attribute__((noinline)) void block_lighten_more(check_block *block)
     block->uses_room = CHECK_USES_INSIDE;
 }
 
+static __attribute__((noinline)) void awaited_remove(check_block *block)
+{
+    size_t i = 0;
+    while (awaited[i] != block)
+        i++;
+    awaited[i] = awaited[--awaited_count];
+    block->is_awaited = 0;
+}
+
 static inline void block_lighten(check_block *block)
 {
+    if (block->is_awaited)
+        awaited_remove(block);
     if (block->records != NULL || block->uses != block->uses_inside)
         block_lighten_more(block);
     block->uses_count = 0;
@@ -176,9 +191,9 @@ check_block *check_block_make(CUdeviceptr base, size_t bytes)
     return NULL;
 }
 
-void check_block_free(check_block *block)
+/* It is freed, and the youngest of those. */
+static void age_add(check_block *block)
 {
-    block_lighten(block);
     block->is_live = 0;
     block->older = newest;
     block->newer = NULL;
@@ -186,6 +201,36 @@ void check_block_free(check_block *block)
     newest = block;
     if (++freed_count > FREED_MAX)
         block_forget(oldest);
+}
+
+void check_block_free(check_block *block)
+{
+    block_lighten(block);
+    age_add(block);
+}
+
+void check_block_await(check_block *block)
+{
+    if (awaited_count == awaited_room) {
+        size_t room = awaited_room * 2 + 16;
+        check_block **grown = realloc(awaited, room * sizeof(check_block *));
+        if (grown == NULL) {
+            check_block_free(block); /* without memory: silence */
+            return;
+        }
+        awaited = grown;
+        awaited_room = room;
+    }
+    awaited[awaited_count++] = block;
+    block->is_awaited = 1;
+    age_add(block);
+}
+
+void check_blocks_awaited(int (*judge)(const check_block *block, void *user), void *user)
+{
+    for (size_t i = awaited_count; i-- > 0;)
+        if (judge(awaited[i], user))
+            block_lighten(awaited[i]);
 }
 
 void check_block_use_more(check_block *block, const check_touch *use, int is_certain)

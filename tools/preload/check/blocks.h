@@ -23,7 +23,8 @@ typedef struct check_touch {
     uint64_t stream;          /* its name, and its handle, which may be another's later */
     const void *handle;
     pid_t thread;
-    int is_certain; /* 0: a word that may be an address, and may be none */
+    int is_certain; /* 0: a word that may be an address, and may be none; of a free: its stream
+                     * waits for what cannot be seen */
 } check_touch;
 
 /* What the program has recorded: uses up to a point (`covered`), and the streams whose uses are
@@ -52,6 +53,9 @@ typedef struct check_block {
     uint8_t is_live;
     uint8_t is_engine;     /* allocated by a call of Tenure's own */
     uint8_t is_known_free; /* Tenure has said so, of what was freed */
+    uint8_t is_awaited;    /* freed, with uses that its next owner must come after */
+    uint8_t is_of_end;     /* freed as the interpreter ended: the memory is not handed on */
+    uint8_t is_graph;      /* allocated in a capture: its uses in graphs are not followed */
     _Alignas(CHECK_LINE_BYTES) check_touch uses_inside[CHECK_USES_INSIDE]; /* `uses`, if few */
     check_touch made;
     struct check_block *lower, *upper; /* the neighbours by address, whether live or freed */
@@ -71,9 +75,11 @@ static inline check_block *check_block_freed(CUdeviceptr address);
  * memory. */
 check_block *check_block_make(CUdeviceptr base, size_t bytes);
 
-/* The first: the block has been freed, and its uses and records are dropped. The second: forgets
- * all that is known of these addresses. */
+/* The first: the block has been freed, and its uses and records are dropped. The second: it has
+ * been freed, and its uses are kept until somebody gets the memory, or could get it. The third:
+ * forgets all that is known of these addresses. */
 void check_block_free(check_block *block);
+void check_block_await(check_block *block);
 void check_blocks_forget(CUdeviceptr base, size_t bytes);
 
 /* The records of a block, made when first asked for; null: no memory. */
@@ -85,6 +91,9 @@ int check_records_add(check_records *records, check_stamp stream);
 /* Notes a use, in place of the stream's last one. `is_certain` counts, not what the use says of
  * it. */
 static inline void check_block_use(check_block *block, const check_touch *use, int is_certain);
+
+/* Calls for each block that was freed with uses that are kept. 1: they are dropped now. */
+void check_blocks_awaited(int (*judge)(const check_block *block, void *user), void *user);
 
 /* Calls for each live block, in the order of addresses. */
 void check_blocks_each(void (*visit)(const check_block *block, void *user), void *user);

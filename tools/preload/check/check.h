@@ -94,9 +94,15 @@ void check_event_recorded(CUevent event, CUstream stream);
 void check_event_waited(CUstream stream, CUevent event);
 void check_event_ends(CUevent event);
 
-/* The program orders work by means that the checker cannot see; `means` names them. What is found
- * from now on is possible, not certain. */
-void check_unseen(const char *means);
+/* The program orders work by means that the checker cannot see; `means` names them, and `call`
+ * began them. What depends on order is possible from now on, not certain. The second: it is the
+ * next work of this stream that waits for such means, a value in memory or a semaphore. */
+void check_unseen(const char *call, const char *means);
+void check_unseen_on(const char *call, CUstream stream);
+
+/* Memory that the host reads and kernels can write: it is there, or gone. */
+void check_host_memory_made(const void *base, size_t bytes);
+void check_host_memory_gone(const void *base);
 
 /* ---- blocks: rules.c -------------------------------------------------------------------- */
 
@@ -124,15 +130,25 @@ void check_use_kept(CUdeviceptr address, CUevent event);
 
 /* ---- uses: launch.c, graph.c, host.c ------------------------------------------------------ */
 
-/* A copy or a set has been enqueued. Operands that are no block are passed over, 0 is none. A copy
- * to pageable memory of the host is over when the call returns. */
-void check_copied(const char *call, CUstream stream, CUdeviceptr to, CUdeviceptr from);
+/* An operand of a copy or a set: from its first byte to its last one. */
+typedef struct check_span {
+    CUdeviceptr address; /* 0: there is none, or it is an array */
+    size_t bytes;        /* 0: nothing is touched, and the address may lead anywhere */
+} check_span;
+
+/* A copy or a set has been enqueued. Operands that are no block are passed over. A copy to pageable
+ * memory of the host is over when the call returns. */
+void check_copied(const char *call, CUstream stream, check_span to, check_span from);
 
 /* The same, of a call without a stream. It waits for the copy if one end is the host's. */
-void check_copied_at_once(const char *call, CUstream stream, CUdeviceptr to, CUdeviceptr from);
+void check_copied_at_once(const char *call, CUstream stream, check_span to, check_span from);
+
+/* The sides of a copy of boxes. */
+check_span check_to_of_3d(const CUDA_MEMCPY3D *copy);
+check_span check_from_of_3d(const CUDA_MEMCPY3D *copy);
 
 /* A copy between devices, which waits for all work of both. */
-void check_copied_between(const char *call, CUdeviceptr to, CUdeviceptr from);
+void check_copied_between(const char *call, check_span to, check_span from);
 
 void check_launched(const char *call, CUfunction function, CUstream stream, void **parameters,
                     void **extra);
@@ -146,7 +162,16 @@ void check_kernel_known(CUkernel kernel);
 void check_code_unloaded(void);
 
 void check_instantiated(CUgraphExec exec, CUgraph graph);
-void check_exec_changed(CUgraphExec exec);
+/* A node of an executable was changed: it is read again. */
+void check_exec_kernel(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params);
+void check_exec_copy(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy);
+void check_exec_set(CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *set);
+void check_exec_values(CUgraphExec exec, CUgraphNode node, unsigned count,
+                       const CUstreamBatchMemOpParams *list);
+void check_exec_event(CUgraphExec exec, CUgraphNode node, CUevent event, int is_wait);
+void check_exec_child(CUgraphExec exec, CUgraphNode node);
+void check_exec_changed(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *params);
+void check_exec_enabled(CUgraphExec exec, CUgraphNode node, int is_enabled);
 void check_exec_ends(CUgraphExec exec);
 void check_graph_launched(CUgraphExec exec, CUstream stream);
 
@@ -156,5 +181,9 @@ void check_graph_launched(CUgraphExec exec, CUstream stream);
 void *check_host_function(CUstream stream, CUhostFn function, void *data);
 void CUDA_CB check_host_function_run(void *wrapped);
 void check_host_function_refused(void *wrapped);
+
+/* The same of a callback of a stream. */
+void *check_callback(CUstream stream, CUstreamCallback function, void *data);
+void CUDA_CB check_callback_run(CUstream stream, CUresult status, void *wrapped);
 
 #endif

@@ -64,7 +64,8 @@ static _Atomic int has_ordered_by_caller;        /* there was one */
     X(tnr_device_end)                                                                              \
     X(tnr_shutdown)                                                                                \
     X(tnr_frames_source_set)                                                                       \
-    X(tnr_stream_name_set)
+    X(tnr_stream_name_set)                                                                         \
+    X(tnr_trim)
 
 static struct {
     _Atomic int is_found; /* set last */
@@ -247,6 +248,15 @@ tnr_status tnr_vouched_pool_create(tnr_pool *pool, int device, const tnr_pool_op
 tnr_status tnr_graph_pool_vouch(tnr_pool pool)
 {
     return pool_noted(PASSED_ON(tnr_graph_pool_vouch, (pool)), pool);
+}
+
+/* ---- memory that leaves ---------------------------------------------------------------------- */
+
+tnr_status tnr_trim(size_t *released, size_t keep_bytes, int device)
+{
+    if (is_followed())
+        CHECK_TELL_ORDER(check_memory_leaves());
+    return PASSED_ON(tnr_trim, (released, keep_bytes, device));
 }
 
 /* ---- calls that wait ------------------------------------------------------------------------ */

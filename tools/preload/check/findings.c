@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "check/kept.h"
+#include "check/rules.h"
 #include "room.h"
 #include "service.h"
 
@@ -24,6 +25,16 @@ static uint16_t slots[SLOTS]; /* open addressing: place in the list + 1 */
 static uint64_t beyond;       /* findings that found no room */
 static uint64_t launches, launches_unread;
 static uint64_t engine_blocks;
+
+/* From when on the program orders work by means that are not seen: of whatever is ordered, and of
+ * streams that wait for values. */
+typedef struct unseen_order {
+    const char *means; /* null: it does not */
+    const check_place *place;
+    uint64_t stream;   /* the first one that did; 0: it is not a stream's */
+    uint64_t launches; /* that came before */
+} unseen_order;
+static unseen_order unseen, unseen_values;
 
 /* Read without it. */
 _Atomic size_t check_findings_count;
@@ -55,6 +66,13 @@ void check_findings_begin(void)
     const char *path = getenv("TENURE_PRELOAD_CHECK_SUPPRESS");
     if (path != NULL && suppress_read(&rules, path, error) != 0)
         service_say("check: %s. Nothing is suppressed.", error);
+}
+
+void check_unseen_note(const char *means, const check_place *place, uint64_t stream)
+{
+    unseen_order *to = stream == 0 ? &unseen : &unseen_values;
+    if (to->means == NULL)
+        *to = (unseen_order){means, place, stream, launches};
 }
 
 /* ---- finding -------------------------------------------------------------------------------- */
@@ -99,6 +117,7 @@ static void kept_fill(check_kept *fresh, const check_finding *finding, int is_ce
     fresh->is_certain = is_certain;
     fresh->base = block->base;
     fresh->address = finding->address;
+    fresh->touched = finding->bytes;
     fresh->bytes = block->bytes;
     fresh->device = device == NULL ? -1 : device->index;
     fresh->is_made_earlier = finding->earlier == &block->made;
@@ -112,11 +131,21 @@ static void kept_fill(check_kept *fresh, const check_finding *finding, int is_ce
     side_fill(fresh, CHECK_SIDE_LATER, finding->later, finding->later_is);
 }
 
-/* Frees of what is no block are wrong whatever is ordered; and of races the device knows it, by
- * whatever means. */
+/* Frees of what is no block, and bytes behind one, are wrong whatever is ordered. Work that is
+ * enqueued after a free is not ordered before it by anything that exists then. And of races the
+ * device knows it, by whatever means. */
 static int depends_on_order(check_kind kind)
 {
-    return kind != CHECK_DOUBLE_FREE && kind != CHECK_WRONG_FREE && kind != CHECK_RACE;
+    return kind == CHECK_FREE_IN_USE || kind == CHECK_USE_BEFORE_ALLOC ||
+           kind == CHECK_REUSE_WITHOUT_ORDER;
+}
+
+/* By which means the program may have ordered it unseen. Null: by none. */
+static const char *means_of(const check_finding *finding)
+{
+    if (finding->means != NULL)
+        return finding->means;
+    return depends_on_order(finding->kind) ? unseen.means : NULL;
 }
 
 static int is_same_stack(const check_touch *one, const check_touch *other)
@@ -169,8 +198,8 @@ check_kept *check_found(const check_finding *finding)
         check_found_again(cause, finding->kind, times);
         return cause;
     }
-    int is_unseen = check_unseen_means != NULL && depends_on_order(finding->kind);
-    int is_certain = finding->is_certain && !is_unseen;
+    const char *means = means_of(finding);
+    int is_certain = finding->is_certain && means == NULL;
     static check_kept *latest; /* a list of addresses brings the same one again and again */
     if (latest != NULL && latest->is_certain >= is_certain &&
         is_same(latest, finding, latest->is_certain)) {
@@ -194,7 +223,7 @@ check_kept *check_found(const check_finding *finding)
         return NULL;
     }
     kept_fill(fresh, finding, is_certain);
-    fresh->means = finding->is_certain && is_unseen ? check_unseen_means : NULL;
+    fresh->means = finding->is_certain ? means : NULL;
     fresh->times = times;
     list[count] = latest = fresh; /* if it is certain, it counts for what is possible, too */
     *slot = (uint16_t)(count + 1);
@@ -258,12 +287,12 @@ static check_text text_whole(void (*say)(check_text *, const check_kept *), cons
     return text;
 }
 
-/* Of words that may be no address, real programs have some: they are counted, told to machines, and
- * printed for who asks. */
+/* Of words that may be no address, and hosts that may poll, right programs have some: they are
+ * counted, told to machines, and printed on request. */
 static int is_printed(const check_kept *one)
 {
     const char *wanted = getenv("TENURE_PRELOAD_CHECK_POSSIBLE");
-    return !check_kept_may_be_none(one) || (wanted != NULL && strcmp(wanted, "1") == 0);
+    return !check_kept_is_doubted(one) || (wanted != NULL && strcmp(wanted, "1") == 0);
 }
 
 static void kept_say(check_kept *one)
@@ -389,6 +418,27 @@ static void times_text(check_text *said, const check_kept *one)
                        one->number, one->met);
 }
 
+/* From when on what is not certain any more, and why. */
+static void unseen_text(check_text *said, const unseen_order *one)
+{
+    if (one->means == NULL)
+        return;
+    check_text_add(said,
+                   "tenure: check: NOT ALL COULD BE CERTAIN: %s (%s), which the check cannot "
+                   "follow: ",
+                   one->means, one->place->call);
+    if (one->stream != 0)
+        check_text_add(said,
+                       "from launch %" PRIu64 " of %" PRIu64 " on what depends on the order of "
+                       "such streams is only possible, first of stream %" PRIu64 "\n",
+                       one->launches + 1, launches, one->stream);
+    else
+        check_text_add(said,
+                       "from launch %" PRIu64 " of %" PRIu64 " on all that depends on order is "
+                       "only possible\n",
+                       one->launches + 1, launches);
+}
+
 static void sums_text(check_text *said, const sums *all)
 {
     check_text_add(said,
@@ -409,11 +459,13 @@ static void sums_text(check_text *said, const sums *all)
     if (all->hidden > 0)
         check_text_add(said,
                        "; --possible prints %" PRIu64 " that rest on words which may be no "
-                       "address",
+                       "address, or on an order that the host may know",
                        all->hidden);
     if (beyond > 0)
         check_text_add(said, "; %" PRIu64 " times more, not told apart", beyond);
     check_text_add(said, "\n");
+    unseen_text(said, &unseen);
+    unseen_text(said, &unseen_values);
     for (size_t i = 0; i < check_findings_count && said->length + 80 < said->room; i++)
         if (list[i]->number != 0 && is_printed(list[i]))
             times_text(said, list[i]);
@@ -446,6 +498,7 @@ __attribute__((destructor)) static void sums_at_end(void)
     const char *wanted = getenv("TENURE_PRELOAD_CHECK_LEAKS");
     if (!check_does(CHECK_REPORTS) || service_is_forked() || !atomic_load(&driver_is_found))
         return;
+    check_memory_left();
     if (check_enter())
         check_leave(); /* what the device has told since is found */
     check_findings_say();

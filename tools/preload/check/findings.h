@@ -25,8 +25,10 @@
 typedef struct check_finding {
     check_kind kind;
     int is_certain;
+    const char *means; /* by which the program may order it unseen, so that it is only possible */
     const check_block *block;
     CUdeviceptr address;        /* that was used or freed */
+    size_t bytes;               /* from there on, if that is what is wrong */
     const check_touch *earlier; /* null: none */
     const char *earlier_is;     /* "used", "freed", "allocated" */
     const check_touch *later;
@@ -64,6 +66,10 @@ void check_count_launch(int is_read);
 /* An engine's block that is followed, beside those that are served. */
 void check_count_block(void);
 void check_counts_get(uint64_t *seen, uint64_t *unread);
+
+/* What depends on order is only possible from now on, by these means; or, if a stream is named, on
+ * it and on what waits for it. Said at the end. */
+void check_unseen_note(const char *means, const check_place *place, uint64_t stream);
 
 /* The driver does not tell what parameters a kernel has. Said once. */
 void check_cannot_read(void);

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graphs. Their nodes are read when a graph is instantiated or updated. A launch is one piece of
- * work that uses what the nodes name. Memory that was allocated in a capture is the graph's own,
- * has lives of its own, and is not followed. What happens inside, between the nodes, is not
- * followed either.
+ * Graphs. Their nodes are read when a graph is instantiated or updated, and a node when it is
+ * changed in an executable. A launch is one piece of work that uses what the nodes name. Memory
+ * that was allocated in a capture is the graph's own, has lives of its own, and is not followed
+ * inside of graphs (rules.c has its use outside). What happens between the nodes is not followed
+ * either.
  *
  * A graph is given blocks, not addresses. So a launch after one of them was freed is found, even if
- * another block lies there by then. An event that a node records stands for the end of the launch.
- * An event that a node waits for stands for the beginning. If there are host functions, the host
- * may know of the launch at any time. All of this assumes more order than there is.
- *
- * If the program changes an executable's nodes one by one, the executable is no longer known: its
- * launches are counted as not read.
+ * another block lies there by then. If a node leads to freed memory when it is read, it was given
+ * the block that was freed. An event that a node records stands for the end of the launch. An event
+ * that a node waits for stands for the beginning. If there are host functions, the host may know of
+ * the launch at any time. All of this assumes more order than there is.
  */
 #include <stdlib.h>
 
@@ -20,6 +19,7 @@
 #include "check/python.h"
 #include "check/rules.h"
 #include "check/sole.h"
+#include "check/visible.h"
 #include "check/words.h"
 #include "handles.h"
 #include "service.h"
@@ -28,20 +28,39 @@ enum { DEPTH_MAX = 32 };
 
 /* An address that a node names. */
 typedef struct mention {
+    CUgraphNode node;
     CUdeviceptr address;
-    uint64_t serial; /* of the block; 0: what was there then is not followed */
-    int is_certain;
+    uint64_t serial;    /* of the block */
     const char *kernel; /* null: a copy or a set */
+    uint8_t is_certain;
+    uint8_t is_off; /* the node is there, and does nothing */
 } mention;
+
+/* An event that a node waits for or records. */
+typedef struct node_event {
+    CUgraphNode node;
+    CUevent event;
+    int is_wait;
+} node_event;
 
 typedef struct executable {
     mention *mentions;
-    size_t mentions_count, mentions_room;
-    CUevent *events; /* those waited for, then those recorded */
-    size_t waited_count, events_count, events_room;
-    int has_host, is_unread, has_unseen;
+    node_event *events;
+    size_t mentions_count, mentions_room, events_count, events_room;
+    uint8_t has_host, is_unread, has_unseen;
+    uint8_t is_open;    /* a node waits for a value in memory, or for a semaphore */
+    uint8_t is_polled;  /* a node writes memory that the host can read */
+    uint8_t has_nested; /* there are child graphs, */
+    uint8_t is_updated; /* or it has been updated: then nodes are not known by their handles */
     check_moment *last; /* of its latest launch: the next one waits for it */
 } executable;
+
+/* Reads the nodes of a graph. */
+typedef struct reader {
+    executable *to;
+    CUgraphNode node;
+    const char *kernel; /* whose parameters are being read */
+} reader;
 
 static handles executables = HANDLES_INIT; /* -> executable; under the lock of check_enter */
 
@@ -62,148 +81,240 @@ static executable *executable_find(CUgraphExec exec)
     return (executable *)(uintptr_t)found;
 }
 
-/* ---- reading -------------------------------------------------------------------------------- */
+/* ---- lists ---------------------------------------------------------------------------------- */
 
-static void mention_add(executable *to, CUdeviceptr address, int is_certain, const char *kernel)
+/* Room for one more in a list. Null: no memory, and the executable is not known whole. */
+static void *list_grow(executable *exec, void *list, size_t count, size_t *room, size_t bytes)
 {
-    const check_block *block = check_block_live(address);
-    if (block == NULL || (block->is_engine && !check_is_put_under()) ||
+    if (count < *room)
+        return list;
+    size_t more = *room * 2 + 8;
+    void *grown = realloc(list, more * bytes);
+    if (grown == NULL)
+        exec->is_unread = exec->has_unseen = 1;
+    else
+        *room = more;
+    return grown;
+}
+
+static void mention_put(executable *to, const mention *one)
+{
+    mention *grown =
+        list_grow(to, to->mentions, to->mentions_count, &to->mentions_room, sizeof(*grown));
+    if (grown == NULL)
+        return;
+    to->mentions = grown;
+    to->mentions[to->mentions_count++] = *one;
+}
+
+static void event_put(executable *to, const node_event *one)
+{
+    node_event *grown =
+        list_grow(to, to->events, to->events_count, &to->events_room, sizeof(*grown));
+    if (grown == NULL)
+        return;
+    to->events = grown;
+    to->events[to->events_count++] = *one;
+}
+
+/* What the node named is named no more. */
+static void node_forget(executable *exec, CUgraphNode node)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < exec->mentions_count; i++)
+        if (exec->mentions[i].node != node)
+            exec->mentions[kept++] = exec->mentions[i];
+    exec->mentions_count = kept;
+    kept = 0;
+    for (size_t i = 0; i < exec->events_count; i++)
+        if (exec->events[i].node != node)
+            exec->events[kept++] = exec->events[i];
+    exec->events_count = kept;
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+/* Between check_enter and check_leave. */
+static void mention_add(const reader *self, CUdeviceptr address, int is_certain)
+{
+    const check_block *block = check_block_at(address);
+    if (block == NULL || block->is_graph || (block->is_engine && !check_is_put_under()) ||
         service_of_address(address) == NULL)
         return;
-    if (to->mentions_count == to->mentions_room) {
-        size_t room = to->mentions_room * 2 + 16;
-        mention *grown = realloc(to->mentions, room * sizeof(*grown));
-        to->is_unread |= grown == NULL;
-        if (grown == NULL)
-            return;
-        to->mentions = grown;
-        to->mentions_room = room;
-    }
-    to->mentions[to->mentions_count++] = (mention){address, block->serial, is_certain, kernel};
-}
-
-static void event_add(executable *to, CUevent event, int is_wait)
-{
-    if (to->events_count == to->events_room) {
-        size_t room = to->events_room * 2 + 4;
-        CUevent *grown = realloc(to->events, room * sizeof(CUevent));
-        to->is_unread |= grown == NULL;
-        if (grown == NULL)
-            return;
-        to->events = grown;
-        to->events_room = room;
-    }
-    to->events[to->events_count++] = event;
-    if (!is_wait)
+    if (!block->is_live && check_is_live(address)) /* of what is not followed */
         return;
-    /* To the end of those that are waited for. */
-    to->events[to->events_count - 1] = to->events[to->waited_count];
-    to->events[to->waited_count++] = event;
+    mention_put(self->to,
+                &(mention){self->node, address, block->serial, self->kernel, is_certain != 0, 0});
 }
-
-typedef struct kernel_reading {
-    executable *exec;
-    const char *name;
-} kernel_reading;
 
 static void kernel_words(void *user, const check_word *words, size_t count)
 {
-    const kernel_reading *self = user;
+    const reader *self = user;
     for (size_t i = 0; i < count; i++)
-        mention_add(self->exec, words[i].address, words[i].is_certain, self->name);
+        mention_add(self, words[i].address, words[i].is_certain);
 }
 
-static void read_kernel(executable *to, CUgraphNode node)
+static void read_kernel(reader *self, const CUDA_KERNEL_NODE_PARAMS *params)
 {
-    CUDA_KERNEL_NODE_PARAMS params = {.func = NULL};
-    to->is_unread |= REAL(cuGraphKernelNodeGetParams_v2, (node, &params)) != CUDA_SUCCESS;
-    const void *function = (const void *)params.func;
-    if (function == NULL && params.kern != NULL) {
-        check_kernel_known(params.kern);
-        function = (const void *)params.kern;
+    const void *function = (const void *)params->func;
+    if (function == NULL && params->kern != NULL) {
+        check_kernel_known(params->kern);
+        function = (const void *)params->kern;
     }
     check_layout_ask(function);
     if (function == NULL || !check_enter())
         return;
-    kernel_reading self = {to, check_kernel_name(function)};
-    to->is_unread |=
-        !check_words_each(function, params.kernelParams, params.extra, kernel_words, &self);
+    self->kernel = check_kernel_name(function);
+    unsigned read =
+        check_words_each(function, params->kernelParams, params->extra, kernel_words, self);
+    self->to->is_unread |= (read & CHECK_WORDS_READ) == 0;
+    self->to->is_polled |= (read & CHECK_WORDS_VISIBLE) != 0;
     check_leave();
 }
 
-static void read_operands(executable *to, CUdeviceptr first, CUdeviceptr second)
+static void read_operands(reader *self, check_span to, check_span from)
 {
     if (!check_enter())
         return;
-    mention_add(to, first, 1, NULL);
-    mention_add(to, second, 1, NULL);
+    self->kernel = NULL;
+    if (to.bytes > 0)
+        mention_add(self, to.address, 1);
+    if (from.bytes > 0)
+        mention_add(self, from.address, 1);
+    self->to->is_polled |= to.bytes > 0 && check_is_visible(to.address);
     check_leave();
 }
 
-static void read_copy(executable *to, CUgraphNode node)
+static void read_set(reader *self, const CUDA_MEMSET_NODE_PARAMS *set)
+{
+    size_t row = set->width * set->elementSize;
+    int is_empty = row == 0 || set->height == 0;
+    read_operands(self, (check_span){set->dst, is_empty ? 0 : (set->height - 1) * set->pitch + row},
+                  (check_span){0, 0});
+}
+
+static void read_values(reader *self, unsigned count, const CUstreamBatchMemOpParams *list)
+{
+    for (unsigned i = 0; i < count; i++) {
+        int operation = (int)list[i].operation;
+        if (operation == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES ||
+            operation == CU_STREAM_MEM_OP_BARRIER)
+            continue;
+        int is_wait = operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
+                      operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+        check_span at = {list[i].writeValue.address, sizeof(cuuint32_t)}, none = {0, 0};
+        self->to->is_open |= is_wait != 0;
+        read_operands(self, is_wait ? none : at, is_wait ? at : none);
+    }
+}
+
+static void read_event(reader *self, CUevent event, int is_wait)
+{
+    event_put(self->to, &(node_event){self->node, event, is_wait});
+}
+
+static void is_not_read(reader *self)
+{
+    self->to->is_unread = self->to->has_unseen = 1;
+}
+
+/* ---- graphs --------------------------------------------------------------------------------- */
+
+static void ask_kernel(reader *self)
+{
+    CUDA_KERNEL_NODE_PARAMS params = {.func = NULL};
+    if (REAL(cuGraphKernelNodeGetParams_v2, (self->node, &params)) == CUDA_SUCCESS)
+        read_kernel(self, &params);
+    else
+        self->to->is_unread = 1;
+}
+
+static void ask_copy(reader *self)
 {
     CUDA_MEMCPY3D copy = {.WidthInBytes = 0};
-    if (REAL(cuGraphMemcpyNodeGetParams, (node, &copy)) != CUDA_SUCCESS)
-        to->is_unread = 1;
+    if (REAL(cuGraphMemcpyNodeGetParams, (self->node, &copy)) == CUDA_SUCCESS)
+        read_operands(self, check_to_of_3d(&copy), check_from_of_3d(&copy));
     else
-        read_operands(to, copy.dstMemoryType == CU_MEMORYTYPE_HOST ? 0 : copy.dstDevice,
-                      copy.srcMemoryType == CU_MEMORYTYPE_HOST ? 0 : copy.srcDevice);
+        self->to->is_unread = 1;
 }
 
-static void read_set(executable *to, CUgraphNode node)
+static void ask_set(reader *self)
 {
     CUDA_MEMSET_NODE_PARAMS set = {.dst = 0};
-    if (REAL(cuGraphMemsetNodeGetParams, (node, &set)) != CUDA_SUCCESS)
-        to->is_unread = 1;
+    if (REAL(cuGraphMemsetNodeGetParams, (self->node, &set)) == CUDA_SUCCESS)
+        read_set(self, &set);
     else
-        read_operands(to, set.dst, 0);
+        self->to->is_unread = 1;
 }
 
-static void read_event(executable *to, CUgraphNode node, int is_wait)
+static void ask_event(reader *self, int is_wait)
 {
     CUevent event = NULL;
-    CUresult result = is_wait ? REAL(cuGraphEventWaitNodeGetEvent, (node, &event))
-                              : REAL(cuGraphEventRecordNodeGetEvent, (node, &event));
+    CUresult result = is_wait ? REAL(cuGraphEventWaitNodeGetEvent, (self->node, &event))
+                              : REAL(cuGraphEventRecordNodeGetEvent, (self->node, &event));
     if (result == CUDA_SUCCESS)
-        event_add(to, event, is_wait);
+        read_event(self, event, is_wait);
     else
-        to->has_unseen = 1;
+        self->to->has_unseen = 1;
+}
+
+static void ask_values(reader *self)
+{
+    CUDA_BATCH_MEM_OP_NODE_PARAMS params = {.count = 0};
+    if (REAL(cuGraphBatchMemOpNodeGetParams, (self->node, &params)) == CUDA_SUCCESS)
+        read_values(self, params.count, params.paramArray);
+    else
+        is_not_read(self);
 }
 
 static void read_graph(executable *to, CUgraph graph, unsigned depth);
 
+static void read_child(executable *to, CUgraphNode node, unsigned depth)
+{
+    CUgraph child = NULL;
+    to->has_nested = 1;
+    if (REAL(cuGraphChildGraphNodeGetGraph, (node, &child)) == CUDA_SUCCESS)
+        read_graph(to, child, depth + 1);
+    else
+        to->is_unread = to->has_unseen = 1;
+}
+
 static void read_node(executable *to, CUgraphNode node, unsigned depth)
 {
     CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-    CUgraph child = NULL;
+    reader self = {to, node, NULL};
     if (REAL(cuGraphNodeGetType, (node, &type)) != CUDA_SUCCESS)
-        to->is_unread = to->has_unseen = 1;
+        is_not_read(&self);
     switch ((int)type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-        read_kernel(to, node);
+        ask_kernel(&self);
         break;
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-        read_copy(to, node);
+        ask_copy(&self);
         break;
     case CU_GRAPH_NODE_TYPE_MEMSET:
-        read_set(to, node);
+        ask_set(&self);
         break;
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-        read_event(to, node, type == CU_GRAPH_NODE_TYPE_WAIT_EVENT);
+        ask_event(&self, type == CU_GRAPH_NODE_TYPE_WAIT_EVENT);
+        break;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        ask_values(&self);
         break;
     case CU_GRAPH_NODE_TYPE_HOST:
         to->has_host = 1;
         break;
     case CU_GRAPH_NODE_TYPE_GRAPH:
-        if (REAL(cuGraphChildGraphNodeGetGraph, (node, &child)) == CUDA_SUCCESS)
-            read_graph(to, child, depth + 1);
-        else
-            to->is_unread = to->has_unseen = 1;
+        read_child(to, node, depth);
+        break;
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+        to->is_open = 1;
         break;
     case CU_GRAPH_NODE_TYPE_EMPTY:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
         break;
-    default: /* bodies, memory of the driver's own, semaphores and values that are waited for */
+    default: /* bodies, and memory of the driver's own */
         to->is_unread = 1;
         to->has_unseen |= type != CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
                           type != CU_GRAPH_NODE_TYPE_MEM_FREE &&
@@ -229,7 +340,7 @@ static void read_graph(executable *to, CUgraph graph, unsigned depth)
     free(nodes);
 }
 
-/* ---- the calls ------------------------------------------------------------------------------ */
+/* ---- executables that are made and changed -------------------------------------------------- */
 
 void check_instantiated(CUgraphExec exec, CUgraph graph)
 {
@@ -246,8 +357,10 @@ void check_instantiated(CUgraphExec exec, CUgraph graph)
         check_words_blind();
     if (handles_take(&executables, exec, &before)) {
         executable *old = (executable *)(uintptr_t)before;
-        if (fresh != NULL)
+        if (fresh != NULL) {
             fresh->last = check_moment_share(old->last);
+            fresh->is_updated = 1;
+        }
         executable_end(old);
     }
     if (fresh != NULL)
@@ -255,19 +368,131 @@ void check_instantiated(CUgraphExec exec, CUgraph graph)
     check_leave();
 }
 
-/* Its nodes are others by now; its events may be. */
-void check_exec_changed(CUgraphExec handle)
+/* The node is what was read into `from`. Where nodes are not known by their handles, what the
+ * executable uses is not known any more. */
+static void exec_change(CUgraphExec handle, CUgraphNode node, executable *from)
+{
+    if (check_enter()) {
+        executable *exec = executable_find(handle);
+        if (from->is_unread)
+            check_words_blind();
+        if (exec != NULL && (exec->has_nested || exec->is_updated || from->has_nested)) {
+            exec->is_unread = 1;
+            exec->has_unseen |= exec->events_count > 0;
+            exec->mentions_count = 0;
+            check_words_blind();
+        } else if (exec != NULL) {
+            node_forget(exec, node);
+            for (size_t i = 0; i < from->mentions_count; i++)
+                mention_put(exec, &from->mentions[i]);
+            for (size_t i = 0; i < from->events_count; i++)
+                event_put(exec, &from->events[i]);
+            exec->is_open |= from->is_open;
+            exec->is_polled |= from->is_polled;
+            exec->is_unread |= from->is_unread;
+            exec->has_unseen |= from->has_unseen;
+        }
+        check_leave();
+    }
+    free(from->mentions);
+    free(from->events);
+}
+
+void check_exec_kernel(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    executable fresh = {.mentions = NULL};
+    read_kernel(&(reader){&fresh, node, NULL}, params);
+    exec_change(exec, node, &fresh);
+}
+
+void check_exec_copy(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy)
+{
+    executable fresh = {.mentions = NULL};
+    read_operands(&(reader){&fresh, node, NULL}, check_to_of_3d(copy), check_from_of_3d(copy));
+    exec_change(exec, node, &fresh);
+}
+
+void check_exec_set(CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *set)
+{
+    executable fresh = {.mentions = NULL};
+    read_set(&(reader){&fresh, node, NULL}, set);
+    exec_change(exec, node, &fresh);
+}
+
+void check_exec_values(CUgraphExec exec, CUgraphNode node, unsigned count,
+                       const CUstreamBatchMemOpParams *list)
+{
+    executable fresh = {.mentions = NULL};
+    read_values(&(reader){&fresh, node, NULL}, count, list);
+    exec_change(exec, node, &fresh);
+}
+
+void check_exec_event(CUgraphExec exec, CUgraphNode node, CUevent event, int is_wait)
+{
+    executable fresh = {.mentions = NULL};
+    read_event(&(reader){&fresh, node, NULL}, event, is_wait);
+    exec_change(exec, node, &fresh);
+}
+
+void check_exec_child(CUgraphExec exec, CUgraphNode node)
+{
+    executable fresh = {.has_nested = 1};
+    exec_change(exec, node, &fresh);
+}
+
+void check_exec_changed(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *params)
+{
+    const CUstreamBatchMemOpParams *values = params->memOp.paramArray;
+    CUDA_KERNEL_NODE_PARAMS kernel = {.func = params->kernel.func,
+                                      .kern = params->kernel.kern,
+                                      .kernelParams = params->kernel.kernelParams,
+                                      .extra = params->kernel.extra};
+    CUDA_MEMSET_NODE_PARAMS set = {.dst = params->memset.dst,
+                                   .pitch = params->memset.pitch,
+                                   .elementSize = params->memset.elementSize,
+                                   .width = params->memset.width,
+                                   .height = params->memset.height};
+    switch ((int)params->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        check_exec_kernel(exec, node, &kernel);
+        break;
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        check_exec_copy(exec, node, &params->memcpy.copyParams);
+        break;
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        check_exec_set(exec, node, &set);
+        break;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        check_exec_values(exec, node, params->memOp.count, values);
+        break;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+        check_exec_event(exec, node, params->eventWait.event, 1);
+        break;
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+        check_exec_event(exec, node, params->eventRecord.event, 0);
+        break;
+    case CU_GRAPH_NODE_TYPE_HOST:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+        break; /* of such nodes only that they are there is known, and they were before */
+    default:
+        check_exec_child(exec, node);
+        break;
+    }
+}
+
+void check_exec_enabled(CUgraphExec handle, CUgraphNode node, int is_enabled)
 {
     if (!check_enter())
         return;
     executable *exec = executable_find(handle);
-    check_words_blind();
-    if (exec != NULL) {
-        exec->is_unread = 1;
-        exec->has_unseen |= exec->events_count > 0;
-        exec->mentions_count = 0;
-    }
+    int is_known = exec != NULL && !exec->has_nested && !exec->is_updated;
+    for (size_t i = 0; is_known && i < exec->mentions_count; i++)
+        if (exec->mentions[i].node == node)
+            exec->mentions[i].is_off = !is_enabled;
     check_leave();
+    if (exec != NULL && !is_known)
+        check_exec_child(handle, node);
 }
 
 void check_exec_ends(CUgraphExec handle)
@@ -280,19 +505,43 @@ void check_exec_ends(CUgraphExec handle)
     check_leave();
 }
 
-static void launch_events(const executable *exec, const check_stream *stream)
+/* ---- launches ------------------------------------------------------------------------------- */
+
+static void launch_events(const executable *exec, check_stream *stream, int are_waits)
 {
-    for (size_t i = exec->waited_count; i < exec->events_count; i++)
-        check_event_set(exec->events[i], check_moment_of(stream));
+    for (size_t i = 0; i < exec->events_count; i++) {
+        const node_event *one = &exec->events[i];
+        if (one->is_wait && are_waits)
+            check_stream_follow(stream, check_event_get(one->event));
+        else if (!one->is_wait && !are_waits)
+            check_event_set(one->event, check_moment_of(stream));
+    }
 }
 
 static void launch_uses(const executable *exec, check_work *work, check_stack *stack)
 {
     for (size_t i = 0; i < exec->mentions_count; i++) {
         const mention *one = &exec->mentions[i];
+        if (one->is_off)
+            continue;
         work->touch.place = check_place_of("cuGraphLaunch", one->kernel, stack);
         check_use_of_graph(work, one->address, one->serial, one->is_certain);
     }
+}
+
+/* What the launch waits for. */
+static void launch_begin(const executable *exec, check_stream *stream, const check_place *place)
+{
+    if (exec == NULL || exec->has_unseen)
+        check_unseen_note("the program launches graphs with nodes that were not read", place, 0);
+    if (exec == NULL || stream == NULL)
+        return;
+    if (exec->is_open || exec->has_unseen) {
+        check_stream_open(stream);
+        check_unseen_note(check_means_values, place, stream->name);
+    }
+    launch_events(exec, stream, 1);
+    check_stream_follow(stream, exec->last);
 }
 
 void check_graph_launched(CUgraphExec handle, CUstream on)
@@ -305,22 +554,18 @@ void check_graph_launched(CUgraphExec handle, CUstream on)
     if (name.is_capturing || !check_enter())
         return;
     executable *exec = executable_find(handle);
-    check_stream *stream = check_stream_find(&name);
-    for (size_t i = 0; exec != NULL && stream != NULL && i < exec->waited_count; i++)
-        check_stream_follow(stream, check_event_get(exec->events[i]));
-    if (exec != NULL && stream != NULL)
-        check_stream_follow(stream, exec->last);
+    const check_place *place = check_place_of("cuGraphLaunch", NULL, &stack);
+    launch_begin(exec, check_stream_find(&name), place);
     check_count_launch(exec != NULL && !exec->is_unread);
-    if ((exec == NULL || exec->has_unseen) && check_unseen_means == NULL)
-        check_unseen_means = "nodes of graphs that were not read";
-    if (exec != NULL &&
-        check_work_begin(&work, &name, check_place_of("cuGraphLaunch", NULL, &stack))) {
+    if (exec != NULL && check_work_begin(&work, &name, place)) {
         launch_uses(exec, &work, &stack);
-        launch_events(exec, work.stream);
+        launch_events(exec, work.stream, 0);
         check_moment_drop(exec->last);
         exec->last = check_moment_of(work.stream);
         if (exec->has_host)
             check_host_saw(work.stream, work.stream->done);
+        else if (exec->is_polled)
+            check_host_may_poll(work.stream, 1);
     }
     check_leave();
 }

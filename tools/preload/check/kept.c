@@ -179,6 +179,10 @@ static void missing_text(check_text *to, const check_kept *one)
     case CHECK_USE_AFTER_FREE:
         check_text_add(to, "none: the free belongs after the last use");
         break;
+    case CHECK_OUT_OF_BOUNDS:
+        check_text_add(to, "none: %zu bytes are used from there on, and %llu are left",
+                       one->touched, (unsigned long long)(one->base + one->bytes - one->address));
+        break;
     default:
         check_text_add(to, "none: this free is one too many");
         break;
@@ -188,6 +192,11 @@ static void missing_text(check_text *to, const check_kept *one)
 int check_kept_may_be_none(const check_kept *one)
 {
     return !one->is_certain && one->means == NULL;
+}
+
+int check_kept_is_doubted(const check_kept *one)
+{
+    return check_kept_may_be_none(one) || one->means == check_means_polls;
 }
 
 void check_kept_text(check_text *to, const check_kept *one)
@@ -206,11 +215,11 @@ void check_kept_text(check_text *to, const check_kept *one)
     missing_text(to, one);
     check_text_add(to, "\n");
     if (one->means != NULL)
-        check_text_add(to, "  not certain: the program also orders work by %s\n", one->means);
+        check_text_add(to, "  not certain: %s\n", one->means);
     else if (check_kept_may_be_none(one))
         check_text_add(to,
-                       "  not certain: a word of a larger parameter, the end of a range, or one "
-                       "parameter of very many: it may be no address\n");
+                       "  not certain: a word of a larger parameter, a number, the end of a range, "
+                       "or one parameter of very many: it may be no address, or not be read\n");
 }
 
 /* ---- for machines --------------------------------------------------------------------------- */
@@ -285,6 +294,11 @@ void check_kept_json(check_text *to, const check_kept *one)
     missing_text(&line, one);
     check_text_add(to, ", \"missing\": ");
     check_text_add_json(to, missing);
+    check_text_add(to, ", \"doubt\": ");
+    if (one->means == NULL)
+        check_text_add(to, "null");
+    else
+        check_text_add_json(to, one->means);
     check_text_add(to, "}\n");
 }
 

@@ -33,6 +33,7 @@ struct check_kept {
     CUdeviceptr base, address;
     CUdeviceptr base_before; /* of the block that had the memory, if that side is there */
     size_t bytes;
+    size_t touched; /* bytes from the address on, if that is what is wrong */
     int device;
     int is_made_earlier; /* the earlier side is the allocation */
     check_side sides[CHECK_SIDE_COUNT];
@@ -54,6 +55,9 @@ void check_side_text(check_text *to, const check_side *side);
 
 /* 1 if it rests on a word that may be no address. */
 int check_kept_may_be_none(const check_kept *one);
+
+/* 1 if right programs have such findings: they are printed only on request. */
+int check_kept_is_doubted(const check_kept *one);
 
 /* The rule that suppresses it; -1: none. */
 int check_kept_rule(const check_kept *one, const suppress_rules *rules);

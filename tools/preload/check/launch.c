@@ -3,18 +3,23 @@
  * What a launch uses, read from its parameters as the audit reads those of graph nodes
  * (capture/graph/nodes.h): every word that is aligned to 8 bytes as the kernel sees it.
  *
- * A parameter of 8 bytes that holds an address of a block is a use. A word of a larger parameter
- * may be a use, or may be left over from before in a structure that is only partly filled. A
- * finding from such a word alone is possible, unless earlier launches show that the word is certain
- * (words.c). A finding is also only possible if it follows from the address where a block begins
- * while another parameter leads to the block right below: that is how programs give the end of a
- * range.
+ * A parameter of 8 bytes that holds an address of a block is a use. That it is an address and no
+ * number shows when it leads to a live block: at this launch or at an earlier one of the kernel. A
+ * kernel that is given nothing but addresses of Tenure's, one of them of a live block, has no
+ * number among them. If a parameter is zero, it may be a length or a choice, by which the kernel
+ * leaves the others unread: unless it always is. While that is not known yet it counts for freed
+ * memory alone: programs pass stale pointers with no items, and hardly live ones.
+ *
+ * A word of a larger parameter may be a use, or may be left over from before in a structure that is
+ * only partly filled. A finding from such a word alone is possible, unless earlier launches show
+ * that the word is certain (words.c). A finding is also only possible if it follows from the
+ * address where a block begins while another parameter leads to the block right below: that is how
+ * programs give the end of a range.
  *
  * A tensor map is opaque. If the program has had it encoded, the checker takes the address that it
  * was encoded with (tensor.c).
  *
- * The driver is asked about a function once, because each parameter takes a call of its own. The
- * answer is forgotten when code is unloaded. Addresses that lie in device memory are not seen.
+ * Addresses that lie in device memory are not seen.
  */
 #include "check/launch.h"
 
@@ -22,169 +27,16 @@
 #include <string.h>
 
 #include "check/findings.h"
+#include "check/layout.h"
 #include "check/rules.h"
 #include "check/sole.h"
 #include "check/tensor.h"
+#include "check/visible.h"
 #include "check/words.h"
-#include "handles.h"
 #include "journal.h"
 #include "service.h"
 
 enum { WORD = sizeof(CUdeviceptr), POINTERS_MAX = 512, HELD_MAX = 512 };
-
-typedef struct parameter {
-    size_t index, offset, bytes;
-    check_words *words; /* what those of a larger one have held */
-} parameter;
-
-struct check_layout {
-    check_layout *next; /* in the part */
-    const void *function;
-    const char *name; /* kept, since reports may come after the code is gone */
-    int is_known;
-    size_t large_count; /* parameters with words that are judged */
-    size_t count, room;
-    parameter *parameters; /* those in which an address has room */
-};
-
-/* Which functions share a part depends on where the driver has them. So a part is no more than a
- * list: to step over another function's layout takes a few instructions. */
-enum { PARTS_BITS = 10 };
-
-/* Under the lock of check_enter. */
-static check_layout *layouts[1 << PARTS_BITS];
-static handles kernels = HANDLES_INIT; /* handles that are kernels', not functions' */
-
-/* ---- what the driver tells ------------------------------------------------------------------ */
-
-static CUresult parameter_ask(const void *function, int is_kernel, size_t index, parameter *to)
-{
-    if (is_kernel)
-        return REAL(cuKernelGetParamInfo, ((CUkernel)function, index, &to->offset, &to->bytes));
-    return REAL(cuFuncGetParamInfo, ((CUfunction)function, index, &to->offset, &to->bytes));
-}
-
-/* 1 if an address has room in it: most parameters are sizes and numbers. */
-static int has_word(const parameter *one)
-{
-    return ((0 - one->offset) & (WORD - 1)) + WORD <= one->bytes;
-}
-
-static int parameter_add(check_layout *to, const parameter *one)
-{
-    if (to->count == to->room) {
-        size_t room = to->room * 2 + 8;
-        parameter *grown = realloc(to->parameters, room * sizeof(*grown));
-        if (grown == NULL)
-            return 0;
-        to->parameters = grown;
-        to->room = room;
-    }
-    to->parameters[to->count++] = *one;
-    to->large_count += one->bytes > WORD;
-    return 1;
-}
-
-/* As the driver has it: until the code is gone. */
-static const char *name_ask(const void *function, int is_kernel)
-{
-    const char *name = NULL;
-    CUresult result = is_kernel ? REAL(cuKernelGetName, (&name, (CUkernel)function))
-                                : REAL(cuFuncGetName, (&name, (CUfunction)function));
-    return result == CUDA_SUCCESS ? name : NULL;
-}
-
-static check_layout *layout_ask(const void *function, int is_kernel)
-{
-    check_layout *fresh = calloc(1, sizeof(*fresh));
-    if (fresh == NULL)
-        return NULL;
-    fresh->name = name_ask(function, is_kernel);
-    for (size_t index = 0;; index++) {
-        parameter one = {.index = index, .words = NULL};
-        CUresult result = parameter_ask(function, is_kernel, index, &one);
-        /* A handle that the driver takes for wrong gives the same answer as the end of the list: an
-         * empty list is believed only if the driver knows the function by name. */
-        fresh->is_known = result == CUDA_ERROR_INVALID_VALUE && (index > 0 || fresh->name != NULL);
-        if (result == CUDA_ERROR_NOT_SUPPORTED)
-            check_cannot_read();
-        if (result != CUDA_SUCCESS || (has_word(&one) && !parameter_add(fresh, &one)))
-            return fresh;
-    }
-}
-
-static void layout_end(check_layout *layout)
-{
-    for (size_t i = 0; i < layout->count; i++)
-        check_words_end(layout->parameters[i].words);
-    free(layout->parameters);
-    free(layout);
-}
-
-static check_layout **part_of(const void *function)
-{
-    return &layouts[(uint64_t)(uintptr_t)function * UINT64_C(0x9e3779b97f4a7c15) >>
-                    (64 - PARTS_BITS)];
-}
-
-static check_layout *layout_find(const void *function)
-{
-    check_layout *one = *part_of(function);
-    while (one != NULL && one->function != function)
-        one = one->next;
-    return one;
-}
-
-void check_layout_ask(const void *function)
-{
-    if (!check_enter())
-        return;
-    int is_known = layout_find(function) != NULL;
-    int is_kernel = handles_get(&kernels, function, NULL);
-    check_leave();
-    check_layout *fresh = is_known || function == NULL ? NULL : layout_ask(function, is_kernel);
-    if (fresh == NULL || !check_enter())
-        return;
-    if (layout_find(function) == NULL) {
-        check_layout **part = part_of(function);
-        fresh->name = check_text_keep(fresh->name);
-        fresh->function = function;
-        fresh->next = *part;
-        *part = fresh;
-    } else {
-        layout_end(fresh);
-    }
-    check_leave();
-}
-
-void check_kernel_known(CUkernel kernel)
-{
-    if (!check_enter())
-        return;
-    handles_set(&kernels, kernel, 1);
-    check_leave();
-}
-
-/* Handles may be others' from now on. */
-void check_code_unloaded(void)
-{
-    if (!check_enter())
-        return;
-    handles_clear(&kernels, 0);
-    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
-        for (check_layout *next; layouts[i] != NULL; layouts[i] = next) {
-            next = layouts[i]->next;
-            layout_end(layouts[i]);
-        }
-    }
-    check_leave();
-}
-
-const char *check_kernel_name(const void *function)
-{
-    const check_layout *layout = layout_find(function);
-    return layout == NULL ? NULL : layout->name;
-}
 
 /* ---- words ---------------------------------------------------------------------------------- */
 
@@ -198,12 +50,16 @@ typedef struct reading {
     uintptr_t low, span;        /* where Tenure's addresses are: service_low */
     uint64_t mask, wanted;      /* by which none of many words is one: is_clear */
     int has_tensors;            /* the program has had some encoded */
+    int has_zero;               /* a parameter is zero that was something else */
+    int may_be_zero;            /* or of which that is not known yet */
+    int is_polled;              /* one leads to memory that the host can read */
     size_t count;
     check_word pointers[POINTERS_MAX]; /* parameters of 8 bytes that are addresses of ours */
+    check_parameter *owners[POINTERS_MAX];
     size_t held_count;
     check_held held[HELD_MAX]; /* words of larger ones, which are judged when all are known */
     check_word held_words[HELD_MAX];
-    parameter *holders[HELD_MAX];
+    check_parameter *holders[HELD_MAX];
 } reading;
 
 /* Not what is only counted: these are 40 KiB, and each launch would pay for their zeros. */
@@ -220,6 +76,7 @@ static void reading_begin(reading *self, const check_layout *layout, check_words
     self->low = atomic_load_explicit(&service_low, memory_order_relaxed);
     self->span = atomic_load_explicit(&service_high, memory_order_relaxed) - self->low;
     self->count = self->held_count = 0;
+    self->has_zero = self->may_be_zero = self->is_polled = 0;
     if (layout != NULL && layout->is_known && layout->large_count == 0)
         return;
     /* The upper half of a word has what all addresses from the first to the last have in common. */
@@ -229,17 +86,26 @@ static void reading_begin(reading *self, const check_layout *layout, check_words
     self->wanted = (self->low & self->mask) | 1; /* no lower half has a 1 under the mask */
 }
 
-/* How many bytes at a place of a parameter are a tensor map, which is then visited; 0: none are. */
-static size_t read_tensor(const reading *self, const char *from, int is_whole)
+/* How many bytes at a place of a parameter are a tensor map; 0: none are. One that is a parameter
+ * counts as a pointer. */
+static size_t read_tensor(reading *self, check_parameter *one, const char *from, int is_whole)
 {
     CUdeviceptr address = check_tensor_find(from);
-    if (address != 0 && service_of_address(address) != NULL)
-        self->visit(self->user, &(check_word){address, check_block_at(address), is_whole}, 1);
-    return address != 0 ? CHECK_TENSOR_BYTES : 0;
+    if (address == 0)
+        return 0;
+    check_word word = {address, check_block_at(address), 0};
+    if (service_of_address(address) != NULL && is_whole && one != NULL &&
+        self->count < POINTERS_MAX) {
+        self->owners[self->count] = one;
+        self->pointers[self->count++] = word;
+    } else if (service_of_address(address) != NULL) {
+        self->visit(self->user, &word, 1);
+    }
+    return CHECK_TENSOR_BYTES;
 }
 
 /* A word of a larger parameter that is not read as a list. */
-static void word_hold(reading *self, parameter *one, check_word word, size_t at)
+static void word_hold(reading *self, check_parameter *one, check_word word, size_t at)
 {
     size_t count = self->held_count;
     if (count == HELD_MAX) {
@@ -333,16 +199,61 @@ static __attribute__((noinline)) void read_surplus(reading *self, CUdeviceptr ad
     self->visit(self->user, &word, 1);
 }
 
-static inline void read_pointer(reading *self, const char *from)
+/* What is a number by its size, or by what it holds. */
+static inline void number_note(reading *self, check_parameter *one, int is_zero)
+{
+    if (!is_zero) {
+        one->was_other = 1;
+        return;
+    }
+    self->has_zero |= one->was_other;
+    self->may_be_zero |= one->zeros < CHECK_ZEROS_MIN;
+    if (one->zeros < CHECK_ZEROS_MIN)
+        one->zeros++;
+}
+
+static inline void read_pointer(reading *self, check_parameter *one, const char *from)
 {
     CUdeviceptr address;
     memcpy(&address, from, sizeof(address));
-    if ((uintptr_t)address - self->low >= self->span)
+    if ((uintptr_t)address - self->low >= self->span) {
+        number_note(self, one, address == 0);
+        self->is_polled |= check_is_visible(address);
         return;
-    if (self->count < POINTERS_MAX)
+    }
+    if (self->count < POINTERS_MAX) {
+        self->owners[self->count] = one;
         self->count += is_ours(&self->pointers[self->count], address) != 0;
-    else
+    } else {
         read_surplus(self, address);
+    }
+}
+
+/* One in which no address has room. */
+static inline void read_number(reading *self, check_parameter *one, const char *from)
+{
+    uint32_t four = 0;
+    if (one->bytes == sizeof(four)) {
+        memcpy(&four, from, sizeof(four));
+        number_note(self, one, four == 0);
+        return;
+    }
+    size_t i = 0;
+    while (i < one->bytes && from[i] == 0)
+        i++;
+    number_note(self, one, i == one->bytes);
+}
+
+/* 1 if a word of a structure leads to memory that the host can read. */
+static int has_visible(const char *from, size_t offset, size_t bytes)
+{
+    uintptr_t word;
+    for (size_t i = (0 - offset) & (WORD - 1); i + WORD <= bytes; i += WORD) {
+        memcpy(&word, from + i, sizeof(word));
+        if (check_is_visible(word))
+            return 1;
+    }
+    return 0;
 }
 
 /* ---- lists ---------------------------------------------------------------------------------- */
@@ -350,20 +261,20 @@ static inline void read_pointer(reading *self, const char *from)
 /* 1 if no word of the parameter will be believed, nor one of another, with which these would have
  * to be compared: then they need not wait for the rest. So it is in the lists of optimizers, which
  * have hundreds; where nothing is judged; and where nobody knows what the bytes are. */
-static int is_list(const reading *self, const parameter *one)
+static int is_list(const reading *self, const check_parameter *one)
 {
     const check_layout *layout = self->layout;
     if (!self->is_launch || one == NULL)
         return 1;
     int is_one = !check_words_may_be(one->words) && self->held_count == 0;
     for (size_t i = 0; is_one && layout->large_count > 1 && i < layout->count; i++)
-        is_one =
-            layout->parameters[i].bytes <= WORD || !check_words_may_be(layout->parameters[i].words);
+        is_one = layout->parameters[i].bytes <= WORD || !layout->parameters[i].has_word ||
+                 !check_words_may_be(layout->parameters[i].words);
     return is_one;
 }
 
 /* The words that are held for the list. */
-static void list_use(reading *self, const parameter *one)
+static void list_use(reading *self, const check_parameter *one)
 {
     if (self->is_launch && one != NULL)
         check_words_remember(one->bytes, self->held, self->held_count);
@@ -396,7 +307,8 @@ static size_t list_take(reading *self, const char *from, size_t i, size_t end)
 /* ---- parameters ----------------------------------------------------------------------------- */
 
 /* From one place where a tensor map may begin to the next. Returns where the last word ends. */
-static size_t read_stretch(reading *self, parameter *one, const char *from, size_t i, size_t end)
+static size_t read_stretch(reading *self, check_parameter *one, const char *from, size_t i,
+                           size_t end)
 {
     check_word word;
     for (;;) {
@@ -416,7 +328,7 @@ static size_t read_stretch(reading *self, parameter *one, const char *from, size
     }
 }
 
-static void read_tensors(reading *self, parameter *one, const char *from, size_t offset,
+static void read_tensors(reading *self, check_parameter *one, const char *from, size_t offset,
                          size_t bytes)
 {
     size_t i = (0 - offset) & (WORD - 1);
@@ -424,16 +336,19 @@ static void read_tensors(reading *self, parameter *one, const char *from, size_t
         size_t behind = CHECK_TENSOR_ALIGNMENT - (offset + i) % CHECK_TENSOR_ALIGNMENT;
         size_t skipped = 0;
         if (behind == CHECK_TENSOR_ALIGNMENT && bytes - i >= CHECK_TENSOR_BYTES)
-            skipped = read_tensor(self, from + i, bytes == CHECK_TENSOR_BYTES);
+            skipped = read_tensor(self, one, from + i, bytes == CHECK_TENSOR_BYTES);
         i = skipped > 0 ? i + skipped
                         : read_stretch(self, one, from, i, behind < bytes - i ? i + behind : bytes);
     }
 }
 
 /* A parameter that is no single word, or bytes of which nobody knows what they are. */
-static void read_bytes(reading *self, parameter *one, const char *from, size_t offset, size_t bytes)
+static void read_bytes(reading *self, check_parameter *one, const char *from, size_t offset,
+                       size_t bytes)
 {
     self->is_list = is_list(self, one);
+    if (check_visible_span > 0 && !self->is_polled)
+        self->is_polled = has_visible(from, offset, bytes);
     if (self->has_tensors)
         read_tensors(self, one, from, offset, bytes);
     else
@@ -442,10 +357,12 @@ static void read_bytes(reading *self, parameter *one, const char *from, size_t o
         list_use(self, one);
 }
 
-static inline void read_parameter(reading *self, parameter *one, const char *from)
+static inline void read_parameter(reading *self, check_parameter *one, const char *from)
 {
-    if (one->bytes == WORD) /* it is aligned, or would have no room */
-        read_pointer(self, from);
+    if (!one->has_word)
+        read_number(self, one, from);
+    else if (one->bytes == WORD) /* it is aligned, or would have no room */
+        read_pointer(self, one, from);
     else
         read_bytes(self, one, from, one->offset, one->bytes);
 }
@@ -520,25 +437,58 @@ static void read_held(reading *self, check_layout *layout)
     if (self->held_count > 0)
         held_tell(self);
     for (size_t i = 0; i < layout->count; i++) {
-        parameter *one = &layout->parameters[i];
+        check_parameter *one = &layout->parameters[i];
         size_t count = 0;
         while (from + count < self->held_count && self->holders[from + count] == one)
             count++;
-        if (count > 0 || (one->bytes > WORD && check_words_may_be(one->words)))
+        if (count > 0 || (one->bytes > WORD && one->has_word && check_words_may_be(one->words)))
             check_words_judge(&one->words, one->bytes, &self->held[from], count);
         from += count;
     }
     for (size_t i = 0; i < self->held_count; i++)
-        self->held_words[i].is_certain = self->held[i].is_certain;
+        self->held_words[i].is_certain = self->held[i].is_certain && !self->has_zero;
     self->visit(self->user, self->held_words, self->held_count);
+}
+
+static int leads_to_live(const check_word *word)
+{
+    return word->block != NULL && word->block->is_live;
+}
+
+/* 1 if all parameters are pointers, one of them to a live block: then none of them is a number. */
+static int are_all_pointers(const reading *self, const check_layout *layout)
+{
+    int has_live = 0;
+    if (layout == NULL || !layout->is_known || self->count != layout->count)
+        return 0;
+    for (size_t i = 0; i < self->count && !has_live; i++) {
+        const check_word *word = &self->pointers[i];
+        has_live = leads_to_live(word) || (word->block == NULL && check_is_live(word->address));
+    }
+    return has_live;
+}
+
+/* Whether the pointers are known to be ones, and known to be read. */
+static void pointers_judge(reading *self, const check_layout *layout)
+{
+    for (size_t i = 0; i < self->count; i++) {
+        check_word *word = &self->pointers[i];
+        check_parameter *owner = self->owners[i];
+        int is_live = leads_to_live(word);
+        int is_known =
+            is_live || (!self->may_be_zero && (owner->was_live || are_all_pointers(self, layout)));
+        word->is_certain = is_known && !self->has_zero && !is_end_of_another(self, word);
+        if (is_live)
+            owner->was_live = 1;
+    }
 }
 
 static void read_end(reading *self, check_layout *layout)
 {
     if (self->is_launch && layout != NULL)
         read_held(self, layout);
-    for (size_t i = 0; i < self->count && self->is_launch; i++)
-        self->pointers[i].is_certain = !is_end_of_another(self, &self->pointers[i]);
+    if (self->is_launch)
+        pointers_judge(self, layout);
     self->visit(self->user, self->pointers, self->count);
 }
 
@@ -562,7 +512,7 @@ static int read_packed(reading *self, check_layout *layout, void *const *extra)
         return buffer != NULL || bytes == 0;
     }
     for (size_t i = 0; i < layout->count; i++) {
-        parameter *one = &layout->parameters[i];
+        check_parameter *one = &layout->parameters[i];
         if (one->offset + one->bytes <= bytes)
             read_parameter(self, one, buffer + one->offset);
         else
@@ -571,8 +521,8 @@ static int read_packed(reading *self, check_layout *layout, void *const *extra)
     return 1;
 }
 
-static int words_each(reading *self, check_layout *layout, void *const *parameters,
-                      void *const *extra)
+static unsigned words_each(reading *self, check_layout *layout, void *const *parameters,
+                           void *const *extra)
 {
     int is_read = 1;
     if (extra != NULL && extra[0] != CU_LAUNCH_PARAM_END) {
@@ -581,7 +531,7 @@ static int words_each(reading *self, check_layout *layout, void *const *paramete
         is_read = 0;
     } else {
         for (size_t i = 0; i < layout->count && is_read; i++) {
-            parameter *one = &layout->parameters[i];
+            check_parameter *one = &layout->parameters[i];
             is_read = parameters != NULL && parameters[one->index] != NULL;
             if (is_read)
                 read_parameter(self, one, parameters[one->index]);
@@ -590,21 +540,21 @@ static int words_each(reading *self, check_layout *layout, void *const *paramete
     if (!is_read)
         check_words_blind();
     read_end(self, layout);
-    return is_read;
+    return (is_read ? CHECK_WORDS_READ : 0) | (self->is_polled ? CHECK_WORDS_VISIBLE : 0);
 }
 
-static int layout_words(check_layout *layout, void *const *parameters, void *const *extra,
-                        check_words_visit visit, void *user)
+static unsigned layout_words(check_layout *layout, void *const *parameters, void *const *extra,
+                             check_words_visit visit, void *user)
 {
     reading self;
     reading_begin(&self, layout, visit, user, check_does(CHECK_REPORTS));
     return words_each(&self, layout, parameters, extra);
 }
 
-int check_words_each(const void *function, void *const *parameters, void *const *extra,
-                     check_words_visit visit, void *user)
+unsigned check_words_each(const void *function, void *const *parameters, void *const *extra,
+                          check_words_visit visit, void *user)
 {
-    return layout_words(layout_find(function), parameters, extra, visit, user);
+    return layout_words(check_layout_find(function), parameters, extra, visit, user);
 }
 
 /* ---- launches ------------------------------------------------------------------------------- */
@@ -640,14 +590,14 @@ static int launch_enter(check_layout **layout, CUfunction function)
 {
     if (!check_enter())
         return 0;
-    *layout = layout_find(function);
+    *layout = check_layout_find(function);
     if (*layout != NULL)
         return 1;
     check_leave();
     check_layout_ask(function);
     if (!check_enter())
         return 0;
-    *layout = layout_find(function);
+    *layout = check_layout_find(function);
     return 1;
 }
 
@@ -666,9 +616,9 @@ void check_launched(const char *call, CUfunction function, CUstream handle, void
     if (!launch_enter(&layout, function))
         return;
     if (name.is_capturing) {
-        int is_read = layout_words(layout, parameters, extra, captured_uses, handle);
+        unsigned read = layout_words(layout, parameters, extra, captured_uses, handle);
         if (check_does(CHECK_RECORDS))
-            check_count_launch(is_read);
+            check_count_launch((read & CHECK_WORDS_READ) != 0);
         check_leave();
         return;
     }
@@ -677,9 +627,11 @@ void check_launched(const char *call, CUfunction function, CUstream handle, void
     const check_place *place =
         check_does(CHECK_REPORTS) ? check_place_of(call, kernel, stack) : NULL;
     self.is_followed = check_work_begin(&self.work, &name, place);
-    int is_read = layout_words(layout, parameters, extra, launch_uses, &self);
+    unsigned read = layout_words(layout, parameters, extra, launch_uses, &self);
     if (self.is_followed)
-        check_count_launch(is_read);
+        check_count_launch((read & CHECK_WORDS_READ) != 0);
+    if (self.is_followed && (read & CHECK_WORDS_VISIBLE) != 0 && self.work.touch.number > 0)
+        check_host_may_poll(self.work.stream, 1);
     if (journal_is_on())
         journal_launched(kernel, handle, self.named, self.named_count);
     check_leave();

@@ -26,6 +26,7 @@
 #include "check/race.h"
 #include "check/record.h"
 #include "check/sole.h"
+#include "check/visible.h"
 #include "service.h"
 
 pid_t check_thread(void)
@@ -92,6 +93,99 @@ CUdeviceptr check_memory_end(CUdeviceptr address)
     return tnr_import_get(&import, asked) == TNR_OK ? (uintptr_t)import.ptr + import.bytes : 0;
 }
 
+/* ---- frees that come too early -------------------------------------------------------------- */
+
+/* One use, or the allocation, that the free does not come after. What an interpreter frees as it
+ * ends nobody has again, so it need not be an error of the program's. */
+static void free_is_early(const check_block *block, check_kind kind, const check_touch *earlier,
+                          const char *means, const check_touch *freed)
+{
+    check_finding finding = {.kind = kind,
+                             .is_certain = earlier->is_certain && !block->is_of_end,
+                             .means = means,
+                             .block = block,
+                             .address = block->base,
+                             .earlier = earlier,
+                             .earlier_is = earlier == &block->made ? "allocated" : "used",
+                             .later = freed,
+                             .later_is = "freed"};
+    check_found(&finding);
+}
+
+/* An engine's free gives memory to the next allocation on its stream, and to nothing else: a free
+ * comes too early only if that allocation does not come after the uses either. What the driver has
+ * freed may be gone. */
+static int is_kept_for_stream(const check_block *block, const check_stream *stream)
+{
+    return block->is_engine && block->own != 0 && stream != NULL && !block->is_of_end;
+}
+
+/* Who gets memory that was freed with uses under way, or could get it. */
+typedef struct successor {
+    const check_stream *stream;
+    uint64_t name; /* of the stream */
+    CUdeviceptr base;
+    size_t bytes;
+} successor;
+
+static int succeeds(const check_block *freed, void *user)
+{
+    const successor *self = user;
+    int is_there =
+        freed->base - self->base < self->bytes || self->base - freed->base < freed->bytes;
+    if (freed->own != self->name && !is_there)
+        return 0;
+    for (uint32_t i = 0; i < freed->uses_count; i++) {
+        const check_touch *use = &freed->uses[i];
+        if (!check_is_after(self->stream, use->index, use->number))
+            free_is_early(freed, CHECK_FREE_IN_USE, use,
+                          check_doubt(self->stream, use->index, use->number), &freed->freed);
+    }
+    return 1;
+}
+
+/* Memory that is free leaves the process, of whatever stream: its own is what it waits for. */
+static int leaves(const check_block *freed, void *user)
+{
+    const check_stamp own = {freed->made.index, freed->made.stream};
+    check_stream *stream = check_stream_stamped(own);
+    const successor after = {stream, freed->own, freed->base, freed->bytes};
+    (void)user;
+    return stream == NULL || succeeds(freed, (void *)(uintptr_t)&after);
+}
+
+/* The program has ended, and nobody has asked for the memory. The next allocation would have had
+ * what the stream was given by then: that the host has waited for everything at the very end, as
+ * most programs do, orders nothing before the free's stream gets work again. */
+static int is_left(const check_block *freed, void *user)
+{
+    const check_stream *stream = check_stream_at(freed->made.index);
+    (void)user;
+    for (uint32_t i = 0; i < freed->uses_count && stream->name == freed->made.stream; i++) {
+        const check_touch *use = &freed->uses[i];
+        if (!check_is_after(stream, use->index, use->number))
+            free_is_early(freed, CHECK_FREE_IN_USE, use,
+                          check_doubt(stream, use->index, use->number), &freed->freed);
+    }
+    return 1;
+}
+
+void check_memory_left(void)
+{
+    if (!check_enter())
+        return;
+    check_blocks_awaited(is_left, NULL);
+    check_leave();
+}
+
+void check_memory_leaves(void)
+{
+    if (!check_enter())
+        return;
+    check_blocks_awaited(leaves, NULL);
+    check_leave();
+}
+
 /* ---- allocations ---------------------------------------------------------------------------- */
 
 /* A stream of the device that the memory is of. */
@@ -101,21 +195,46 @@ static check_name name_of_own(CUdeviceptr address, CUstream stream)
     return device == NULL ? check_name_of(stream) : check_name_on(device->index, stream);
 }
 
+/* A graph's own memory has lives of its own. What was freed in the capture may be used in graphs
+ * alone. */
+static void graph_allocated(CUdeviceptr address, size_t bytes, const check_place *place)
+{
+    check_block *block = check_block_make(address, bytes);
+    if (block == NULL)
+        return;
+    block->is_graph = 1;
+    block->made = touch_on_host(place);
+}
+
+static void graph_freed(check_block *block, CUdeviceptr address, const check_place *place)
+{
+    if (block->is_graph && block->base == address) {
+        block->freed = touch_on_host(place);
+        check_block_free(block);
+    } else {
+        check_blocks_forget(block->base, block->bytes);
+    }
+}
+
 static void allocated(const char *call, CUdeviceptr address, size_t bytes, check_name name,
                       int is_engine)
 {
     check_work work;
     check_python_missing();
+    check_name_ask(&name);
     if (check_sole_takes(&name))
         return;
     check_stack room;
     check_stack *stack = check_stack_here(&room);
     if (!check_enter())
         return;
-    /* A graph's own memory has lives of its own: it is not followed. */
-    if (name.is_capturing || !check_work_begin(&work, &name, place_of(call, stack))) {
+    if (name.is_capturing && !is_engine && check_does(CHECK_REPORTS)) {
+        graph_allocated(address, bytes, place_of(call, stack));
+    } else if (name.is_capturing || !check_work_begin(&work, &name, place_of(call, stack))) {
         check_blocks_forget(address, bytes);
     } else {
+        successor next = {work.stream, work.touch.stream, address, bytes};
+        check_blocks_awaited(succeeds, &next);
         check_block *block = check_block_make(address, bytes);
         if (block != NULL) {
             block->own = work.touch.stream;
@@ -188,22 +307,6 @@ static void free_is_wrong(CUdeviceptr address, const check_touch *freed)
     check_found(&finding);
 }
 
-/* One use, or the allocation, that the free does not come after. What an interpreter frees as it
- * ends nobody has again, so it need not be an error of the program's. */
-static void free_is_early(const check_block *block, check_kind kind, const check_touch *earlier,
-                          const check_touch *freed)
-{
-    check_finding finding = {.kind = kind,
-                             .is_certain = earlier->is_certain && !check_python_ends(),
-                             .block = block,
-                             .address = block->base,
-                             .earlier = earlier,
-                             .earlier_is = earlier == &block->made ? "allocated" : "used",
-                             .later = freed,
-                             .later_is = "freed"};
-    check_found(&finding);
-}
-
 /* 1 if a use was recorded, so that the memory is not handed on before it is over. */
 static int is_recorded(const check_block *block, const check_touch *use)
 {
@@ -215,18 +318,31 @@ static int is_recorded(const check_block *block, const check_touch *use)
 static void block_freed(check_block *block, const check_stream *stream, const check_touch *freed,
                         int has_waited)
 {
+    uint32_t kept = 0;
+    block->is_of_end = check_python_ends() != 0;
     for (uint32_t i = 0; i < block->uses_count && !has_waited; i++) {
         const check_touch *use = &block->uses[i];
         int is_after = stream != NULL ? check_is_after(stream, use->index, use->number)
                                       : check_host_is_after(use->index, use->number);
-        if (!is_after && !is_recorded(block, use))
-            free_is_early(block, CHECK_FREE_IN_USE, use, freed);
+        if (is_after || is_recorded(block, use))
+            continue;
+        if (is_kept_for_stream(block, stream))
+            block->uses[kept++] = *use;
+        else
+            free_is_early(block, CHECK_FREE_IN_USE, use,
+                          check_doubt(stream, use->index, use->number), freed);
     }
     const check_touch *made = &block->made;
     if (block->own != 0 && stream != NULL && !check_is_after(stream, made->index, made->number))
-        free_is_early(block, CHECK_USE_BEFORE_ALLOC, made, freed);
+        free_is_early(block, CHECK_USE_BEFORE_ALLOC, made,
+                      check_doubt(stream, made->index, made->number), freed);
     block->freed = *freed;
-    check_block_free(block);
+    block->freed.is_certain = stream == NULL || !stream->known.is_open;
+    block->uses_count = kept;
+    if (kept > 0)
+        check_block_await(block);
+    else
+        check_block_free(block);
 }
 
 void check_freeing(const char *call, CUdeviceptr address, CUstream handle)
@@ -235,6 +351,7 @@ void check_freeing(const char *call, CUdeviceptr address, CUstream handle)
     check_stack room;
     check_stack *stack = check_stack_here(&room);
     check_name name = check_name_of(handle);
+    check_name_ask(&name);
     if (!check_enter())
         return;
     check_block *block = check_block_live(address);
@@ -242,7 +359,7 @@ void check_freeing(const char *call, CUdeviceptr address, CUstream handle)
         check_sole_record(address);
     if (name.is_capturing) {
         if (block != NULL)
-            check_blocks_forget(block->base, block->bytes);
+            graph_freed(block, address, place_of(call, stack));
     } else if (check_work_begin(&work, &name, place_of(call, stack))) {
         if (block != NULL && block->base == address)
             block_freed(block, work.stream, &work.touch, 0);
@@ -364,15 +481,16 @@ static __attribute__((cold, noinline)) void use_is_early(const check_work *work,
 {
     check_touch use = work->touch;
     use.is_certain = is_certain;
-    check_finding finding = {.kind = block->before != NULL ? CHECK_REUSE_WITHOUT_ORDER
-                                                           : CHECK_USE_BEFORE_ALLOC,
-                             .is_certain = is_certain,
-                             .block = block,
-                             .address = address,
-                             .earlier = &block->made,
-                             .earlier_is = "allocated",
-                             .later = &use,
-                             .later_is = "used"};
+    check_finding finding = {
+        .kind = block->before != NULL ? CHECK_REUSE_WITHOUT_ORDER : CHECK_USE_BEFORE_ALLOC,
+        .is_certain = is_certain,
+        .means = check_doubt(work->stream, block->made.index, block->made.number),
+        .block = block,
+        .address = address,
+        .earlier = &block->made,
+        .earlier_is = "allocated",
+        .later = &use,
+        .later_is = "used"};
     check_found(&finding);
 }
 
@@ -390,13 +508,16 @@ static void use_of_live(const check_work *work, check_block *block, CUdeviceptr 
     check_block_use(block, &work->touch, is_certain);
 }
 
+/* A free that waits for a value may come after what is enqueued later, but not on its stream. */
 static void use_of_freed(const check_work *work, const check_block *block, CUdeviceptr address,
                          int is_certain)
 {
     check_touch use = work->touch;
     use.is_certain = is_certain;
+    int may_wait = !block->freed.is_certain && block->freed.index != use.index;
     check_finding finding = {.kind = CHECK_USE_AFTER_FREE,
                              .is_certain = is_certain,
+                             .means = may_wait ? check_means_values : NULL,
                              .block = block,
                              .address = address,
                              .earlier = &block->freed,
@@ -466,17 +587,66 @@ void check_use_captured(CUdeviceptr address, CUstream stream)
 
 /* ---- copies and sets ------------------------------------------------------------------------ */
 
-/* 1 if the driver knows nothing of the memory: a copy to it is over when the call returns. */
-static int is_pageable(CUdeviceptr address)
+/* Memory that is not Tenure's. */
+typedef enum end_kind { END_NONE, END_OURS, END_PAGEABLE, END_VISIBLE, END_DEVICE } end_kind;
+
+/* The driver knows nothing of pageable memory: a copy to it is over when the call returns. */
+static end_kind end_of(check_span end)
 {
-    unsigned type = 0;
-    return address != 0 && service_of_address(address) == NULL &&
-           REAL(cuPointerGetAttribute, (&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)) !=
-               CUDA_SUCCESS;
+    unsigned type = 0, is_managed = 0;
+    if (end.address == 0 || end.bytes == 0)
+        return END_NONE;
+    if (service_of_address(end.address) != NULL)
+        return END_OURS;
+    if (REAL(cuPointerGetAttribute, (&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, end.address)) !=
+        CUDA_SUCCESS)
+        return END_PAGEABLE;
+    if (type != CU_MEMORYTYPE_HOST)
+        (void)REAL(cuPointerGetAttribute,
+                   (&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, end.address));
+    return type == CU_MEMORYTYPE_HOST || is_managed != 0 ? END_VISIBLE : END_DEVICE;
 }
 
-static void copied(const char *call, CUstream handle, CUdeviceptr to, CUdeviceptr from,
-                   int has_waited)
+/* More than there is of a block: an engine's are of the size that it has asked for, or of one that
+ * it has found out to be there. */
+static void span_is_long(const check_work *work, check_span span)
+{
+    check_touch use = work->touch;
+    const check_block *block = check_block_live(span.address);
+    if (block == NULL || block->is_engine || use.number == 0 ||
+        span.bytes <= block->bytes - (span.address - block->base))
+        return;
+    use.is_certain = 1;
+    check_finding finding = {.kind = CHECK_OUT_OF_BOUNDS,
+                             .is_certain = 1,
+                             .block = block,
+                             .address = span.address,
+                             .bytes = span.bytes,
+                             .earlier = &block->made,
+                             .earlier_is = "allocated",
+                             .later = &use,
+                             .later_is = "used"};
+    check_found(&finding);
+}
+
+void check_use_span(const check_work *work, check_span span)
+{
+    if (span.bytes == 0 || service_of_address(span.address) == NULL)
+        return;
+    span_is_long(work, span);
+    check_use_in(work, check_block_at(span.address), span.address, 1);
+}
+
+/* What a host that polls it sees at once tells that the copy is over; of more it may see a part. */
+enum { WORD_BYTES = 8 };
+
+void check_span_polled(const check_work *work, check_span to)
+{
+    check_host_may_poll(work->stream, to.bytes <= WORD_BYTES);
+}
+
+static void copied(const char *call, CUstream handle, check_span to, check_span from,
+                   int has_waited, int is_polled)
 {
     check_work work;
     check_stack room;
@@ -485,30 +655,33 @@ static void copied(const char *call, CUstream handle, CUdeviceptr to, CUdevicept
     if (check_sole_is(&name) || (name.is_capturing && !check_does(CHECK_RECORDS)) || !check_enter())
         return;
     if (name.is_capturing) {
-        check_use_captured(to, handle);
-        check_use_captured(from, handle);
+        check_use_captured(to.bytes > 0 ? to.address : 0, handle);
+        check_use_captured(from.bytes > 0 ? from.address : 0, handle);
     } else if (check_work_begin(&work, &name, place_of(call, stack))) {
-        check_use(&work, to, 1);
-        check_use(&work, from, 1);
+        check_use_span(&work, to);
+        check_use_span(&work, from);
         if (has_waited)
             check_host_saw(work.stream, work.stream->done);
+        else if (is_polled && work.touch.number > 0)
+            check_span_polled(&work, to);
     }
     check_leave();
 }
 
-void check_copied(const char *call, CUstream stream, CUdeviceptr to, CUdeviceptr from)
+void check_copied(const char *call, CUstream stream, check_span to, check_span from)
 {
-    copied(call, stream, to, from, is_pageable(to));
+    end_kind kind = end_of(to);
+    copied(call, stream, to, from, kind == END_PAGEABLE, kind == END_VISIBLE);
 }
 
-void check_copied_at_once(const char *call, CUstream stream, CUdeviceptr to, CUdeviceptr from)
+void check_copied_at_once(const char *call, CUstream stream, check_span to, check_span from)
 {
-    int has_host =
-        from != 0 && (service_of_address(to) == NULL || service_of_address(from) == NULL);
-    copied(call, stream, to, from, has_host);
+    int has_host = from.address != 0 && (service_of_address(to.address) == NULL ||
+                                         service_of_address(from.address) == NULL);
+    copied(call, stream, to, from, has_host, !has_host && end_of(to) == END_VISIBLE);
 }
 
-void check_copied_between(const char *call, CUdeviceptr to, CUdeviceptr from)
+void check_copied_between(const char *call, check_span to, check_span from)
 {
     check_work work;
     check_stack room;
@@ -518,12 +691,59 @@ void check_copied_between(const char *call, CUdeviceptr to, CUdeviceptr from)
         return;
     if (check_work_begin(&work, &name, place_of(call, stack))) {
         check_stream_follow_all(work.stream);
-        check_use(&work, to, 1);
-        check_use(&work, from, 1);
+        check_use_span(&work, to);
+        check_use_span(&work, from);
         check_host_saw_device(-1);
     }
     check_leave();
 }
+
+/* ---- memory that the host reads ------------------------------------------------------------- */
+
+void check_host_memory_made(const void *base, size_t bytes)
+{
+    if (!check_enter())
+        return;
+    check_visible_add((uintptr_t)base, bytes);
+    check_leave();
+}
+
+void check_host_memory_gone(const void *base)
+{
+    if (!check_enter())
+        return;
+    check_visible_remove((uintptr_t)base);
+    check_leave();
+}
+
+/* ---- means that are not seen ---------------------------------------------------------------- */
+
+void check_unseen(const char *call, const char *means)
+{
+    check_stack room;
+    check_stack *stack = check_stack_here(&room);
+    if (!check_enter())
+        return;
+    check_unseen_note(means, place_of(call, stack), 0);
+    check_leave();
+}
+
+void check_unseen_on(const char *call, CUstream handle)
+{
+    check_stack room;
+    check_stack *stack = check_stack_here(&room);
+    check_name name = check_name_of(handle);
+    if (name.is_capturing || !check_enter())
+        return;
+    check_stream *stream = check_stream_find(&name);
+    if (stream != NULL) {
+        check_stream_open(stream);
+        check_unseen_note(check_means_values, place_of(call, stack), stream->name);
+    }
+    check_leave();
+}
+
+/* ---- ends ----------------------------------------------------------------------------------- */
 
 void check_device_ends(int index)
 {

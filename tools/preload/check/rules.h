@@ -34,6 +34,16 @@ void check_use(const check_work *work, CUdeviceptr address, int is_certain);
 static inline void check_use_in(const check_work *work, check_block *block, CUdeviceptr address,
                                 int is_certain);
 
+/* The work uses all of this, as a copy or a set does. */
+void check_use_span(const check_work *work, check_span span);
+
+/* The work writes there, where the host can read it. */
+void check_span_polled(const check_work *work, check_span to);
+
+/* What engines have freed: memory is about to leave the process, or the program has ended. */
+void check_memory_leaves(void);
+void check_memory_left(void);
+
 /* Work that is captured uses it: with auto_record:seen alone. */
 void check_use_captured(CUdeviceptr address, CUstream stream);
 

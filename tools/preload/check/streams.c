@@ -30,12 +30,12 @@ static check_stream **streams; /* by index; never freed */
 static size_t streams_count, streams_room;
 static uint64_t names;
 static check_clock host;
+static check_clock maybe; /* what the host may know by memory that it has polled */
 static uint64_t host_changes = 1;
 static size_t legacy[LEGACY_MAX];             /* index + 1 of each device's legacy stream */
 static uint64_t blocking_changes[LEGACY_MAX]; /* of the clocks of its blocking streams */
 static handles by_handle = HANDLES_INIT;      /* -> index + 1 */
 static handles events = HANDLES_INIT;         /* -> moment */
-const char *check_unseen_means;
 
 static _Atomic int has_captures; /* since the first one, for ever */
 
@@ -101,9 +101,10 @@ static int clock_raise(check_clock *clock, size_t index, uint64_t number)
 
 static int clock_join(check_clock *to, const check_clock *from)
 {
-    int has_grown = 0;
+    int has_grown = from->is_open > to->is_open;
+    to->is_open |= from->is_open;
     if (!clock_grow(to, from->count))
-        return 0;
+        return has_grown;
     for (size_t i = 0; i < from->count; i++) {
         if (to->at[i] >= from->at[i])
             continue;
@@ -164,6 +165,14 @@ check_name check_name_on(int device, CUstream stream)
     if (atomic_load_explicit(&has_captures, memory_order_relaxed) != 0)
         name.is_capturing = is_capturing(stream);
     return name;
+}
+
+void check_name_ask(check_name *name)
+{
+    if (name->is_capturing || !check_does(CHECK_REPORTS) || !is_capturing(name->stream))
+        return;
+    check_capture_begins();
+    name->is_capturing = 1;
 }
 
 static _Atomic int devices_count; /* 0: not known yet */
@@ -234,6 +243,7 @@ static check_stream *stream_make(const void *key, int device, int is_legacy, int
     stream->is_blocking = is_blocking != 0;
     stream->is_dead = 0;
     stream->host_seen = stream->others_seen = 0;
+    stream->known.is_open = 0;
     if (stream->known.count > 0)
         memset(stream->known.at, 0, stream->known.count * sizeof(stream->known.at[0]));
     (void)clock_raise(&stream->known, stream->index, stream->done);
@@ -438,10 +448,20 @@ void check_stream_follow_all(check_stream *stream)
             stream_changed(stream);
 }
 
+/* What was waited for unseen is over: all work that is there by now may be. */
+static void host_close(void)
+{
+    for (size_t i = 0; i < streams_count; i++)
+        (void)clock_raise(&maybe, i, streams[i]->done);
+}
+
 static void host_join(const check_clock *clock)
 {
+    if (clock->is_open)
+        host_close();
     if (clock_join(&host, clock))
         host_changes++;
+    host.is_open = 0;
 }
 
 void check_host_follow(const check_moment *moment)
@@ -459,13 +479,53 @@ void check_host_saw(const check_stream *stream, uint64_t number)
     host_join(&stream->known);
     if (stream->index < stream->known.count)
         stream->known.at[stream->index] = now;
+    if (now <= number)
+        streams[stream->index]->known.is_open = 0;
 }
 
 void check_host_saw_device(int device)
 {
     for (size_t i = 0; i < streams_count; i++)
-        if (device < 0 || streams[i]->device == device)
+        if (device < 0 || streams[i]->device == device) {
             host_join(&streams[i]->known);
+            streams[i]->known.is_open = 0;
+        }
+}
+
+/* ---- what is not seen ----------------------------------------------------------------------- */
+
+const char check_means_values[] =
+    "the program orders work by values in memory, or semaphores, that streams wait for";
+const char check_means_polls[] =
+    "the host may know it: it can read memory that the stream has written since";
+
+const char *check_doubt(const check_stream *stream, size_t index, uint64_t number)
+{
+    if (stream != NULL && stream->known.is_open)
+        return check_means_values;
+    return clock_at(&maybe, index) >= number ? check_means_polls : NULL;
+}
+
+void check_host_may_poll(const check_stream *stream, int of_itself)
+{
+    size_t index = stream->index;
+    if (index >= stream->known.count)
+        return;
+    if (stream->known.is_open)
+        host_close();
+    if (!of_itself)
+        stream->known.at[index]--;
+    (void)clock_join(&maybe, &stream->known);
+    maybe.is_open = 0;
+    stream->known.at[index] = stream->done;
+}
+
+void check_stream_open(check_stream *stream)
+{
+    if (stream->known.is_open)
+        return;
+    stream->known.is_open = 1;
+    stream_changed(stream);
 }
 
 /* ---- events --------------------------------------------------------------------------------- */
@@ -485,6 +545,7 @@ static int moment_renew(check_moment *moment, const check_stream *stream)
 {
     if (moment == NULL || moment->sharers > 1 || !clock_grow(&moment->clock, stream->known.count))
         return 0;
+    moment->clock.is_open = 0;
     if (moment->clock.count > 0)
         memset(moment->clock.at, 0, moment->clock.count * sizeof(moment->clock.at[0]));
     (void)clock_join(&moment->clock, &stream->known);
@@ -583,14 +644,5 @@ void check_device_seen(void)
     if (!check_enter())
         return;
     check_host_saw_device(name.device);
-    check_leave();
-}
-
-void check_unseen(const char *means)
-{
-    if (!check_enter())
-        return;
-    if (check_unseen_means == NULL)
-        check_unseen_means = means;
     check_leave();
 }

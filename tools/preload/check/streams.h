@@ -9,6 +9,14 @@
  * they know, and a false alarm is worse than silence. For the same reason the legacy streams of one
  * device count as one.
  *
+ * Some means of order cannot be seen. Each makes only those findings doubtful that it could order:
+ *
+ * - A stream that waits for a value in memory, or for a semaphore, may come after any work, also
+ *   after work that is enqueued later. Its clock says so (`is_open`), and so do all clocks that
+ *   take it over, until the host has seen the wait end: from then on the host may know of all work
+ *   that was there by then, and of no more.
+ * - The host may poll memory that a stream writes, and learn that what comes before is over.
+ *
  * All functions must be called between check_enter and check_leave. No driver call is made there,
  * except by check_name_of and check_name_on, which are called before check_enter.
  */
@@ -23,6 +31,7 @@
 typedef struct check_clock {
     uint64_t *at; /* by index; what is beyond `count` is 0 */
     size_t count;
+    uint8_t is_open; /* something is waited for that cannot be seen: it may come after any work */
 } check_clock;
 
 /* A moment of a stream that others can be ordered after; it counts its holders. Null: no memory,
@@ -63,6 +72,10 @@ check_name check_name_of(CUstream stream);
 /* The same of a stream of a device, whatever context is current. */
 check_name check_name_on(int device, CUstream stream);
 
+/* Asks once more whether the stream captures, for a call that need not be quick: a capture may have
+ * begun under a name that is not replaced. */
+void check_name_ask(check_name *name);
+
 /* 1: inside, and the lock is held. 0: not now (a signal handler, a forked child). */
 int check_enter(void);
 void check_leave(void);
@@ -97,6 +110,18 @@ uint64_t check_stream_work(check_stream *stream);
 int check_is_after(const check_stream *stream, size_t index, uint64_t number);
 int check_host_is_after(size_t index, uint64_t number);
 
+/* Why the next work of a stream, or of the host (null), may come after that work all the same, by
+ * means that are not seen. Null: nothing that the program does could order it. */
+const char *check_doubt(const check_stream *stream, size_t index, uint64_t number);
+extern const char check_means_values[], check_means_polls[];
+
+/* The latest work of the stream writes memory that the host can read. `of_itself`: what is read may
+ * tell that this work is over, too, and not only what comes before it. */
+void check_host_may_poll(const check_stream *stream, int of_itself);
+
+/* The next work of the stream waits for what cannot be seen. */
+void check_stream_open(check_stream *stream);
+
 check_moment *check_moment_of(const check_stream *stream);
 check_moment *check_moment_share(check_moment *moment);
 void check_moment_drop(check_moment *moment);
@@ -110,10 +135,8 @@ void check_host_saw_device(int device);
 /* The stream has seen all of all streams of all devices. */
 void check_stream_follow_all(check_stream *stream);
 
-/* The moment that an event stands for; and the means of ordering that the checker cannot see, if
- * the program uses any. Null: none. */
+/* The moment that an event stands for. Null: none. */
 void check_event_set(CUevent event, check_moment *moment);
 check_moment *check_event_get(CUevent event);
-extern const char *check_unseen_means;
 
 #endif

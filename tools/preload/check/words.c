@@ -13,8 +13,9 @@
  *    the host, or the address of a freed block.
  * 2. At CHANGES_MIN earlier launches the word had the address of a block, and no word in its place
  *    had held that address before, and the launch names it nowhere else.
- * 3. The word holds such an address now, too, except that the block may have been freed. A word
- *    that is left over would have been there before.
+ * 3. The word holds such an address now, too. A word that is left over would have been there
+ *    before. A word that leads to freed memory is never believed: libraries keep the addresses of
+ *    work space in structures after they have freed it, and kernels do not look at them.
  *
  * "In its place" means the parameter's size and the position in it, for all kernels alike. One
  * structure may be given to several kernels, and kernels made from one template have theirs in the
@@ -171,7 +172,7 @@ static int words_judge(check_words *history, size_t bytes, check_held *held, siz
     for (size_t i = 0; i < count; i++) {
         word *one = &history->words[i];
         int is_given = !are_old && is_new(hashes[i]) && held[i].is_alone;
-        held[i].is_certain = is_given && one->changes >= CHANGES_MIN;
+        held[i].is_certain = is_given && held[i].is_live && one->changes >= CHANGES_MIN;
         if (is_given && one->changes < CHANGES_MIN)
             one->changes++;
         are_alive = are_alive && (held[i].is_live || check_is_live(held[i].address));

@@ -12,6 +12,7 @@ export const KIND_WORDS: Record<string, string> = {
     use_before_allocation: 'used by work that is not ordered after its allocation',
     reuse_without_order:
         'was another block, and is used by work that is not ordered after its allocation',
+    out_of_bounds: 'used behind its end',
     race: 'used by two operations that nothing orders, one of which writes',
     double_free: 'freed twice', wrong_free: 'freed by an address that is not its beginning',
 };

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Right programs that look like wrong ones, beside wrong ones that look like these: hosts that
+ * poll, streams that wait for values, operations of no bytes, numbers that equal addresses. */
+#include <string.h>
+
+#include <tenure/simcuda.h>
+
+#include "zoo.h"
+
+/* ---- hosts that poll ------------------------------------------------------------------------ */
+
+/* A word that kernels write and the host reads. */
+static volatile unsigned *flag_make(CUdeviceptr *device)
+{
+    void *flag;
+    MUST(cuMemHostAlloc(&flag, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    memset(flag, 0, 4096);
+    MUST(cuMemHostGetDevicePointer(device, flag, 0));
+    return flag;
+}
+
+static void flag_poll(volatile unsigned *flag)
+{
+    while (*flag != 1)
+        simcuda_run(UINT64_MAX);
+}
+
+static void signal_by_value(CUdeviceptr flag)
+{
+    MUST(cuStreamWriteValue32(the.b, flag, 1, 0));
+}
+
+static void signal_by_set(CUdeviceptr flag)
+{
+    MUST(cuMemsetD32Async(flag, 1, 1, the.b));
+}
+
+/* A copy to the host, of so many bytes that all are 1. */
+static CUdeviceptr ones;
+
+static void ones_make(void)
+{
+    MUST(cuMemAlloc(&ones, 4096));
+    MUST(cuMemsetD32(ones, 1, 1024));
+    MUST(cuCtxSynchronize());
+}
+
+static void signal_by_copy(CUdeviceptr flag, size_t bytes)
+{
+    MUST(cuMemcpyDtoHAsync((void *)(uintptr_t)flag, ones, bytes, the.b));
+}
+
+static void signal_by_word(CUdeviceptr flag)
+{
+    signal_by_copy(flag, 4);
+}
+
+static void signal_by_page(CUdeviceptr flag)
+{
+    signal_by_copy(flag, 4096);
+}
+
+static void signal_run(void *const *params)
+{
+    CUdeviceptr flag;
+    memcpy(&flag, params[0], sizeof(flag));
+    *(unsigned *)(uintptr_t)flag = 1;
+}
+
+static CUfunction kernel_make(const char *name, size_t count, const size_t *bytes,
+                              void (*run)(void *const *))
+{
+    CUmodule module;
+    CUfunction function;
+    if (simcuda_kernel_register(name, count, bytes, run, NULL) != 0)
+        exit(1);
+    MUST(cuModuleLoadData(&module, "any image"));
+    MUST(cuModuleGetFunction(&function, module, name));
+    return function;
+}
+
+static void launch(CUfunction function, CUstream stream, void **params)
+{
+    MUST(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+}
+
+static void signal_by_kernel(CUdeviceptr flag)
+{
+    static const size_t bytes[] = {8};
+    launch(kernel_make("signal", 1, bytes, signal_run), the.b, (void *[]){&flag});
+}
+
+/* The address lies in a structure. */
+static void signal_by_structure(CUdeviceptr flag)
+{
+    static const size_t bytes[] = {16};
+    CUdeviceptr words[2] = {flag, 7};
+    launch(kernel_make("signal", 1, bytes, signal_run), the.b, (void *[]){words});
+}
+
+/* What the host polls is written after the use; or before it, so that it tells nothing. */
+static void poll(void (*give)(CUdeviceptr flag))
+{
+    CUdeviceptr flag, block = make(the.a);
+    volatile unsigned *word = flag_make(&flag);
+    ones_make();
+    MUST(cuStreamSynchronize(the.a));
+    if (the.is_wrong)
+        give(flag);
+    MUST(cuMemsetD8Async(block, 1, BYTES, the.b));
+    if (!the.is_wrong)
+        give(flag);
+    flag_poll(word);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+void animal_poll_value(void)
+{
+    poll(signal_by_value);
+}
+
+void animal_poll_set(void)
+{
+    poll(signal_by_set);
+}
+
+void animal_poll_word(void)
+{
+    poll(signal_by_word);
+}
+
+void animal_poll_page(void)
+{
+    poll(signal_by_page);
+}
+
+void animal_poll_kernel(void)
+{
+    poll(signal_by_kernel);
+}
+
+void animal_poll_structure(void)
+{
+    poll(signal_by_structure);
+}
+
+/* A graph writes the flag. */
+void animal_poll_graph(void)
+{
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec exec;
+    CUdeviceptr flag, block = make(the.a);
+    volatile unsigned *word = flag_make(&flag);
+    CUDA_MEMSET_NODE_PARAMS set = {
+        .dst = flag, .value = 1, .elementSize = 4, .width = 1, .height = 1};
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, the.context));
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuStreamSynchronize(the.a));
+    if (the.is_wrong)
+        MUST(cuGraphLaunch(exec, the.b));
+    MUST(cuMemsetD8Async(block, 1, BYTES, the.b));
+    if (!the.is_wrong)
+        MUST(cuGraphLaunch(exec, the.b));
+    flag_poll(word);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+/* The block itself is copied: a word at once, of more the host may see a part. */
+void animal_poll_the_copy(void)
+{
+    CUdeviceptr flag, block = make(the.a);
+    volatile unsigned *word = flag_make(&flag);
+    MUST(cuMemsetD32Async(block, 1, 1024, the.a));
+    MUST(cuStreamSynchronize(the.a));
+    MUST(cuMemcpyDtoHAsync((void *)(uintptr_t)flag, block, the.is_wrong ? 4096 : 4, the.b));
+    flag_poll(word);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+/* What the device's race detector sees: the host has polled between the two. */
+void animal_poll_and_write(void)
+{
+    CUdeviceptr flag, block = make(the.a);
+    volatile unsigned *word = flag_make(&flag);
+    MUST(cuStreamSynchronize(the.a));
+    if (the.is_wrong)
+        signal_by_value(flag);
+    MUST(cuMemsetD8Async(block, 1, BYTES, the.b));
+    if (!the.is_wrong)
+        signal_by_value(flag);
+    flag_poll(word);
+    MUST(cuMemsetD8Async(block, 2, BYTES, the.a));
+    MUST(cuCtxSynchronize());
+}
+
+/* ---- streams that wait for values ----------------------------------------------------------- */
+
+static CUdeviceptr value_make(void)
+{
+    CUdeviceptr value;
+    MUST(cuMemAlloc(&value, 4));
+    MUST(cuMemsetD32(value, 1, 1));
+    MUST(cuCtxSynchronize());
+    return value;
+}
+
+/* Another stream waits for one: that orders nothing here. */
+void animal_value_elsewhere(void)
+{
+    CUdeviceptr value = value_make(), block = make(the.a);
+    MUST(cuStreamWaitValue32(the.c, value, 1, CU_STREAM_WAIT_VALUE_EQ));
+    wait_for(the.a, the.b);
+    touch(block, the.b);
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+/* The host has seen the wait end: it cannot have been for what was enqueued later. */
+void animal_value_seen(void)
+{
+    CUdeviceptr value = value_make(), block = make(the.a);
+    MUST(cuStreamWaitValue32(the.a, value, 1, CU_STREAM_WAIT_VALUE_EQ));
+    MUST(cuStreamSynchronize(the.a));
+    touch(block, the.b);
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+/* On one stream the use comes after the free, whatever the stream waits for. */
+void animal_value_and_late_use(void)
+{
+    CUdeviceptr value = value_make(), block = make(the.a);
+    MUST(cuStreamWaitValue32(the.a, value, 1, CU_STREAM_WAIT_VALUE_EQ));
+    if (!the.is_wrong)
+        MUST(cuMemsetD8Async(block, 0, 64, the.a));
+    MUST(cuMemFreeAsync(block, the.a));
+    if (the.is_wrong)
+        MUST(cuMemsetD8Async(block, 0, 64, the.a));
+}
+
+/* Of another stream it may come before the free, if that waits for it. */
+void animal_value_and_use_elsewhere(void)
+{
+    CUdeviceptr value, block = make(the.a);
+    MUST(cuMemAlloc(&value, 4));
+    MUST(cuMemsetD32(value, 0, 1));
+    MUST(cuCtxSynchronize());
+    MUST(cuStreamWaitValue32(the.a, value, 1, CU_STREAM_WAIT_VALUE_EQ));
+    if (the.is_wrong)
+        MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuMemsetD8Async(block, 0, 64, the.b));
+    MUST(cuStreamWriteValue32(the.b, value, 1, 0));
+    if (!the.is_wrong) {
+        wait_for(the.b, the.a);
+        MUST(cuMemFreeAsync(block, the.a));
+    }
+    MUST(cuCtxSynchronize());
+}
+
+/* ---- bytes ---------------------------------------------------------------------------------- */
+
+/* Operations of no bytes, of all shapes, on freed memory; or of one byte. */
+void animal_no_bytes(void)
+{
+    CUdeviceptr block = make(the.a), freed = make(the.a);
+    size_t bytes = the.is_wrong;
+    char host[16] = {0};
+    MUST(cuMemFreeAsync(freed, the.a));
+    MUST(cuMemsetD8Async(freed, 0, bytes, the.a));
+    MUST(cuMemsetD32Async(freed, 0, 0, the.a));
+    MUST(cuMemsetD8(freed, 0, 0));
+    MUST(cuMemcpyDtoDAsync(block, freed, 0, the.a));
+    MUST(cuMemcpyHtoD(freed, host, 0));
+    MUST(cuMemcpyHtoDAsync(block + BYTES, host, 0, the.a));
+    MUST(cuCtxSynchronize());
+}
+
+/* One that runs over the end. */
+void animal_runs_over(void)
+{
+    CUdeviceptr block;
+    size_t more = (size_t)the.is_wrong * 4;
+    MUST(cuMemAlloc(&block, 1000));
+    MUST(cuMemsetD8(block, 7, 1000 + more));
+    MUST(cuMemsetD8(block + 999, 7, 1));
+    MUST(cuMemFree(block));
+}
+
+/* ---- parameters ----------------------------------------------------------------------------- */
+
+static void nothing_run(void *const *params)
+{
+    (void)params;
+}
+
+/* out = f(in), of two blocks of one size, and the first launch of all: a kernel that is given
+ * nothing but addresses has no number among them. */
+void animal_only_pointers(void)
+{
+    static const size_t bytes[] = {8, 8};
+    CUfunction f = kernel_make("f", 2, bytes, nothing_run);
+    CUdeviceptr in, out;
+    MUST(cuMemAlloc(&in, BYTES));
+    MUST(cuMemAlloc(&out, BYTES));
+    if (the.is_wrong)
+        MUST(cuMemFree(out));
+    launch(f, NULL, (void *[]){&in, &out});
+    MUST(cuCtxSynchronize());
+}
+
+/* A number that equals the address of a freed block. */
+void animal_number(void)
+{
+    static const size_t bytes[] = {8, 8, 4};
+    CUfunction f = kernel_make("f", 3, bytes, nothing_run);
+    CUdeviceptr block = make(the.a), freed = make(the.a), number = 12345;
+    unsigned count = 16;
+    MUST(cuMemFreeAsync(freed, the.a));
+    launch(f, the.a, (void *[]){&block, the.is_wrong ? &freed : &number, &count});
+}
+
+/* It was a block's address at an earlier launch. */
+void animal_pointer_by_then(void)
+{
+    static const size_t bytes[] = {8, 8, 4};
+    CUfunction f = kernel_make("f", 3, bytes, nothing_run);
+    CUdeviceptr block = make(the.a), freed = make(the.a);
+    unsigned count = 16;
+    launch(f, the.a, (void *[]){&block, &freed, &count});
+    MUST(cuMemFreeAsync(freed, the.a));
+    launch(f, the.a, (void *[]){&block, the.is_wrong ? &freed : &block, &count});
+}
+
+/* No items: the kernel reads nothing, wherever its pointer leads. */
+void animal_no_items(void)
+{
+    static const size_t bytes[] = {8, 4};
+    CUfunction f = kernel_make("f", 2, bytes, nothing_run);
+    CUdeviceptr block = make(the.a), other = make(the.a);
+    unsigned count = 16;
+    launch(f, the.a, (void *[]){&block, &count});
+    MUST(cuMemFreeAsync(block, the.a));
+    count = 0;
+    launch(f, the.a, (void *[]){the.is_wrong ? &block : &other, &count});
+}
+
+/* A parameter that has always been zero says nothing. */
+void animal_always_zero(void)
+{
+    static const size_t bytes[] = {8, 4};
+    CUfunction f = kernel_make("f", 2, bytes, nothing_run);
+    CUdeviceptr block = make(the.a), other = make(the.a);
+    unsigned zero = 0;
+    for (int i = 0; i < 8; i++)
+        launch(f, the.a, (void *[]){&block, &zero});
+    MUST(cuMemFreeAsync(block, the.a));
+    launch(f, the.a, (void *[]){the.is_wrong ? &block : &other, &zero});
+}
