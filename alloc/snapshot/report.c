@@ -12,8 +12,9 @@
 #include "base/host_memory.h"
 #include "conf/conf.h"
 #include "history/texts.h"
+#include "snapshot/whose.h"
 
-enum { STACKS_SHOWN = 10, FRAMES_SHOWN = 12, SEGMENTS_SHOWN = 10 };
+enum { STACKS_SHOWN = 10, FRAMES_SHOWN = 3 };
 
 /* ---- who holds it --------------------------------------------------------------------------- */
 
@@ -70,13 +71,41 @@ static void streams_report(tnri_sink *sink, const tnri_picture *picture, int dev
     }
 }
 
+static const tnri_frame *frame_of(const tnri_picture *picture, uintptr_t address)
+{
+    return &picture->symbols.frames[tnri_symbols_find(&picture->symbols, address)];
+}
+
+static unsigned frame_whose(const tnri_frame *frame)
+{
+    const char *slash = strrchr(frame->module, '/');
+    return tnri_frame_whose(frame->function, frame->file, slash ? slash + 1 : frame->module);
+}
+
+/* The innermost frames of the program's own. */
+static size_t frames_choose(const tnri_picture *picture, size_t stack,
+                            const tnri_frame *chosen[FRAMES_SHOWN])
+{
+    size_t count, chosen_count = 0;
+    unsigned all = 0;
+    const uintptr_t *addresses = tnri_symbols_stack(&picture->symbols, stack, &count);
+    for (size_t i = 0; i < count; i++)
+        all |= frame_whose(frame_of(picture, addresses[i]));
+    unsigned wanted = tnri_stack_shown(all);
+    for (size_t i = 0; i < count && chosen_count < FRAMES_SHOWN; i++) {
+        const tnri_frame *frame = frame_of(picture, addresses[i]);
+        if ((frame_whose(frame) & wanted) != 0)
+            chosen[chosen_count++] = frame;
+    }
+    return chosen_count;
+}
+
 static void stack_report(tnri_sink *sink, const tnri_picture *picture, size_t stack)
 {
-    size_t count;
-    const uintptr_t *addresses = tnri_symbols_stack(&picture->symbols, stack, &count);
-    for (size_t i = 0; i < count && i < FRAMES_SHOWN; i++) {
-        const tnri_frame *frame =
-            &picture->symbols.frames[tnri_symbols_find(&picture->symbols, addresses[i])];
+    const tnri_frame *chosen[FRAMES_SHOWN];
+    size_t count = frames_choose(picture, stack, chosen);
+    for (size_t i = 0; i < count; i++) {
+        const tnri_frame *frame = chosen[i];
         if (frame->file[0] != '\0') {
             tnri_sink_format(sink, "      %.100s in %.200s, line %d\n", frame->function,
                              frame->file, frame->line);

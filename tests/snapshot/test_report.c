@@ -7,7 +7,7 @@
  * device is small, so that sums are known to the byte.
  *
  * With the check of the device left out of stacks_report or of waits_report, as it once was:
- * of_one_device_alone failed.
+ * of_one_device_alone failed. With all frames of a stack written: the_programs_own_frames failed.
  */
 #include "capture/steps.h"
 
@@ -251,6 +251,47 @@ static void the_stacks_that_hold_most(void **state)
     assert_ok(tnr_free(unknown));
 }
 
+/* An interpreter that is where PyTorch calls a layer of the program's. */
+enum { INTERPRETED = 7 };
+static const uintptr_t interpreted = (uintptr_t)1 << (sizeof(uintptr_t) * 8 - 1);
+
+static size_t frames_take(uintptr_t *frames, size_t room)
+{
+    for (size_t i = 0; i < INTERPRETED && i < room; i++)
+        frames[i] = interpreted + i;
+    return INTERPRETED < room ? INTERPRETED : room;
+}
+
+static void frame_describe(tnr_frame_info *info, uintptr_t frame)
+{
+    static const tnr_frame_info known[INTERPRETED] = {
+        {.function = "forward", .file = "/l/site-packages/torch/nn/modules/linear.py", .line = 125},
+        {.function = "_call_impl", .file = "/l/site-packages/torch/nn/modules/module.py"},
+        {.function = "attention", .file = "/home/me/model.py", .line = 31},
+        {.function = "_call_impl", .file = "/l/site-packages/torch/nn/modules/module.py"},
+        {.function = "forward", .file = "/home/me/model.py", .line = 70},
+        {.function = "step", .file = "/home/me/train.py", .line = 88},
+        {.function = "run", .file = "/usr/lib/python3.11/threading.py", .line = 982},
+    };
+    *info = known[frame - interpreted];
+}
+
+static void the_programs_own_frames(void **state)
+{
+    (void)state;
+    unit_start(conf_with("history:full"), "MEMORY=64M", NULL);
+    assert_ok(tnr_frames_source_set(frames_take, frame_describe));
+    void *held = unit_malloc(8 * MIB, NULL);
+    const char *report = report_of(90 * MIB, TNR_ERR_OUT_OF_MEMORY, 0, NULL);
+    check_has(report, "  8.00 MiB live:\n"
+                      "      attention in /home/me/model.py, line 31\n"
+                      "      forward in /home/me/model.py, line 70\n"
+                      "      step in /home/me/train.py, line 88\n\n");
+    check_lacks(report, "site-packages");
+    assert_ok(tnr_free(held));
+    assert_ok(tnr_frames_source_set(NULL, NULL));
+}
+
 /* ---- two devices ---------------------------------------------------------------------------- */
 
 /* What another device's memory is held by, and waits for, is no answer. */
@@ -305,6 +346,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(memory_of_graphs, life_stop),
         cmocka_unit_test_teardown(pools_that_sleep, unit_stop),
         cmocka_unit_test_teardown(the_stacks_that_hold_most, unit_stop),
+        cmocka_unit_test_teardown(the_programs_own_frames, unit_stop),
         cmocka_unit_test_teardown(of_one_device_alone, unit_stop),
     };
     if (argc > 1) {

@@ -131,6 +131,37 @@ static void modules_write(const model *in, output *out)
     table_end(out);
 }
 
+/* Stacks as lists of frames. */
+static void lists_write(const model *in, const char *name, const array *stacks, output *out)
+{
+    key(out, ",\n ", name);
+    for (size_t i = 0; i < stacks->count; i++) {
+        const stack *one = MODEL_AT(*stacks, stack, i);
+        output_text(out, i == 0 ? "[[" : ",\n  [");
+        for (uint32_t k = 0; k < one->count; k++) {
+            if (k > 0)
+                output_bytes(out, ",", 1);
+            output_unsigned(out, *MODEL_AT(in->stack_frames, uint32_t, one->first + k));
+        }
+        output_bytes(out, "]", 1);
+    }
+    output_text(out, stacks->count == 0 ? "[]" : "]");
+}
+
+/* 1 if a stack is named by fewer frames than it has, or by shorter ones. */
+static int is_shortened(const model *in)
+{
+    for (size_t i = 0; i < in->shown.count; i++) {
+        const stack *whole = MODEL_AT(in->stacks, stack, i), *shown = MODEL_AT(in->shown, stack, i);
+        if (shown->count != whole->count ||
+            (shown->count > 0 && memcmp(MODEL_AT(in->stack_frames, uint32_t, shown->first),
+                                        MODEL_AT(in->stack_frames, uint32_t, whole->first),
+                                        shown->count * sizeof(uint32_t)) != 0))
+            return 1;
+    }
+    return 0;
+}
+
 static void stacks_write(const model *in, output *out)
 {
     table_begin(out, "frames", "\"function\", \"file\", \"line\", \"module\", \"offset\"");
@@ -140,18 +171,9 @@ static void stacks_write(const model *in, output *out)
             (int64_t[]){one->function, one->file, one->line, one->module, (int64_t)one->offset}, 5);
     }
     table_end(out);
-    output_text(out, ",\n \"stacks\": [");
-    for (size_t i = 0; i < in->stacks.count; i++) {
-        const stack *one = MODEL_AT(in->stacks, stack, i);
-        output_text(out, i == 0 ? "[" : ",\n  [");
-        for (uint32_t k = 0; k < one->count; k++) {
-            if (k > 0)
-                output_bytes(out, ",", 1);
-            output_unsigned(out, *MODEL_AT(in->stack_frames, uint32_t, one->first + k));
-        }
-        output_bytes(out, "]", 1);
-    }
-    output_bytes(out, "]", 1);
+    lists_write(in, "stacks", &in->stacks, out);
+    if (is_shortened(in))
+        lists_write(in, "shown", &in->shown, out);
 }
 
 static void devices_write(const model *in, output *out)

@@ -217,12 +217,18 @@ int frame_label(const model *in, const frame *one, char *text, size_t bytes)
     const char *function = model_string(in, one->function);
     const char *file = path_end(model_string(in, one->file));
     const char *module = path_end(model_string(in, one->module));
-    if (*function && *file)
-        return snprintf(text, bytes, "%s %s:%" PRIu32, function, file, one->line);
+    const char *between = *function && *file ? " " : "";
+    /* PyTorch writes "??" for the file of a function that the linker alone knows. */
+    if (*file && one->line > 0)
+        return snprintf(text, bytes, "%s%s%s:%" PRIu32, function, between, file, one->line);
+    if (*function && *file && strcmp(file, "??") != 0)
+        return snprintf(text, bytes, "%s %s", function, file);
+    if (*function && *module)
+        return snprintf(text, bytes, "%s in %s+0x%" PRIx64, function, module, one->offset);
     if (*function)
-        return snprintf(text, bytes, "%s%s%s", function, *module ? " in " : "", module);
+        return snprintf(text, bytes, "%s", function);
     if (*file)
-        return snprintf(text, bytes, "%s:%" PRIu32, file, one->line);
+        return snprintf(text, bytes, "%s", file);
     return snprintf(text, bytes, "%s+0x%" PRIx64, *module ? module : "?", one->offset);
 }
 
@@ -232,15 +238,15 @@ const char *stack_label(const model *in, uint32_t index, char *text, size_t byte
     size_t length = 0;
     if (one->count == 0)
         snprintf(text, bytes, "(no stack)");
-    for (uint32_t i = 0; i < one->count; i++) {
+    for (uint32_t i = 0; i < one->count && length < bytes; i++) {
         char label[160];
         uint32_t at = *MODEL_AT(in->stack_frames, uint32_t, one->first + i);
+        size_t more = i + 1 < one->count ? sizeof(" < ...") : 1;
         frame_label(in, MODEL_AT(in->frames, frame, at), label, sizeof(label));
-        if (i > 0 && length + strlen(label) + 4 >= bytes)
-            break;
-        length +=
-            (size_t)snprintf(text + length, bytes - length, "%s%s", i > 0 ? " < " : "", label);
-        if (length >= bytes)
+        int is_cut = i > 0 && length + strlen(label) + 3 + more > bytes;
+        length += (size_t)snprintf(text + length, bytes - length, "%s%s", i > 0 ? " < " : "",
+                                   is_cut ? "..." : label);
+        if (is_cut)
             break;
     }
     return text;

@@ -54,8 +54,8 @@ int waiting_find(const model *snapshot, array *result);
 /* "forward model.c:12", cut if there is no room for all of it. Returns how long all of it is. */
 int frame_label(const model *in, const frame *one, char *text, size_t bytes);
 
-/* "forward model.c:12 < main model.c:80": the innermost frames, as many as fit. `text` has room
- * for `bytes`. Returns it. */
+/* "forward model.c:12 < main model.c:80": the innermost frames, as many as fit, and " < ..." if
+ * there are more. `text` has room for `bytes`. Returns it. */
 const char *stack_label(const model *snapshot, uint32_t index, char *text, size_t bytes);
 
 #endif

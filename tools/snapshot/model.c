@@ -37,6 +37,7 @@ void model_release(model *snapshot)
     array_release(&snapshot->modules, limits, sizeof(module_file));
     array_release(&snapshot->frames, limits, sizeof(frame));
     array_release(&snapshot->stacks, limits, sizeof(stack));
+    array_release(&snapshot->shown, snapshot->limits, sizeof(stack));
     array_release(&snapshot->stack_frames, limits, sizeof(uint32_t));
     array_release(&snapshot->settings, limits, sizeof(setting));
     array_release(&snapshot->devices, limits, sizeof(device));

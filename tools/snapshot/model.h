@@ -210,6 +210,7 @@ typedef struct model {
     array frames;       /* frame */
     array stacks;       /* stack */
     array stack_frames; /* uint32_t: indexes of frames */
+    array shown;        /* stack: by which frames each is named (named.h); empty: by all */
     array settings;     /* setting */
     array devices;      /* device */
     array pools;        /* pool */

@@ -10,7 +10,8 @@
 #include <string.h>
 
 #include "debug_info.h"
-#include "value.h"
+#include "named.h"
+#include "texts.h"
 
 /* A frame that is to be looked up. */
 typedef struct wanted {
@@ -25,8 +26,7 @@ typedef struct outer {
 typedef struct looker {
     model *out;
     const symbols_options *options;
-    value_heap heap;      /* makes equal texts one */
-    map64 strings;        /* a text of the heap -> string */
+    texts strings;
     map64 build_ids;      /* module -> string */
     array wanted;         /* wanted */
     array outers;         /* outer: by frame, of those that the file had */
@@ -51,35 +51,13 @@ size_t symbols_wanted(const model *snapshot)
     return count;
 }
 
-/* ---- strings -------------------------------------------------------------------------------- */
+/* ---- frames --------------------------------------------------------------------------------- */
 
 /* The string's number, 0 for a null text. */
 static int string_make(looker *by, const char *text, uint32_t *number)
 {
-    value interned;
-    model *out = by->out;
-    *number = 0;
-    if (!text || !*text)
-        return 0;
-    size_t length = strlen(text);
-    if (value_make_text(&by->heap, text, length, &interned) != 0)
-        return -1;
-    uint32_t known = map64_get(&by->strings, interned);
-    if (known == MAP64_ABSENT) {
-        const char *copy = model_text(out, text, length);
-        const char **made = copy ? MODEL_ADD(out, &out->strings, const char *) : NULL;
-        if (!made)
-            return -1;
-        *made = copy;
-        known = (uint32_t)out->strings.count - 1;
-        if (map64_put(&by->strings, interned, known) != 0)
-            return -1;
-    }
-    *number = known;
-    return 0;
+    return texts_add(&by->strings, text, text ? strlen(text) : 0, number);
 }
-
-/* ---- frames --------------------------------------------------------------------------------- */
 
 static int frame_fill(looker *by, frame *one, const debug_place *place)
 {
@@ -197,9 +175,8 @@ static int looker_start(looker *by)
 {
     model *out = by->out;
     size_t frames = out->frames.count;
-    map64_start(&by->strings, out->limits);
     map64_start(&by->build_ids, out->limits);
-    if (value_heap_start(&by->heap, out->limits) != 0 ||
+    if (texts_start(&by->strings, out) != 0 ||
         array_reserve(&by->outers, out->limits, sizeof(outer), frames) != 0 ||
         array_reserve(&by->wanted, out->limits, sizeof(wanted), frames) != 0)
         return -1;
@@ -250,74 +227,6 @@ static int stacks_widen(looker *by)
     return 0;
 }
 
-/* The number of the key, `next` if it is new. */
-static int key_number(map64 *map, uint64_t key, uint32_t next, uint32_t *number)
-{
-    *number = map64_get(map, key);
-    if (*number != MAP64_ABSENT)
-        return 0;
-    *number = next;
-    return map64_put(map, key, next);
-}
-
-/* maps[0] and [1]: the first frame with these names; frames without a line are like no other. */
-static int frame_first(map64 *maps, const model *in, uint32_t index, uint32_t *first)
-{
-    const frame *one = MODEL_AT(in->frames, frame, index);
-    uint32_t pair;
-    *first = index;
-    if (one->line == 0)
-        return 0;
-    return key_number(&maps[0], (uint64_t)one->function << 32 | one->file, (uint32_t)maps[0].count,
-                      &pair) != 0 ||
-                   key_number(&maps[1], (uint64_t)pair << 32 | one->line, index, first) != 0
-               ? -1
-               : 0;
-}
-
-/* maps[2] and [3]: the first stack with the same frames. As in the interner, the frames lead
- * through a tree of all stacks. */
-static int stack_first(map64 *maps, const model *in, uint32_t index, uint32_t *first)
-{
-    const stack *one = MODEL_AT(in->stacks, stack, index);
-    uint32_t node = 0;
-    for (uint32_t i = 0; i < one->count; i++) {
-        uint32_t part;
-        if (frame_first(maps, in, *MODEL_AT(in->stack_frames, uint32_t, one->first + i), &part) !=
-                0 ||
-            key_number(&maps[2], (uint64_t)node << 32 | part, (uint32_t)maps[2].count + 1, &node) !=
-                0)
-            return -1;
-    }
-    return key_number(&maps[3], node, index, first);
-}
-
-/* Stacks that go through other instructions of the same lines are one for whoever reads names: a
- * loop that the compiler wrote out twice is one place in the source. */
-static int stacks_merge(looker *by)
-{
-    model *out = by->out;
-    map64 maps[4];
-    array firsts = {NULL, 0, 0};
-    int code = array_reserve(&firsts, out->limits, sizeof(uint32_t), out->stacks.count);
-    for (size_t i = 0; i < 4; i++)
-        map64_start(&maps[i], out->limits);
-    for (uint32_t i = 0; i < out->stacks.count && code == 0; i++)
-        code = stack_first(maps, out, i, &((uint32_t *)firsts.items)[i]);
-    for (size_t i = 0; i < out->blocks.count && code == 0; i++) {
-        block *one = MODEL_AT(out->blocks, block, i);
-        one->stack = *MODEL_AT(firsts, uint32_t, one->stack);
-    }
-    for (size_t i = 0; i < out->records.count && code == 0; i++) {
-        record *one = MODEL_AT(out->records, record, i);
-        one->stack = *MODEL_AT(firsts, uint32_t, one->stack);
-    }
-    for (size_t i = 0; i < 4; i++)
-        map64_release(&maps[i]);
-    array_release(&firsts, out->limits, sizeof(uint32_t));
-    return code;
-}
-
 /* Says which modules do not even tell who allocated: those were stripped. */
 static void nameless_note(looker *by)
 {
@@ -356,12 +265,11 @@ int symbols_look_up(model *snapshot, const symbols_options *options)
     if (code == 0 && by.inlined_count > 0)
         code = stacks_widen(&by);
     if (code == 0 && by.found_count > 0)
-        code = stacks_merge(&by);
+        code = stacks_merge(snapshot);
     if (code == 0)
         nameless_note(&by);
-    map64_release(&by.strings);
     map64_release(&by.build_ids);
-    value_heap_release(&by.heap);
+    texts_release(&by.strings);
     array_release(&by.wanted, snapshot->limits, sizeof(wanted));
     array_release(&by.outers, snapshot->limits, sizeof(outer));
     return code;

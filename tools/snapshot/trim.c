@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "preload/between.h"
+#include "snapshot/whose.h"
 
 static int is_between(const model *snapshot, const frame *one)
 {
@@ -12,7 +12,7 @@ static int is_between(const model *snapshot, const frame *one)
     const char *path = model_string(snapshot, one->module);
     const char *slash = strrchr(path, '/');
     const char *module = slash ? slash + 1 : path;
-    return between_is(module, function);
+    return tnri_frame_is_between(function, module);
 }
 
 void stacks_trim(model *snapshot)

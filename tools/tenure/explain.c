@@ -28,6 +28,7 @@ static const cli_option options[] = {
     {"top", "N", "records of the history that are shown, the latest first (default 10)",
      &top_option, NULL},
     {"json", NULL, OPTION_JSON_HELP, NULL, &is_json},
+    SNAPSHOT_FRAMES_OPTION,
     SNAPSHOT_SYMBOLS_OPTION,
     SNAPSHOT_COMMON_OPTIONS,
 };
@@ -174,7 +175,7 @@ static void wrapped_print(const char *text, int indent)
 
 static void stack_print(const model *in, const char *what, uint32_t index)
 {
-    char label[4096];
+    char label[LABEL_BYTES];
     if (MODEL_AT(in->stacks, stack, index)->count == 0) {
         printf("  %s: the stack was not recorded\n", what);
         return;
@@ -338,7 +339,7 @@ static void hex_json(json_writer *json, const char *key, uint64_t address)
 
 static void stack_json(json_writer *json, const char *key, const model *in, uint32_t index)
 {
-    char label[4096];
+    char label[LABEL_BYTES];
     int is_known = MODEL_AT(in->stacks, stack, index)->count > 0;
     json_text(json, key, is_known ? stack_label(in, index, label, sizeof(label)) : NULL);
 }
@@ -453,12 +454,14 @@ int command_explain(int argc, char **argv)
         return EXIT_CODE_OK;
     if (top_option && cli_number(&syntax, "top", top_option, 1, 1000000, &top_count) != 0)
         return EXIT_CODE_BAD_INPUT;
+    if (snapshot_frames_read(&syntax) != 0)
+        return EXIT_CODE_BAD_INPUT;
     if (address_parse(parsed.positionals[0], &address) != 0)
         return EXIT_CODE_BAD_INPUT;
     exit_code code = snapshot_budget(&syntax, &limits);
     if (code != EXIT_CODE_OK)
         return code;
-    code = snapshot_load_named(&syntax, parsed.positionals[1], &limits, &snapshot);
+    code = snapshot_load_short(&syntax, parsed.positionals[1], &limits, &snapshot);
     if (code == EXIT_CODE_OK) {
         answer from = {.in = &snapshot, .address = address};
         blocks_look(&from);

@@ -8,10 +8,12 @@
 #include <string.h>
 
 #include "elfutils.h"
+#include "named.h"
 #include "progress.h"
 #include "read.h"
 #include "shown.h"
 #include "symbols.h"
+#include "table.h"
 #include "trim.h"
 
 snapshot_options snapshot_common;
@@ -134,6 +136,40 @@ exit_code snapshot_load_named(const cli_syntax *syntax, const char *path, budget
     if (code == EXIT_CODE_OK)
         stacks_trim(result);
     return code;
+}
+
+static long frames_most = UINT32_MAX; /* --frames: 0 is all */
+
+int snapshot_frames_read(const cli_syntax *syntax)
+{
+    const char *text = snapshot_common.frames;
+    if (text == NULL || strcmp(text, "user") == 0)
+        return 0;
+    if (strcmp(text, "all") == 0) {
+        frames_most = 0;
+        return 0;
+    }
+    if (text[0] < '0' || text[0] > '9') {
+        (void)cli_usage_error(syntax, "--frames must be all, user or a number, not \"%s\"", text);
+        return -1;
+    }
+    return cli_number(syntax, "frames", text, 1, 1000000, &frames_most);
+}
+
+exit_code snapshot_load_short(const cli_syntax *syntax, const char *path, budget *limits,
+                              model *result)
+{
+    exit_code code = snapshot_load_named(syntax, path, limits, result);
+    if (code == EXIT_CODE_OK && frames_most > 0 &&
+        stacks_shorten(result, (uint32_t)frames_most) != 0)
+        code = snapshot_no_memory(syntax, limits);
+    return code;
+}
+
+size_t snapshot_label_bytes(void)
+{
+    /* A line is broken in its second half, so two may hold half of what they could. */
+    return frames_most == 0 ? LABEL_BYTES : 2 * TABLE_LINE;
 }
 
 void snapshot_losses(const cli_syntax *syntax, const losses *lost)

@@ -19,6 +19,7 @@ typedef struct snapshot_options {
     const char *max_memory;
     int progress;
     int no_symbols;
+    const char *frames;
 } snapshot_options;
 
 extern snapshot_options snapshot_common;
@@ -39,6 +40,16 @@ extern snapshot_options snapshot_common;
             &snapshot_common.no_symbols                                                            \
     }
 
+/* And of those that name stacks. */
+#define SNAPSHOT_FRAMES_OPTION                                                                     \
+    {                                                                                              \
+        "frames", "all|user|N",                                                                    \
+            "the frames by which stacks are named: all, those of your\nown code (default), or "    \
+            "the "                                                                                 \
+            "innermost N of these",                                                                \
+            &snapshot_common.frames, NULL                                                          \
+    }
+
 #define SNAPSHOT_EXIT_CODES                                                                        \
     "Exit codes: 0 done; 1 the output could not be written; 2 the file is not a snapshot or\n"     \
     "damaged, or an option is bad; 4 reading needs more memory than allowed.\n"
@@ -57,6 +68,18 @@ exit_code snapshot_load(const cli_syntax *syntax, const char *path, budget *limi
 /* The same, and looks up the names of frames. */
 exit_code snapshot_load_named(const cli_syntax *syntax, const char *path, budget *limits,
                               model *result);
+
+/* Reads --frames. Returns 0, or -1 after a message. */
+int snapshot_frames_read(const cli_syntax *syntax);
+
+/* The same as snapshot_load_named, and leaves the frames that --frames asks for. */
+exit_code snapshot_load_short(const cli_syntax *syntax, const char *path, budget *limits,
+                              model *result);
+
+/* How long the name of a stack may be in the first column of a table: three lines, or with --frames
+ * all as many as it takes. At most LABEL_BYTES. */
+enum { LABEL_BYTES = 4096 };
+size_t snapshot_label_bytes(void);
 
 /* 1 if files and lines cannot be looked up. Says why once, on stderr. */
 int snapshot_names_missing(const cli_syntax *syntax);

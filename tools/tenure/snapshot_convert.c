@@ -13,6 +13,7 @@
 #include "encode_chrome.h"
 #include "encode_html.h"
 #include "findings.h"
+#include "named.h"
 #include "encode_trace.h"
 #include "shown.h"
 #include "table.h"
@@ -47,6 +48,7 @@ static const cli_option convert_options[] = {
      &convert_to, NULL},
     {"slices", "N", "for chrome: the most slices of blocks, the largest (default 50000)",
      &convert_slices, NULL},
+    SNAPSHOT_FRAMES_OPTION,
     SNAPSHOT_SYMBOLS_OPTION,
     SNAPSHOT_COMMON_OPTIONS,
 };
@@ -83,6 +85,11 @@ static exit_code options_read(convert_format *wanted, long *slices)
                                convert_to);
     if (convert_slices && format != TO_CHROME)
         return cli_usage_error(&convert_syntax, "--slices is for --to chrome");
+    if (snapshot_common.frames && format != TO_CHROME)
+        return cli_usage_error(&convert_syntax, "--frames is for --to chrome; the other formats "
+                                                "keep all frames");
+    if (snapshot_frames_read(&convert_syntax) != 0)
+        return EXIT_CODE_BAD_INPUT;
     if (convert_slices &&
         cli_number(&convert_syntax, "slices", convert_slices, 0, 100000000, slices) != 0)
         return EXIT_CODE_BAD_INPUT;
@@ -137,7 +144,8 @@ int snapshot_convert(int argc, char **argv)
         code = snapshot_budget(&convert_syntax, &limits);
     if (code != EXIT_CODE_OK)
         return code;
-    code = snapshot_load_named(&convert_syntax, parsed.positionals[0], &limits, &snapshot);
+    code = (format == TO_CHROME ? snapshot_load_short : snapshot_load_named)(
+        &convert_syntax, parsed.positionals[0], &limits, &snapshot);
     output *out = malloc(sizeof(*out));
     if (format == FORMATS_COUNT)
         format = snapshot.is_torch_file ? TO_TENURE : TO_TORCH;
@@ -447,7 +455,8 @@ int snapshot_html(int argc, char **argv)
     if (code == EXIT_CODE_OK && html_compare)
         code = snapshot_load_named(&html_syntax, html_compare, &limits, &snapshots[1]);
     for (size_t i = 0; i < 2 && code == EXIT_CODE_OK; i++)
-        code = html_thin(&parts[i], &plans[i]);
+        code = stacks_show(&snapshots[i]) != 0 ? snapshot_no_memory(&html_syntax, &limits)
+                                               : html_thin(&parts[i], &plans[i]);
     if (code == EXIT_CODE_OK)
         code = html_findings ? html_findings_load(&found, &limits) : EXIT_CODE_OK;
     if (code == EXIT_CODE_OK)

@@ -20,6 +20,7 @@ static long top_count = 20;
 static const cli_option options[] = {
     {"top", "N", "rows of the table (default 20)", &top_option, NULL},
     {"json", NULL, "one object on stdout, with all rows", NULL, &is_json},
+    SNAPSHOT_FRAMES_OPTION,
     SNAPSHOT_SYMBOLS_OPTION,
     SNAPSHOT_COMMON_OPTIONS,
 };
@@ -105,7 +106,7 @@ static size_t grown_count(const diff *found, uint64_t *bytes)
 
 static void rows_print(const model *before, const model *after, const diff *found)
 {
-    char label[4096], line[TABLE_CELL_BYTES], text[40];
+    char label[LABEL_BYTES], line[TABLE_CELL_BYTES], text[40];
     table out;
     size_t shown = 0;
     table_start(&out, 6);
@@ -122,7 +123,8 @@ static void rows_print(const model *before, const model *after, const diff *foun
             continue;
         shown++;
         table_row(&out);
-        const char *rest = table_line(row_label(before, after, row, label, sizeof(label)), line);
+        const char *rest =
+            table_line(row_label(before, after, row, label, snapshot_label_bytes()), line);
         table_cell(&out, "%s", line);
         table_cell(&out, "%s", growth_format(row->before.bytes, row->after.bytes, text));
         table_cell(&out, "%s", format_bytes_binary(row->before.bytes, text));
@@ -166,7 +168,7 @@ static void totals_json(json_writer *json, const char *key, const diff_totals *t
 static void json_print(const model *before, const model *after, const diff *found)
 {
     json_writer json;
-    char label[4096];
+    char label[LABEL_BYTES];
     json_start(&json, stdout);
     json_object_begin(&json, NULL);
     totals_json(&json, "before", &found->before);
@@ -215,13 +217,15 @@ int snapshot_diff(int argc, char **argv)
         return EXIT_CODE_OK;
     if (top_option && cli_number(&syntax, "top", top_option, 1, 1000000, &top_count) != 0)
         return EXIT_CODE_BAD_INPUT;
+    if (snapshot_frames_read(&syntax) != 0)
+        return EXIT_CODE_BAD_INPUT;
     exit_code code = snapshot_budget(&syntax, &limits);
     if (code != EXIT_CODE_OK)
         return code;
     model_start(&after, &limits);
-    code = snapshot_load_named(&syntax, parsed.positionals[0], &limits, &before);
+    code = snapshot_load_short(&syntax, parsed.positionals[0], &limits, &before);
     if (code == EXIT_CODE_OK)
-        code = snapshot_load_named(&syntax, parsed.positionals[1], &limits, &after);
+        code = snapshot_load_short(&syntax, parsed.positionals[1], &limits, &after);
     if (code == EXIT_CODE_OK)
         code = compare(&before, &after, &limits);
     model_release(&before);

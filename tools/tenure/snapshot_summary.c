@@ -22,6 +22,7 @@ static long top_count = 10;
 static const cli_option options[] = {
     {"top", "N", "rows of the longest tables (default 10)", &top_option, NULL},
     {"json", NULL, "one object on stdout, with all rows", NULL, &is_json},
+    SNAPSHOT_FRAMES_OPTION,
     SNAPSHOT_SYMBOLS_OPTION,
     SNAPSHOT_COMMON_OPTIONS,
 };
@@ -118,7 +119,7 @@ static const char *plural(uint64_t count)
 static void holders_print(const summary *all, holder_kind kind)
 {
     const array *rows = &all->by[kind];
-    char label[4096], line[TABLE_CELL_BYTES], live[32], retired[32], cached[32];
+    char label[LABEL_BYTES], line[TABLE_CELL_BYTES], live[32], retired[32], cached[32];
     int with_cached = kind == HOLDER_POOL || kind == HOLDER_STREAM;
     size_t shown =
         kind == HOLDER_SIZE || rows->count < (size_t)top_count ? rows->count : (size_t)top_count;
@@ -137,7 +138,8 @@ static void holders_print(const summary *all, holder_kind kind)
     for (size_t i = 0; i < shown; i++) {
         const holder *one = MODEL_AT(*rows, holder, i);
         table_row(&out);
-        const char *rest = table_line(holder_label(all->in, kind, one, label, sizeof(label)), line);
+        const char *rest =
+            table_line(holder_label(all->in, kind, one, label, snapshot_label_bytes()), line);
         table_cell(&out, "%s", line);
         table_cell(&out, "%s", format_bytes_binary(one->live_bytes, live));
         table_cell(&out, "%" PRIu64, one->live_count);
@@ -255,7 +257,7 @@ static const char *advice_label(const summary *all, const advice *one, char *tex
 
 static void advice_print(const summary *all)
 {
-    char label[256], line[TABLE_CELL_BYTES], bytes[32], without[32];
+    char label[LABEL_BYTES], line[TABLE_CELL_BYTES], bytes[32], without[32];
     table out;
     if (all->in->records.count == 0 || all->advice.count == 0)
         return;
@@ -273,7 +275,7 @@ static void advice_print(const summary *all)
     for (size_t i = 0; i < all->advice.count && i < (size_t)top_count; i++) {
         const advice *one = MODEL_AT(all->advice, advice, i);
         table_row(&out);
-        const char *rest = table_line(advice_label(all, one, label, sizeof(label)), line);
+        const char *rest = table_line(advice_label(all, one, label, snapshot_label_bytes()), line);
         table_cell(&out, "%s", line);
         table_cell(&out, "%s", format_bytes_binary(one->bytes, bytes));
         if (one->blocks > 0)
@@ -341,7 +343,7 @@ static void text_print(const summary *all)
 
 static void holders_json(json_writer *json, const summary *all, holder_kind kind)
 {
-    char label[4096];
+    char label[LABEL_BYTES];
     json_array_begin(json, kind_keys[kind]);
     for (size_t i = 0; i < all->by[kind].count; i++) {
         const holder *one = MODEL_AT(all->by[kind], holder, i);
@@ -381,7 +383,7 @@ static void waits_json(json_writer *json, const summary *all)
 
 static void advice_json(json_writer *json, const summary *all)
 {
-    char label[4096];
+    char label[LABEL_BYTES];
     json_array_begin(json, "peaks");
     for (size_t i = 0; i < all->in->devices.count; i++) {
         const advice_peak *one = MODEL_AT(all->peaks, advice_peak, i);
@@ -477,10 +479,12 @@ int snapshot_summary(int argc, char **argv)
         return EXIT_CODE_OK;
     if (top_option && cli_number(&syntax, "top", top_option, 1, 1000000, &top_count) != 0)
         return EXIT_CODE_BAD_INPUT;
+    if (snapshot_frames_read(&syntax) != 0)
+        return EXIT_CODE_BAD_INPUT;
     exit_code code = snapshot_budget(&syntax, &limits);
     if (code != EXIT_CODE_OK)
         return code;
-    code = snapshot_load_named(&syntax, parsed.positionals[0], &limits, &snapshot);
+    code = snapshot_load_short(&syntax, parsed.positionals[0], &limits, &snapshot);
     if (code == EXIT_CODE_OK) {
         summary all = {.in = &snapshot, .path = parsed.positionals[0]};
         if (summary_make(&all) != 0)

@@ -13,8 +13,7 @@
 
 #include "shown.h"
 
-enum { WRAP = 88 }; /* of the first column */
-_Static_assert(WRAP + 4 < TABLE_CELL_BYTES, "a line fits into a cell");
+_Static_assert(TABLE_LINE + 4 < TABLE_CELL_BYTES, "a line fits into a cell");
 
 void table_start(table *result, size_t columns_count)
 {
@@ -75,11 +74,13 @@ void table_cell_bad(table *result)
 const char *table_line(const char *text, char *line)
 {
     size_t length = strlen(text), cut = length;
-    if (length > WRAP) {
-        for (cut = WRAP; cut > WRAP / 2 && text[cut] != ' ';)
-            cut--;
-        if (text[cut] != ' ')
-            cut = WRAP;
+    if (length > TABLE_LINE) {
+        size_t blank = 0, caller = 0; /* the last places to break at: between two frames is best */
+        for (size_t i = TABLE_LINE / 2 + 1; i <= TABLE_LINE; i++) {
+            blank = text[i] == ' ' ? i : blank;
+            caller = strncmp(text + i, " < ", 3) == 0 ? i : caller;
+        }
+        cut = caller > 0 ? caller : blank > 0 ? blank : TABLE_LINE;
     }
     memcpy(line, text, cut);
     line[cut] = '\0';

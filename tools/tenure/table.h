@@ -9,7 +9,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { TABLE_COLUMNS_MAX = 16, TABLE_CELL_BYTES = 96 };
+enum {
+    TABLE_COLUMNS_MAX = 16,
+    TABLE_CELL_BYTES = 96,
+    TABLE_LINE = 56, /* of the first column, where its texts are broken into lines */
+};
 
 /* A table that is printed once all its rows are known. The first column is aligned left, the
  * others right. */

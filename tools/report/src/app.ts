@@ -31,6 +31,8 @@ export interface View {
 export interface App {
     readonly snapshot: Snapshot;
     readonly names: Names;
+    /** Whether stacks are named by all their frames. */
+    readonly allFrames: boolean;
     readonly device: Device;
     readonly accounting: Accounting;
     /** The snapshot to compare with, if one is open. */
@@ -41,9 +43,11 @@ export interface App {
     openOther(): void;
 }
 
-export function makeContext(snapshot: Snapshot, device: Device): Pick<App,
+/** `all`: stacks are named by all their frames. */
+export function makeContext(snapshot: Snapshot, device: Device, all: boolean): Pick<App,
     'snapshot' | 'device' | 'accounting' | 'names'> {
     return {
-        snapshot, device, names: new Names(snapshot), accounting: accountingOf(snapshot, device),
+        snapshot, device, names: new Names(snapshot, all),
+        accounting: accountingOf(snapshot, device),
     };
 }

@@ -46,6 +46,8 @@ class Page {
     private findings: Findings | null = null;
     /** Whether the file that is being chosen is the one to compare with. */
     private choosingOther = false;
+    /** Whether stacks are named by all their frames, not by those of the program's code alone. */
+    private allFrames = false;
     private readonly search = new Search(() => this.app);
     private readonly theme = new ThemeSwitch(byId('theme'), () => this.redraw());
 
@@ -61,6 +63,7 @@ class Page {
         byId('open').addEventListener('click', () => this.chooseFile(false));
         byId('empty-open').addEventListener('click', () => this.chooseFile(false));
         byId('help').addEventListener('click', () => showHelp(this.app));
+        byId('frames').addEventListener('click', () => this.switchFrames());
         document.addEventListener('keydown', (event) => this.key(event));
         window.addEventListener('resize', oncePerFrame(() => this.redraw()));
         window.addEventListener('hashchange', () => this.followHash());
@@ -149,6 +152,7 @@ class Page {
             b.reservedBytes > a.reservedBytes ? b : a);
         this.setApp(snapshot, busiest, null, this.findings);
         this.search.enable();
+        byId('frames').hidden = snapshot.shown === null;
         this.fillDevices();
         const name = snapshot.program || 'snapshot';
         document.title = `${name}: memory report`;
@@ -167,7 +171,8 @@ class Page {
     private setApp(snapshot: Snapshot, device: Device, other: Snapshot | null,
         findings: Findings | null): void {
         this.app = {
-            ...makeContext(snapshot, device), other, findings,
+            ...makeContext(snapshot, device, this.allFrames), allFrames: this.allFrames, other,
+            findings,
             go: (view, target) => this.go(view, target ?? {}),
             openOther: () => this.chooseFile(true),
         };
@@ -175,6 +180,14 @@ class Page {
         fill(byId('panels'));
         fill(byId('summary'), ...drawSummary(this.app));
         this.drawTabs();
+    }
+
+    private switchFrames(): void {
+        const { snapshot, device, other, findings } = this.app!;
+        this.allFrames = !this.allFrames;
+        byId('frames').setAttribute('aria-pressed', String(this.allFrames));
+        this.setApp(snapshot, device, other, findings);
+        this.go(this.current, {});
     }
 
     private fillDevices(): void {

@@ -103,7 +103,8 @@ function readFrames(value: Value | undefined, strings: string[]): Frame[] {
     const string = (column: string, row: number): string =>
         strings[frames.column(column)[row]!] ?? '';
     return Array.from({ length: frames.length }, (_, row) => {
-        const file = string('file', row);
+        // PyTorch writes "??" for the file of a function that the linker alone knows.
+        const file = string('file', row).replace(/^\?\?$/, '');
         const line = frames.column('line')[row]!;
         const module = string('module', row);
         const offset = frames.column('offset')[row]!;
@@ -114,6 +115,13 @@ function readFrames(value: Value | undefined, strings: string[]): Frame[] {
             module,
         };
     });
+}
+
+/** Lists of frames. */
+function readStacks(value: Value | undefined, name: string, frames: Frame[]): Int32Array[] {
+    return list(value, name).map((stack) =>
+        indexes(Float64Array.from(list(stack, `${name}[]`).map(number)), frames.length)
+            .filter((frame) => frame >= 0));
 }
 
 function readPool(value: Value): Pool {
@@ -347,9 +355,8 @@ function readShared(root: Dictionary, historyFields: Dictionary): Snapshot {
         settings: Object.entries(dictionary(root['settings'], 'settings'))
             .map(([key, value]) => [key, String(value)]),
         strings, frames,
-        stacks: list(root['stacks'], 'stacks').map((stack) =>
-            indexes(Float64Array.from(list(stack, 'stacks[]').map(number)), frames.length)
-                .filter((frame) => frame >= 0)),
+        stacks: readStacks(root['stacks'], 'stacks', frames),
+        shown: root['shown'] === undefined ? null : readStacks(root['shown'], 'shown', frames),
         pools: list(root['pools'], 'pools').map(readPool),
         streams: list(root['streams'], 'streams').map(readStream),
         reasons: list(root['reasons'], 'reasons').map(text),

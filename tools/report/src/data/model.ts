@@ -97,6 +97,8 @@ export interface Snapshot {
     driver: string; simulated: boolean;
     settings: [string, string][];
     strings: string[]; frames: Frame[]; stacks: Int32Array[];
+    /** The frames of each stack by which it is named; null: all of them. */
+    shown: Int32Array[] | null;
     pools: Pool[]; streams: Stream[]; reasons: string[];
     historyMode: string; written: number; overwritten: number; missed: number;
     /** Records of blocks that `tenure snapshot html` left out: the smallest and shortest-lived. A

@@ -4,6 +4,7 @@
  */
 import { Snapshot } from '../data/model.js';
 import { Child, el } from '../ui/dom.js';
+import { count } from './units.js';
 
 /** The last parts of a path, as many as fit. */
 export function shortPlace(place: string, length = 48): string {
@@ -36,7 +37,14 @@ export class Names {
     private readonly keys: string[] = [];
     private readonly searchTexts: string[] = [];
 
-    constructor(private readonly snapshot: Snapshot) {}
+    /** Without `all`, stacks are named by the frames of the program's own code, where the snapshot
+     * says which those are. */
+    constructor(private readonly snapshot: Snapshot, private readonly all = false) {}
+
+    private framesOf(stack: number): Int32Array | undefined {
+        return (this.all ? undefined : this.snapshot.shown?.[stack]) ??
+            this.snapshot.stacks[stack];
+    }
 
     /** Stack 0 is what is not known. */
     stack(stack: number): StackName {
@@ -49,7 +57,7 @@ export class Names {
     }
 
     private makeStack(stack: number): StackName {
-        const frames = this.snapshot.stacks[stack];
+        const frames = this.framesOf(stack);
         if (!frames || frames.length === 0) {
             return { name: 'No stack recorded', place: '', callers: '' };
         }
@@ -65,7 +73,7 @@ export class Names {
     /** What the innermost frame is in: a library or the program; of an interpreter's code, the
      * file. */
     module(stack: number): { module: string; path: string } {
-        const innermost = this.snapshot.stacks[stack]?.[0];
+        const innermost = this.framesOf(stack)?.[0];
         const frame = innermost === undefined ? undefined : this.snapshot.frames[innermost];
         const path = frame ? frame.module || frame.place.replace(/:\d+$/, '') : '';
         return { module: path.split('/').pop() || (frame ? 'No module known'
@@ -74,7 +82,7 @@ export class Names {
 
     /** A text that is equal for equal stacks of two snapshots. */
     stackKey(stack: number): string {
-        return this.keys[stack] ??= Array.from(this.snapshot.stacks[stack] ?? [], (frame) => {
+        return this.keys[stack] ??= Array.from(this.framesOf(stack) ?? [], (frame) => {
             const { name, place } = this.snapshot.frames[frame]!;
             return `${name}\u0001${place}`;
         }).join('\u0002');
@@ -93,17 +101,19 @@ export class Names {
         return this.snapshot.pools[pool]?.name ?? 'no pool';
     }
 
-    /** All frames, for the details of a row. */
+    /** The frames one below the other, for the details of a row. */
     frames(stack: number): HTMLElement {
-        const frames = this.snapshot.stacks[stack];
+        const frames = this.framesOf(stack);
         if (!frames || frames.length === 0) {
             return el('p', { class: 'note' }, this.snapshot.historyMode === 'full'
                 ? 'No stack is known for this: it happened before stacks were recorded.'
                 : 'No stack is known: they are recorded with the setting history:full.');
         }
+        const more = this.snapshot.stacks[stack]!.length - frames.length;
         return el('ol', { class: 'stack' }, ...Array.from(frames, (index): Child => {
             const frame = this.snapshot.frames[index]!;
             return el('li', {}, frame.name, ' ', el('small', {}, frame.place));
-        }));
+        }), more > 0 && el('li', { class: 'note' }, `${count(more)} more of the framework and ` +
+            'the interpreter; \u201cAll frames\u201d on top shows them'));
     }
 }

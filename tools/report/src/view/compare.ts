@@ -52,7 +52,8 @@ export class CompareView implements View {
             return;
         }
         const mine: Side = { snapshot: app.snapshot, names: app.names, device: app.device };
-        const theirs: Side = { snapshot: app.other, names: new Names(app.other), device: other };
+        const names = new Names(app.other, app.allFrames);
+        const theirs: Side = { snapshot: app.other, names, device: other };
         const inOrder = app.other.takenEpochMs <= app.snapshot.takenEpochMs;
         const [before, after] = inOrder ? [theirs, mine] : [mine, theirs];
         const differences = this.differences(before, after);
