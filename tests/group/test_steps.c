@@ -19,7 +19,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { DEVICE_MIB = 32, MOST_MIB = 28 };
+/* Who may find a stopped one waits shortly for it. Nobody else's wait has an end: it would be a
+ * measure of the machine's speed. */
+enum { DEVICE_MIB = 32, MOST_MIB = 28, SHORT_MS = 20, LONG_MS = 600000 };
 
 static uint64_t stride;
 
@@ -59,7 +61,7 @@ static void survivor_has_all(const peer *survivor, peer *victim, int is_stopped)
 static int giver_once(const peer *survivor, peer_order how, uint64_t step)
 {
     static peer_answer said;
-    peer victim = peer_start("group:g,group_wait_ms:20");
+    peer victim = peer_start("group:g");
     peer_must(survivor, PEER_TRIM, 0, 0);
     peer_must(&victim, PEER_MALLOC, 0, MOST_MIB * MIB);
     peer_must(&victim, PEER_FREE, 0, 0);
@@ -69,8 +71,9 @@ static int giver_once(const peer *survivor, peer_order how, uint64_t step)
         peer_must(survivor, PEER_FREE, 0, 0);
     else
         assert_true(how == PEER_STOP_AT && said.status == TNR_ERR_OUT_OF_MEMORY);
+    int is_given = said.status == TNR_OK; /* else it was stopped, or is too slow for SHORT_MS */
     int is_reached = !peer_tell(&victim, PEER_STEPS, 0, 0) || !victim_hears(&victim, &said) ||
-                     said.value >= step;
+                     said.value >= step || !is_given;
     survivor_has_all(survivor, &victim, how == PEER_STOP_AT);
     return is_reached;
 }
@@ -79,7 +82,7 @@ static int giver_once(const peer *survivor, peer_order how, uint64_t step)
 static int asker_once(const peer *survivor, peer_order how, uint64_t step)
 {
     static peer_answer said;
-    peer victim = peer_start("group:g,group_wait_ms:20");
+    peer victim = peer_start("group:g");
     peer_must(survivor, PEER_MALLOC, 0, MOST_MIB * MIB);
     peer_must(survivor, PEER_FREE, 0, 0);
     peer_must(&victim, how, step, 0); /* it joins with the first allocation */
@@ -93,7 +96,7 @@ static int asker_once(const peer *survivor, peer_order how, uint64_t step)
 static int leaver_once(const peer *survivor, peer_order how, uint64_t step)
 {
     static peer_answer said;
-    peer victim = peer_start("group:g,group_floor_mb:4,group_wait_ms:20");
+    peer victim = peer_start("group:g,group_floor_mb:4");
     peer_must(survivor, PEER_MALLOC, 0, 8 * MIB);
     peer_must(survivor, PEER_FREE, 0, 0);
     peer_must(&victim, PEER_MALLOC, 0, 10 * MIB);
@@ -114,10 +117,11 @@ static void each_step(int (*once)(const peer *survivor, peer_order how, uint64_t
                       const char *what)
 {
     peers_begin(DEVICE_MIB);
-    peer survivor = peer_start("group:g,group_wait_ms:20");
+    peer survivor = peer_start("group:g");
     uint64_t tried = 0;
     for (int k = 0; k < 2; k++) {
         peer_order how = k == 0 ? PEER_KILL_AT : PEER_STOP_AT;
+        peer_must(&survivor, PEER_WAIT_MS, k == 0 ? LONG_MS : SHORT_MS, 0);
         for (uint64_t n = 1 + (uint64_t)k * (stride / 2); once(&survivor, how, n); n += stride)
             tried++;
     }
