@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/calm.h"
 #include "base/error.h"
 #include "base/gate.h"
 #include "base/host_memory.h"
@@ -450,9 +449,8 @@ void tnri_conf_reset(void)
     }
 }
 
-tnr_status tnr_setting_get(tnr_setting_info *info, size_t index)
+tnr_status tnri_conf_describe(tnr_setting_info *info, size_t index)
 {
-    TNRI_CALM_CALL;
     static _Thread_local char value[VALUE_BYTES];
     if (info == NULL || info->struct_bytes != sizeof(*info))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,

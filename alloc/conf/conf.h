@@ -67,6 +67,9 @@ void tnri_conf_listen(tnri_conf_follower follower);
  * TNR_ERR_BUSY. Under the library lock. */
 tnr_status tnri_conf_apply(const char *text, const char *origin, int running);
 
+/* tnr_setting_get, in any process. */
+tnr_status tnri_conf_describe(tnr_setting_info *info, size_t index);
+
 /* Back to the defaults; frees older settings. Only while no other thread is inside Tenure. */
 void tnri_conf_reset(void);
 

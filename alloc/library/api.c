@@ -52,6 +52,14 @@ tnr_status tnr_configure(const char *settings)
     return status;
 }
 
+tnr_status tnr_setting_get(tnr_setting_info *info, size_t index)
+{
+    TNRI_CALM_CALL;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    return tnri_conf_describe(info, index);
+}
+
 /* The foreign segment that a block lies in, if it does. Under the arena's lock. */
 static void segment_describe(tnr_block_info *info, const tnri_arena *arena, const tnri_block *block)
 {

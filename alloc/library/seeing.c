@@ -51,6 +51,8 @@ tnr_status tnr_history_get(tnr_history_info *info)
     if (info == NULL || info->struct_bytes != sizeof(*info))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_history_get: set info->struct_bytes to sizeof(tnr_history_info).");
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
     tnri_history_lock_take();
     tnri_ring_sums sums = tnri_ring_sums_get();
     info->mode = tnri_history_mode();
@@ -71,6 +73,8 @@ tnr_status tnr_frames_source_set(tnr_frames_take take, tnr_frames_describe descr
     if ((take == NULL) != (describe == NULL))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_frames_source_set: one function without the other.");
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
     if (describe != NULL &&
         !atomic_compare_exchange_strong(&tnri_frames_describe, &none, describe) && none != describe)
         return tnri_error(TNR_ERR_BUSY, "tnr_frames_source_set: the frames of another interpreter "

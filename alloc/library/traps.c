@@ -19,7 +19,7 @@ void tnr_trap_callback_set(tnr_trap_callback callback, void *user)
 static tnr_status looks_settle(void)
 {
     tnr_status status = TNR_OK;
-    if (tnri_library_is_forked() || atomic_load(&tnri_generation) == 0)
+    if (atomic_load(&tnri_generation) == 0)
         return TNR_OK;
     for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++) {
         tnri_device *device = tnri_device_at(i);
@@ -41,6 +41,8 @@ tnr_status tnr_traps_get(tnr_traps_info *info, int wait)
     if (info == NULL || info->struct_bytes != sizeof(*info))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_traps_get: set info->struct_bytes to sizeof(tnr_traps_info).");
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
     tnr_status status = wait ? looks_settle() : TNR_OK;
     tnri_looks_sums sums = tnri_looks_sums_get();
     info->guarded = atomic_load(&tnri_guarded_count);

@@ -123,7 +123,7 @@ static void settings_write(tnri_sink *sink)
 {
     tnr_setting_info info = {.struct_bytes = sizeof(info)};
     tnri_sink_text(sink, "\"settings\":{");
-    for (size_t i = 0; tnr_setting_get(&info, i) == TNR_OK; i++) {
+    for (size_t i = 0; tnri_conf_describe(&info, i) == TNR_OK; i++) {
         tnri_sink_format(sink, "%s\n\"%s\":", i == 0 ? "" : ",", info.key);
         text_write(sink, info.value);
     }

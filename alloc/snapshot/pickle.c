@@ -14,6 +14,7 @@
 
 #include "arena/note.h"
 #include "base/host_memory.h"
+#include "conf/conf.h"
 #include "history/texts.h"
 #include "snapshot/formats.h"
 
@@ -463,7 +464,7 @@ static void settings_put(pickler *to)
     tnr_setting_info info = {.struct_bytes = sizeof(info)};
     text_put(to, "allocator_settings");
     put(to, EMPTY_DICT MARK);
-    for (size_t i = 0; tnr_setting_get(&info, i) == TNR_OK; i++) {
+    for (size_t i = 0; tnri_conf_describe(&info, i) == TNR_OK; i++) {
         text_put(to, info.key);
         text_put(to, info.value);
     }

@@ -13,6 +13,7 @@
 #include <tenure/control.h>
 
 #include "base/error.h"
+#include "library/library.h"
 
 static struct {
     pthread_mutex_t mutex;
@@ -23,6 +24,8 @@ static struct {
 TNR_API tnr_status tnr_outside_set(tnr_outside_function function, void *user)
 {
     TNRI_CALM_CALL;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
     (void)pthread_mutex_lock(&outside.mutex);
     outside.function = function;
     outside.user = user;

@@ -7,6 +7,7 @@
 
 #include "base/calm.h"
 #include "base/error.h"
+#include "library/library.h"
 #include "pool/pool.h"
 #include "sleep/staging.h"
 
@@ -27,6 +28,8 @@ tnr_status tnr_sleep_callback_add(tnr_sleep_callback callback, void *user)
     TNRI_CALM_CALL;
     if (callback == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_sleep_callback_add: callback is null.");
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
     int is_full;
     tnri_lock_take(&callbacks_lock);
     is_full = callbacks_count == CALLBACKS_MAX;
@@ -43,6 +46,8 @@ tnr_status tnr_sleep_callback_remove(tnr_sleep_callback callback, void *user)
 {
     TNRI_CALM_CALL;
     size_t at = 0;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
     tnri_lock_take(&callbacks_lock);
     while (at < callbacks_count &&
            (callbacks[at].callback != callback || callbacks[at].user != user))

@@ -128,6 +128,7 @@ static void contents(void **state)
 
 static int asked;
 static tnr_graph launched;
+static tnr_pool launched_pool;
 static CUgraphExec launched_exec;
 static tnr_cuda_graph launched_cuda;
 
@@ -156,7 +157,9 @@ static int call_everything(const tnr_oom_info *info, void *user)
     assert_refused(tnr_capture_ended(launched, NULL));
     assert_refused(tnr_graph_adopt(&graph, empty, 0, NULL));
     assert_refused(tnr_graph_pool_create(&pool, 0, NULL));
+    assert_refused(tnr_graph_pool_vouch(launched_pool));
     assert_refused(tnr_graph_launch(launched, launched_exec, OUTSIDE));
+    assert_refused(tnr_graph_launching(launched, OUTSIDE));
     assert_refused(tnr_malloc(&ptr, 4096, 0, ORIGIN));
     assert_int_equal(cuGraphDestroy(empty), CUDA_SUCCESS);
     return 0;
@@ -171,6 +174,7 @@ static void from_a_callback(void **state)
     capture_begin(BRANCH, NULL);
     recorded before = capture_end(BRANCH);
     launched = before.number;
+    assert_ok(tnr_graph_pool_create(&launched_pool, 0, NULL));
     launched_exec = before.exec;
     capture_begin(ORIGIN, NULL);
     assert_ok(tnr_malloc(&ptr, 20 * MIB, 0, ORIGIN));
@@ -184,6 +188,7 @@ static void from_a_callback(void **state)
     assert_ok(tnr_free(ptr));
     recorded_destroy(&graph);
     recorded_destroy(&before);
+    assert_ok(tnr_pool_destroy(launched_pool));
     check_all_given_back();
 }
 

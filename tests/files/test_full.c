@@ -100,6 +100,17 @@ static void group_is_refused(rlim_t limit)
     assert_int_equal(unit_stop(NULL), 0);
 }
 
+/* What was published before stays, because its notice cannot be changed. */
+static void ends_later(const void *ptr, rlim_t limit)
+{
+    limit_set(UNLIMITED);
+    assert_ok(tnr_publish(NULL, "w", ptr, NULL));
+    limit_set(limit);
+    assert_error(tnr_unpublish("w"), TNR_ERR_FILE, "cannot be written");
+    limit_set(UNLIMITED);
+    assert_ok(tnr_unpublish("w"));
+}
+
 /* A notice and a snapshot: nothing of them is left. */
 static void files_are_refused(rlim_t limit)
 {
@@ -115,6 +126,8 @@ static void files_are_refused(rlim_t limit)
     snprintf(path, sizeof(path), "%s/x.pickle.gz", folder);
     assert_error(tnr_snapshot_write(path, TNR_SNAPSHOT_AUTO), TNR_ERR_FILE, NULL);
     assert_int_equal(entries_count(), entries);
+    if (limit != RLIM_INFINITY)
+        ends_later(ptr, limit);
     assert_ok(tnr_free(ptr));
     assert_int_equal(unit_stop(NULL), 0);
 }

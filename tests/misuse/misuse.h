@@ -88,8 +88,10 @@ typedef struct misuse_world {
     CUcontext contexts[2];
     CUstream stream, other, elsewhere, ended; /* of device 0 twice, of device 1, destroyed */
     CUevent event, unannounced;
-    tnr_pool own, graphs, vouched, away, destroyed; /* away: of device 1 */
+    tnr_pool own, graphs, vouched, foreign, away, destroyed; /* away: of device 1 */
     char *block, *pooled, *far, *freed, *growable, *parked, *registered, *imported;
+    char *shared;   /* until its free another stream uses it */
+    char *outsider; /* in a segment of somebody else's */
     tnr_graph graph, graph_ended;
     CUgraph cuda_graph, cuda_graph_ended;
     CUgraphExec exec, exec_ended;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,6 +37,37 @@ static void settings(const misuse_world *world, const char *memory, const char *
              conf);
     NEED(setenv("TENURE_DRIVER", "sim", 1) == 0 && setenv("TENURE_CONF", text, 1) == 0 &&
          setenv("TENURE_SIM_DEVICES", "2", 1) == 0 && setenv("TENURE_SIM_MEMORY", memory, 1) == 0);
+    /* Starts nothing: a tag is one before there is a driver. */
+    tnr_pool tagged;
+    NEED_OK(tnr_tag_pool(&tagged, "misuse", TNR_CONTENT_KEEP));
+}
+
+/* Another process, which ends with this one, holds a block under the name of the table and offers
+ * another. Nothing of Tenure runs here yet. */
+static void holder_make(misuse_world *world)
+{
+    int ends[2];
+    CUcontext context;
+    NEED(pipe2(ends, O_CLOEXEC) == 0);
+    pid_t child = fork();
+    NEED(child >= 0);
+    if (child == 0) {
+        void *held, *offered;
+        NEED(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && close(ends[0]) == 0);
+        settings(world, "4G", "");
+        NEED_CUDA(cuInit(0));
+        NEED_CUDA(cuDevicePrimaryCtxRetain(&context, 0));
+        NEED_OK(tnr_malloc(&held, 4 * MIB, 0, NULL));
+        NEED_OK(tnr_malloc(&offered, 4 * MIB, 0, NULL));
+        NEED_OK(tnr_publish(NULL, "misuse", held, NULL));
+        NEED_OK(tnr_export_offer(&world->name, offered));
+        NEED(write(ends[1], &world->name, sizeof(world->name)) == (ssize_t)sizeof(world->name));
+        for (;;)
+            (void)pause();
+    }
+    NEED(close(ends[1]) == 0 &&
+         read(ends[0], &world->name, sizeof(world->name)) == (ssize_t)sizeof(world->name));
+    (void)close(ends[0]);
 }
 
 /* ---- before the library runs ---------------------------------------------------------------- */
@@ -69,22 +101,26 @@ static void enter_no_driver(misuse_world *world)
 {
     settings(world, "4G", "");
     NEED(setenv("TENURE_DRIVER", "/nowhere/libcuda.so.1", 1) == 0);
+    world->event = (CUevent)1; /* no driver is ever asked about it */
 }
 
 static void enter_old_driver(misuse_world *world)
 {
     settings(world, "4G", "");
     NEED(setenv("TENURE_SIM_MISSING", "cuMemMap", 1) == 0);
+    world->event = (CUevent)1;
 }
 
 static void enter_no_device(misuse_world *world)
 {
     settings(world, "4G", "");
     NEED(setenv("TENURE_SIM_DEVICES", "0", 1) == 0);
+    world->event = (CUevent)1;
 }
 
 static void enter_no_vmm(misuse_world *world)
 {
+    holder_make(world);
     settings(world, "4G", "");
     NEED(setenv("TENURE_SIM_VMM", "0", 1) == 0);
     driver_only(world);
@@ -105,6 +141,7 @@ static void enter_no_folder(misuse_world *world)
 /* Another process has all places of the group: here, another description of its file. */
 static void enter_no_place(misuse_world *world)
 {
+    holder_make(world);
     settings(world, "4G", ",group:misuse");
     driver_only(world);
     for (int device = 0; device < 2; device++) {
@@ -149,6 +186,38 @@ static void graphs_make(misuse_world *world)
     NEED_CUDA(cuGraphInstantiateWithFlags(&world->exec, world->cuda_graph, 0));
 }
 
+/* An owner of segments, who keeps them until the process ends. */
+static void *segment_alloc(size_t bytes, int device, tnr_stream stream, void *user)
+{
+    const size_t unit = 2 * MIB;
+    CUdeviceptr base = 0;
+    (void)device;
+    (void)stream;
+    (void)user;
+    if (cuMemAlloc(&base, bytes + unit) != CUDA_SUCCESS)
+        return NULL;
+    return (void *)(uintptr_t)((base + unit - 1) / unit * unit);
+}
+
+static void segment_free(void *ptr, size_t bytes, int device, tnr_stream stream, void *user)
+{
+    (void)ptr;
+    (void)bytes;
+    (void)device;
+    (void)stream;
+    (void)user;
+}
+
+static tnr_pool foreign_pool(void)
+{
+    tnr_pool pool;
+    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
+    options.segment_alloc = segment_alloc;
+    options.segment_free = segment_free;
+    NEED_OK(tnr_pool_create(&pool, 0, &options));
+    return pool;
+}
+
 static void *block_of(tnr_pool pool, size_t bytes, int device, CUstream stream)
 {
     void *ptr;
@@ -165,12 +234,15 @@ static void blocks_make(misuse_world *world)
     world->freed = block_of(world->own, 4 * MIB, 0, stream);
     world->parked = block_of(NULL, 8 * MIB, 0, stream);
     world->registered = block_of(world->vouched, 4 * MIB, 0, stream);
+    world->outsider = block_of(world->foreign, 4 * MIB, 0, stream);
     (void)block_of(NULL, 100 * KIB, 0, world->ended); /* its stream ends, it lives */
     NEED_OK(tnr_free(world->freed));
     void *growable;
     NEED_OK(tnr_reserve(&growable, 64 * MIB, 0, stream));
     world->growable = growable;
     NEED_OK(tnr_commit(growable, 4 * MIB));
+    world->shared = block_of(NULL, 4 * MIB, 0, stream);
+    NEED_OK(tnr_record_stream(world->shared, (tnr_stream)world->other));
     NEED_OK(tnr_park(NULL, world->parked, stream, TNR_CONTENT_DISCARD));
     NEED_OK(tnr_memory_registered(world->registered));
 }
@@ -194,15 +266,14 @@ static void started_with(misuse_world *world, const char *memory, const char *co
 {
     settings(world, memory, conf);
     driver_only(world);
-    tnr_pool tagged;
     NEED_OK(tnr_init());
     NEED_OK(tnr_pool_create(&world->own, 0, NULL));
     NEED_OK(tnr_graph_pool_create(&world->graphs, 0, NULL));
     NEED_OK(tnr_vouched_pool_create(&world->vouched, 0, NULL));
+    world->foreign = foreign_pool();
     NEED_OK(tnr_pool_create(&world->away, 1, NULL));
     NEED_OK(tnr_pool_create(&world->destroyed, 0, NULL));
     NEED_OK(tnr_pool_destroy(world->destroyed));
-    NEED_OK(tnr_tag_pool(&tagged, "misuse", TNR_CONTENT_KEEP));
     blocks_make(world);
     graphs_make(world);
     tnr_moment before = tnr_moment_now();
@@ -244,6 +315,14 @@ static void enter_published(misuse_world *world)
     enter_started(world);
     NEED_OK(tnr_export_offer(&world->name, world->block));
     NEED_OK(tnr_publish(NULL, "misuse", world->pooled, NULL));
+}
+
+/* Another process publishes, and this one's devices do not reach each other. */
+static void enter_apart(misuse_world *world)
+{
+    holder_make(world);
+    NEED(setenv("TENURE_SIM_PEERS", "0", 1) == 0);
+    started_with(world, "4G", "");
 }
 
 static void enter_group(misuse_world *world)
@@ -434,6 +513,7 @@ const misuse_state misuse_states[] = {
     {"pools asleep", enter_asleep, NULL, NULL, {TNR_ERR_ASLEEP}},
     {"blocks parked", enter_parked, NULL, NULL, {0}},
     {"published", enter_published, NULL, NULL, {0}},
+    {"published by another process, without a way between devices", enter_apart, NULL, NULL, {0}},
     {"in a group", enter_group, NULL, NULL, {0}},
     {"device full", enter_full, NULL, NULL, {0}},
     {"limit reached", enter_limited, NULL, NULL, {0}},

@@ -131,9 +131,9 @@ static const char *struct_get(misuse_value *value, size_t bytes, int is_options,
 static const char *options_get(misuse_value *value, const misuse_world *world, size_t bytes,
                                size_t argument, size_t index)
 {
-    static const char *const more[] = {"a hostile name", "enumerators that are none",
-                                       "a wrong pool", "everything at once",
-                                       "a property that is rare"};
+    static const char *const more[] = {
+        "a hostile name",     "enumerators that are none", "a wrong pool",
+        "everything at once", "a property that is rare",   "a size that is too large"};
     if (index < 7)
         return struct_get(value, bytes, 1, argument, index);
     index -= 7;
@@ -148,7 +148,7 @@ static const char *options_get(misuse_value *value, const misuse_world *world, s
         tnr_pool_options *options = (tnr_pool_options *)(void *)at;
         options->name = index == 0 || index == 3 ? long_text : NULL;
         options->handle_type = index == 1 || index == 3 ? (tnr_handle_type)77 : 0;
-        options->segment_bytes = index == 3 ? SIZE_MAX : 0;
+        options->segment_bytes = index == 3 || index == 5 ? SIZE_MAX : 0;
         options->gpu_direct_rdma = index == 4;
         options->is_shared = index == 3 || index == 4;
     } else if (bytes == sizeof(tnr_capture_options)) {
@@ -196,6 +196,8 @@ static const char *pointer_get(misuse_value *value, const misuse_world *world, s
         P("a growable block", world->growable),
         P("a parked block", world->parked),
         P("a block that is registered", world->registered),
+        P("a block that another stream uses", world->shared),
+        P("a block in a foreign segment", world->outsider),
         P("an import", world->imported),
         P("inside an import", world->imported == NULL ? 9 : (uintptr_t)world->imported + 512),
         P("the stack", &index),
@@ -238,6 +240,7 @@ static const char *pool_get(misuse_value *value, const misuse_world *world, size
         P("the default", NULL),
         P("of graphs", world->graphs),
         P("vouched", world->vouched),
+        P("over foreign segments", world->foreign),
         P("of another device", world->away),
         P("destroyed", world->destroyed),
         P("1", 1),

@@ -164,6 +164,8 @@ static void routed(void **state)
     assert_ok(tnr_pool_push(gone));
     assert_ok(tnr_device_end(0, 1));
     assert_error(tnr_malloc(&block, MIB, 0, NULL), TNR_ERR_INVALID_POOL, NULL);
+    assert_error(tnr_malloc_aligned(&block, MIB, 4096, 0, NULL), TNR_ERR_INVALID_POOL, NULL);
+    assert_error(tnr_reserve(&block, MIB, 0, NULL), TNR_ERR_INVALID_POOL, NULL);
     assert_ok(tnr_free(other));
     assert_ok(tnr_pool_create(&next, 0, NULL)); /* in what the other one was */
     assert_ok(tnr_pool_push(next));

@@ -400,11 +400,14 @@ static void names_that_are_none(void **state)
         assert_error(tnr_published_get(&known, "w"), TNR_ERR_FILE, "not of this version");
         assert_error(attach(&info, 0), TNR_ERR_FILE, "not of this version");
     }
+    assert_ok(tnr_publish(NULL, "v", ptr, NULL));
     assert_int_equal(chmod(folder, 0755), 0); /* others may look */
+    assert_error(tnr_unpublish("v"), TNR_ERR_FILE, "mode 755");
     assert_error(tnr_publish(NULL, "w", ptr, NULL), TNR_ERR_FILE, "mode 755");
     assert_error(attach(&info, 0), TNR_ERR_FILE, "mode 755");
     assert_error(attach(&info, 0), TNR_ERR_FILE, "published names: ");
     assert_int_equal(chmod(folder, 0700), 0);
+    assert_ok(tnr_unpublish("v"));
     assert_ok(tnr_free(ptr));
 }
 
@@ -654,6 +657,31 @@ static void who_attaches_or_holds_dies(void **state)
     start(NULL, NULL);
 }
 
+/* A holder whose readers have more generations open than may be takes none over. */
+static void a_holder_has_too_many(void **state)
+{
+    (void)state;
+    start(NULL, "MEMORY=256M");
+    worker publisher = worker_start(), reader = worker_start();
+    tnr_publish_options options = TNR_PUBLISH_OPTIONS_INIT;
+    uint64_t open[2];
+    options.older_max = 1;
+    for (int i = 0; i < 2; i++) {
+        (void)must(&publisher, 'Q', (uint64_t)i + 1);
+        assert_ok(tnr_hold(NULL, "w", &options));
+        (void)must(&publisher, 'U', 0); /* so that the reader asks here */
+        open[i] = must(&reader, 'A', 0);
+    }
+    (void)must(&publisher, 'Q', 3);
+    assert_error(tnr_hold(NULL, "w", &options), TNR_ERR_BUSY, "Generation 1 has 1 readers");
+    (void)must(&reader, 'z', open[0]);
+    assert_ok(tnr_hold(NULL, "w", &options));
+    (void)must(&reader, 'z', open[1]);
+    assert_ok(tnr_unpublish("w"));
+    assert_true(worker_end(&reader, 0));
+    assert_true(worker_end(&publisher, 0));
+}
+
 /* ---- failures ------------------------------------------------------------------------------- */
 
 /* Every call fails; what was asked for is refused or done, and the next try serves. */
@@ -807,6 +835,7 @@ int main(int argc, char **argv)
         CASE(a_holder_dies_before_its_readers),
         CASE(a_holder_follows),
         CASE(a_holder_comes_late),
+        CASE(a_holder_has_too_many),
         CASE(who_publishes_dies),
         CASE(who_attaches_or_holds_dies),
         CASE(calls_fail),

@@ -30,6 +30,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <tenure/compact.h>
 #include <tenure/export.h>
 
 #include <cuda.h>
@@ -413,7 +414,14 @@ static void wrong_memory(void **state)
             assert_error(tnr_pool_malloc(&ptr, device ? other : pool, 20 * MIB, device, NULL),
                          TNR_ERR_FOREIGN_SEGMENT, wrongs[i].says);
             assert_null(ptr);
-            assert_int_equal(the_owner.frees, frees + (uint64_t)wrongs[i].goes_back);
+            assert_ok(tnr_pool_push(device ? other : pool));
+            the_owner.instead = wrongs[i].gives;
+            assert_error(tnr_malloc(&ptr, 20 * MIB, device, NULL), TNR_ERR_FOREIGN_SEGMENT, NULL);
+            the_owner.instead = wrongs[i].gives;
+            assert_error(tnr_malloc_aligned(&ptr, 20 * MIB, 4096, device, NULL),
+                         TNR_ERR_FOREIGN_SEGMENT, NULL);
+            assert_ok(tnr_pool_pop(device ? other : pool));
+            assert_int_equal(the_owner.frees, frees + 3 * (uint64_t)wrongs[i].goes_back);
             assert_ok(tnr_validate(-1));
         }
     the_owner.device = 1;
@@ -485,6 +493,7 @@ static void what_is_refused(void **state)
     assert_ok(tnr_pool_pop(pool));
     assert_null(none);
     assert_error(tnr_commit(ptr, 6 * MIB), TNR_ERR_INVALID_ARGUMENT, "tnr_malloc");
+    assert_error(tnr_compact(NULL, pool, 0), TNR_ERR_FOREIGN_SEGMENT, "\"owned\" of device 0");
     tnr_export exported = 0;
     assert_error(tnr_export_create(&exported, ptr), TNR_ERR_FOREIGN_SEGMENT, "their owner");
     assert_int_equal(exported, 0);

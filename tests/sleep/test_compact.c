@@ -319,6 +319,8 @@ static void a_limit_that_was_lowered(void **state)
     assert_error(tnr_compact(&released, NULL, 0), TNR_ERR_LIMIT,
                  "16.00 MiB of pool \"default\" stay free in chunks that are in use");
     assert_int_equal(released, 0);
+    assert_error(tnr_device_compact(&released, 0), TNR_ERR_LIMIT, NULL);
+    assert_int_equal(released, 0);
     assert_int_equal(sleep_stats(NULL).reserved_bytes.current, 32 * MIB);
     blocks_check();
     assert_ok(tnr_limit_set(SIZE_MAX, 0));

@@ -473,6 +473,7 @@ static void wake_takes_idle_memory(void **state)
     assert_ok(tnr_pool_sleep(NULL, 0, NULL));
     assert_ok(tnr_limit_set(40 * MIB, 0));
     assert_error(tnr_pool_wake(NULL, 0), TNR_ERR_LIMIT, NULL);
+    assert_error(tnr_device_wake(0), TNR_ERR_LIMIT, NULL);
     assert_int_equal(sleep_device_bytes(), 0);
     assert_ok(tnr_limit_set(SIZE_MAX, 0));
     assert_ok(tnr_pool_wake(NULL, 0));

@@ -3,10 +3,11 @@
 """The errors that the manual names for each public function, as its header says them.
 
 The comment above a declaration names them after the word "Errors" or "Adds": each TNR_ERR_...; and
-those of other functions, "those of tnr_x", "as tnr_x", "As tnr_x" where it adds to them. Three
-rules of <tenure/alloc.h> hold for all: a child of a fork gets TNR_ERR_AFTER_FORK; what names
-TNR_ERR_DRIVER may return TNR_ERR_SHUTDOWN and TNR_ERR_OUT_OF_MEMORY; and "those of a device's first
-use" stands for what that header says behind "Errors of a device's first use".
+those of other functions, "those of tnr_x", "as tnr_x", "As tnr_x" where it adds to them, which may
+be followed by "but TNR_ERR_A and TNR_ERR_B": these are left out. Three rules of <tenure/alloc.h>
+hold for all: a child of a fork gets TNR_ERR_AFTER_FORK; what names TNR_ERR_DRIVER may return
+TNR_ERR_SHUTDOWN and TNR_ERR_OUT_OF_MEMORY; and "those of a device's first use" stands for what that
+header says behind "Errors of a device's first use".
 
     manual.py --root DIR list                  FUNCTION STATUS..., for people
     manual.py --root DIR wrap FOLDER           what notes the statuses that a test program sees: one
@@ -26,7 +27,8 @@ import sys
 PART = re.compile(r"/\*.*?\*/|\bTNR_API\s+([^;{}#()]*?)\b(tnr_\w+)\s*\(([^;{}]*?)\)\s*;", re.S)
 TAIL = re.compile(r"\b(?:Errors|Adds)\b(.*)$", re.S)
 OTHERS = re.compile(r"\b(?:those of|as for|as|As|the errors of) "
-                    r"(tnr_\w+(?:(?:, | and |, and )tnr_\w+)*)")
+                    r"(tnr_\w+(?:(?:, | and |, and )tnr_\w+)*)"
+                    r"( but TNR_ERR_\w+(?:(?:, | and )TNR_ERR_\w+)*)?")
 STATUS = re.compile(r"X\((ERR_\w+|OK), (\d+),")
 FIRST_USE = re.compile(r"\bErrors of a device's first use: (.*?)\n \*/", re.S)
 AFTER_FORK, DRIVER = "TNR_ERR_AFTER_FORK", "TNR_ERR_DRIVER"
@@ -69,18 +71,18 @@ def named_of(headers):
         text = "" if tail is None else tail[1]
         if "those of a device's first use" in text:
             text += first_use
-        own[name] = set(re.findall(r"TNR_ERR_\w+", text))
-        others[name] = {one for found in OTHERS.findall(text)
+        own[name] = set(re.findall(r"TNR_ERR_\w+", OTHERS.sub("", text)))
+        others[name] = {(one, but) for found, but in OTHERS.findall(text)
                         for one in re.findall(r"tnr_\w+", found)}
         if tail is not None and tail[0].startswith("Adds"):
-            others[name] |= set(re.findall(r"\bAs (tnr_\w+)", comment))
+            others[name] |= {(one, "") for one in re.findall(r"\bAs (tnr_\w+)", comment)}
         problems += [f"{name}: there is no {one}" for one in own[name] - set(known)]
         problems += [f"{name}: {one} has no errors that it could share"
-                     for one in others[name] if functions.get(one, [""])[0] != "tnr_status"]
+                     for one, _ in others[name] if functions.get(one, [""])[0] != "tnr_status"]
     for _ in own:  # until nothing is added: chains are shorter than that
         for name in own:
-            for one in others[name]:
-                own[name] |= own.get(one, set())
+            for one, but in others[name]:
+                own[name] |= own.get(one, set()) - set(re.findall(r"TNR_ERR_\w+", but))
     for statuses in own.values():
         statuses.add(AFTER_FORK)
         if DRIVER in statuses:
@@ -175,13 +177,16 @@ TNR_NODISCARD TNR_API tnr_status tnr_a(void *ptr);
 TNR_API tnr_status tnr_b(void);
 /* As tnr_a. Adds TNR_ERR_FILE. Since 0.1.0. */
 TNR_API tnr_status tnr_c(int (*callback)(void), void *user);
+/* Errors: those of tnr_c but TNR_ERR_BUSY and TNR_ERR_DRIVER; TNR_ERR_NOT_LIVE. Since 0.1.0. */
+TNR_API tnr_status tnr_d(void);
 """] + [text for text in headers if "TNR_STATUS_LIST" in text]
     named, problems = named_of(planted)
     fork = {AFTER_FORK}
     wrong = list(problems)
     for name, right in (("tnr_a", {"TNR_ERR_BUSY", DRIVER} | WITH_DRIVER | fork),
                         ("tnr_b", {DRIVER} | WITH_DRIVER | fork),
-                        ("tnr_c", {"TNR_ERR_BUSY", "TNR_ERR_FILE", DRIVER} | WITH_DRIVER | fork)):
+                        ("tnr_c", {"TNR_ERR_BUSY", "TNR_ERR_FILE", DRIVER} | WITH_DRIVER | fork),
+                        ("tnr_d", {"TNR_ERR_FILE", "TNR_ERR_NOT_LIVE"} | fork)):
         if named.get(name) != right:
             wrong.append(f"self: {name} names {sorted(named.get(name, ()))}")
     for text, count in (("/* Nothing. */ TNR_API tnr_status tnr_a(void);", 1),

@@ -492,9 +492,11 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_trim(size_t *released, tnr_pool pool, 
 /* The most that all pools of the device may have mapped together, in bytes; SIZE_MAX for no limit.
  * If a limit is below what is mapped now, it takes effect as memory is given back. At first the
  * limit is the part of the device's memory that the setting per_process_memory_fraction says.
- * Errors: TNR_ERR_INVALID_ARGUMENT (limit_bytes is null), those of a device's first use. Since
- * 0.1.0. */
+ * Errors: those of a device's first use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_limit_set(size_t limit_bytes, int device);
+
+/* Stores that limit. Errors: TNR_ERR_INVALID_ARGUMENT (limit_bytes is null), those of a device's
+ * first use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_limit_get(size_t *limit_bytes, int device);
 
 /* The most that a pool (null: the default pool of `device`; else `device` must be the pool's) may

@@ -228,8 +228,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_graph_launch(tnr_graph graph, tnr_cuda_grap
 /* Does all that except the launch, for an engine that launches itself: call it right before
  * cuGraphLaunch on that stream. Without it only the engine itself orders launches of graphs that
  * share a pool. Two threads must not call it at once for graphs of one pool: one could launch
- * before the other's launch that it was ordered after. Errors: those of tnr_graph_launch. Since
- * 0.1.0. */
+ * before the other's launch that it was ordered after. Errors: those of tnr_graph_launch
+ * but TNR_ERR_INVALID_ARGUMENT. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_graph_launching(tnr_graph graph, tnr_stream stream);
 
 /* For the same engine: call it right after cuGraphLaunch, on the same thread. While the history is

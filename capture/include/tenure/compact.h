@@ -62,18 +62,18 @@ extern "C" {
  * many bytes less the pool holds afterwards, also after an error. Waits for all work of the device
  * and of those that reach the pool. Calls the driver and the callbacks.
  *
- * Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_DEVICE, TNR_ERR_INVALID_POOL, TNR_ERR_ASLEEP,
- * TNR_ERR_BUSY (a stream capture is under way; this is a callback of a sleep; or the pool is one of
- * those that are left as they are), TNR_ERR_CAPTURE (a capture that Tenure does not follow was
- * under way; the wait for the device has made it invalid), TNR_ERR_FOREIGN_SEGMENT,
- * TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT (there is no room for the copy of a chunk, and no way by the
- * host; the sentence says what was reached), TNR_ERR_ADDRESS_SPACE, TNR_ERR_HOST_MEMORY,
- * TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_AFTER_FORK, those of a device's first use. Since
- * 1.1.0. */
+ * Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_INVALID_POOL, TNR_ERR_ASLEEP, TNR_ERR_BUSY (a stream
+ * capture is under way; this is a callback of a sleep; or the pool is one of those that are left as
+ * they are), TNR_ERR_CAPTURE (a capture that Tenure does not follow was under way; the wait for the
+ * device has made it invalid), TNR_ERR_FOREIGN_SEGMENT, TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT (there
+ * is no room for the copy of a chunk, and no way by the host; the sentence says what was reached),
+ * TNR_ERR_ADDRESS_SPACE, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD,
+ * TNR_ERR_AFTER_FORK, those of a device's first use. Since 1.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_compact(size_t *released, tnr_pool pool, int device);
 
-/* The same for all pools of a device that can be compacted. Errors: those of tnr_compact, but none
- * for a pool that is left as it is. Since 1.1.0. */
+/* The same for all pools of a device that can be compacted; the others are left as they are.
+ * Errors: those of tnr_compact but TNR_ERR_INVALID_POOL, TNR_ERR_ASLEEP and
+ * TNR_ERR_FOREIGN_SEGMENT. Since 1.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_device_compact(size_t *released, int device);
 
 #ifdef __cplusplus

@@ -37,7 +37,9 @@
  * leaves them asleep with what was kept. Both can be tried again. There is one exception: if, after
  * a refusal, the driver also refuses the way back, the pool is asleep. The sentence of
  * tnr_last_error says so, and tnr_pool_wake goes on from there. Another pool's threads are not
- * disturbed, except that they wait as cuCtxSynchronize makes them.
+ * disturbed, except that they wait as cuCtxSynchronize makes them. That call also ends a capture of
+ * the device's streams that Tenure was not told of, whatever its mode, a relaxed one too: capture
+ * through Tenure (<tenure/capture.h>), where the sleep is refused instead.
  *
  * The idea is torch_memory_saver's and vLLM's sleep mode. There a second sleep ends the process,
  * and the sleep does not wait for running work.
@@ -101,15 +103,18 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_sleep(tnr_pool pool, int device,
 /* Wakes a pool. If memory is short, or a limit is too low by now, Tenure gives idle memory of other
  * pools back, and does not wake what is free in this one. If what is live does not fit then, there
  * is no room for it. A pool in which nothing is live wakes without memory. If the pool is awake,
- * the call leaves it as it is and succeeds. Adds to the errors of tnr_pool_sleep:
- * TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT (others took the memory meanwhile). Since 0.1.0. */
+ * the call leaves it as it is and succeeds. Errors: those of tnr_pool_sleep but
+ * TNR_ERR_INVALID_ARGUMENT, TNR_ERR_CAPTURE and TNR_ERR_FOREIGN_SEGMENT; TNR_ERR_OUT_OF_MEMORY,
+ * TNR_ERR_LIMIT (others took the memory meanwhile). Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_wake(tnr_pool pool, int device);
 
-/* tnr_device_sleep puts all pools of a device that are awake to sleep; tnr_device_wake wakes all
- * that are asleep. Either acts on all of them at once, or on none. Graph pools keep their contents
+/* Puts all pools of a device that are awake to sleep, or none. Graph pools keep their contents
  * whatever `options` says, and pools over foreign segments stay awake. Errors: those of
- * tnr_pool_sleep and tnr_pool_wake. Since 0.1.0. */
+ * tnr_pool_sleep but TNR_ERR_INVALID_POOL and TNR_ERR_FOREIGN_SEGMENT. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_device_sleep(int device, const tnr_sleep_options *options);
+
+/* Wakes all pools of a device that are asleep, or none. Errors: those of tnr_pool_wake but
+ * TNR_ERR_INVALID_POOL. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_device_wake(int device);
 
 /* ---- contents ------------------------------------------------------------------------------ */

@@ -54,20 +54,21 @@ TNR_NODISCARD TNR_API tnr_status tnr_tag_pool(tnr_pool *pool, const char *tag, t
  * as tnr_pool_sleep. If `options` say nothing of contents, contents are kept, except in pools of
  * tnr_tag_pool that were asked for with TNR_CONTENT_DISCARD. Pools that sleep already stay as they
  * are, and a tag without pools on the device has nothing to do. Pools over foreign segments stay
- * awake. Errors: those of tnr_pool_sleep, and TNR_ERR_INVALID_ARGUMENT (tags is null, or one of
- * them is no tag that anybody has asked for). Since 0.2.0. */
+ * awake. Errors: those of tnr_pool_sleep but TNR_ERR_INVALID_POOL and TNR_ERR_FOREIGN_SEGMENT;
+ * TNR_ERR_INVALID_ARGUMENT also if tags is null, or one of them is no tag that anybody has asked
+ * for. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_tags_sleep(const char *const *tags, size_t count, int device,
                                                 const tnr_sleep_options *options);
 
 /* Wakes them, all of them or none. Contents come back in the order in which the tags are named.
- * Pools with other tags sleep on. Errors: those of tnr_pool_wake, and TNR_ERR_INVALID_ARGUMENT as
- * above. Since 0.2.0. */
+ * Pools with other tags sleep on. Errors: those of tnr_pool_wake but TNR_ERR_INVALID_POOL;
+ * TNR_ERR_INVALID_ARGUMENT (as above). Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_tags_wake(const char *const *tags, size_t count, int device);
 
 /* The most that the pools of a device that carry the tag may have mapped together, in bytes;
  * SIZE_MAX for no limit. Like other limits, one below what is mapped now takes effect as memory is
  * given back. Pools that are asleep have nothing mapped. Errors: TNR_ERR_INVALID_ARGUMENT (no such
- * tag), TNR_ERR_INVALID_DEVICE, those of tnr_init. Since 0.2.0. */
+ * tag), those of a device's first use. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_tag_limit_set(const char *tag, size_t limit_bytes, int device);
 
 /* tnr_pool_trim for the pools of a device that carry the tag, until together they have at most
@@ -77,8 +78,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_tag_trim(size_t *released, const char *tag,
                                               int device);
 
 /* tnr_stats_get for the pools of a device that carry the tag, added up: peaks are upper bounds, and
- * what only a device counts (chunks_moved, num_*, driver_*) is 0. Errors: those of tnr_stats_get,
- * and TNR_ERR_INVALID_ARGUMENT (no such tag). Since 0.2.0. */
+ * what only a device counts (chunks_moved, num_*, driver_*) is 0. Errors: those of tnr_stats_get
+ * but TNR_ERR_INVALID_POOL; TNR_ERR_INVALID_ARGUMENT also if there is no such tag. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_tag_stats_get(tnr_stats *stats, const char *tag, int device);
 
 /* The same as JSON: tnr_stats_json for a tag. Since 0.2.0. */

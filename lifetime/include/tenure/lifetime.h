@@ -76,15 +76,16 @@ TNR_NODISCARD TNR_API tnr_status tnr_record_stream(const void *ptr, tnr_stream s
 
 /* The block is in use until `event`, as it is recorded now, has completed. The event may be
  * recorded again later, which does not matter, and may be destroyed at any time. It must have been
- * announced by tnr_event_recorded, on any device. Errors: as tnr_record_use, and
- * TNR_ERR_INVALID_EVENT (never announced). Since 0.1.0; events of peers since 0.2.0. */
+ * announced by tnr_event_recorded, on any device. Errors: as tnr_record_use but
+ * TNR_ERR_CAPTURE_INVALIDATED; TNR_ERR_INVALID_EVENT (never announced), TNR_ERR_CAPTURE also if a
+ * capture has recorded the event since. Since 0.1.0; events of peers since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_keep_until(const void *ptr, tnr_event event);
 
 /* ---- frees --------------------------------------------------------------------------------- */
 
 /* Frees a block, ordered on `stream` instead of the block's own: all work enqueued on `stream` so
- * far may still use it. The same as tnr_record_use and tnr_free, in one. Errors: those of
- * tnr_record_use and tnr_free. Since 0.1.0. */
+ * far may still use it. The same as tnr_record_use and tnr_free, in one. Errors: those of tnr_free,
+ * and those of tnr_record_use but TNR_ERR_INVALID_ARGUMENT. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_free_on(void *ptr, tnr_stream stream);
 
 /* Frees a block with cudaFree's meaning: nothing that any stream of the device has been given so
@@ -111,7 +112,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_stream_created(int device, tnr_stream strea
  * the end of that work. Blocks that were allocated on it stay live and are freed as usual. Harmless
  * for a stream that Tenure never saw, or whose end it was told of before: Tenure then does not ask
  * the driver about the handle, which may be gone. Errors: TNR_ERR_INVALID_STREAM (a default
- * stream), those of a device's first use. Since 0.1.0. */
+ * stream), TNR_ERR_CAPTURE (the stream captures, and Tenure was not told of it), those of a
+ * device's first use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stream_destroying(int device, tnr_stream stream);
 
 /* What need not be told. A program that hooks every record and wait can leave most of them out, at
@@ -158,11 +160,13 @@ TNR_NODISCARD TNR_API tnr_status tnr_stream_waited(tnr_event event, int device, 
  * began after the moment `before`. Counts as tnr_stream_waited does. Since 0.1.0. */
 TNR_API void tnr_event_synchronized(tnr_event event, tnr_moment before);
 
-/* The host has waited for `stream` (cuStreamSynchronize), or for the whole device
- * (cuCtxSynchronize), by a call that began after the moment `before`. Errors:
- * those of tnr_stream_created. Since 0.1.0. */
+/* The host has waited for `stream` (cuStreamSynchronize), by a call that began after the moment
+ * `before`. Errors: those of tnr_stream_created. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stream_synchronized(int device, tnr_stream stream,
                                                          tnr_moment before);
+
+/* The same for the whole device (cuCtxSynchronize). Errors: those of a device's first use. Since
+ * 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_device_synchronized(int device, tnr_moment before);
 
 #ifdef __cplusplus
