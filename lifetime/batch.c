@@ -122,7 +122,7 @@ tnr_status tnri_batch_fence(tnri_device *device)
         status = proxy_follow_all(device, proxy);
     if (status == TNR_OK && (tnri_gate() & TNRI_GATE_TRAPS) != 0)
         for (const tnri_uses *uses = batch; uses != NULL; uses = uses->batch_next)
-            tnri_trap_fenced(uses->block, proxy);
+            tnri_trap_fenced(uses->block, uses->freed_stack, proxy);
     if (status == TNR_OK)
         status = tnri_stream_mark(proxy, &event, &number);
     while (batch != NULL) {

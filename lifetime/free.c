@@ -2,14 +2,19 @@
 /* Frees of blocks that have uses: see free.h. */
 #include "free.h"
 
+#include "announced.h"
 #include "arena/free.h"
 #include "base/calm.h"
+#include "base/gate.h"
+#include "batch.h"
 #include "exported.h"
 #include "driver/driver.h"
+#include "history/stacks.h"
 #include "hold.h"
 #include "ladder/park.h"
 #include "library/library.h"
 #include "retire.h"
+#include "trap/look.h"
 
 /* A use of a live block that its free must mark; null if there is none. Under the arena's lock. */
 static tnri_use *use_to_mark(const tnri_block *block)
@@ -132,9 +137,36 @@ tnr_status tnri_free_used(tnri_arena *arena, tnri_block *block, void *ptr)
     return status;
 }
 
-tnr_status tnri_free_sync(tnri_block *block, void *ptr)
+enum { TRAPPED_WAIT_MS = 1000 };
+
+/* With traps: what is to be done to a block once the device is through with it is enqueued now, so
+ * that it comes before whatever the program does next on the streams that are busy. With `waits`
+ * also before what it does on others: the host waits as in cudaFree, but not for ever, because a
+ * stream may wait for the host. Where nothing can be enqueued, it is done later. */
+static TNRI_SELDOM void fence_at_once(tnri_device *device, int waits)
+{
+    tnri_visit visit;
+    tnri_stream *proxy;
+    tnri_event *event;
+    uint64_t number;
+    if (tnri_device_enter(device, &visit) != TNR_OK)
+        return;
+    if (tnri_batch_fence(device) == TNR_OK && waits &&
+        tnri_proxy_stream(device, &proxy) == TNR_OK &&
+        tnri_stream_mark(proxy, &event, &number) == TNR_OK) {
+        uint64_t until_ns = tnri_clock_ns() + TRAPPED_WAIT_MS * UINT64_C(1000000);
+        if (tnri_event_wait_until(event, until_ns))
+            tnri_looks_poll(device);
+        tnri_stream_recycle(proxy, event);
+    }
+    tnri_device_leave(&visit);
+}
+
+tnr_status tnri_free_sync(tnri_block *block, void *ptr, int waits)
 {
     tnri_arena *arena = block->world->arena;
+    int is_trapped = (tnri_gate() & TNRI_GATE_TRAPS) != 0;
+    uint32_t freed_stack = is_trapped ? tnri_stack_take() : 0;
     tnr_status status = TNR_OK;
     if (tnri_unlikely(tnri_capturing()) && tnri_captures_get()->free(arena, block, ptr, 1, &status))
         return status;
@@ -152,9 +184,13 @@ tnr_status tnri_free_sync(tnri_block *block, void *ptr)
     }
     /* A block without a list has no use that was marked, so a failure here has nothing to undo. */
     status = tnri_uses_prepare(arena, block);
-    if (status != TNR_OK)
+    if (status != TNR_OK) {
         tnri_arena_leave(arena);
-    else
-        tnri_retire(arena, block, 1);
-    return status;
+        return status;
+    }
+    block->uses->freed_stack = freed_stack;
+    tnri_retire(arena, block, 1);
+    if (is_trapped)
+        fence_at_once(arena->device, waits);
+    return TNR_OK;
 }

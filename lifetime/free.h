@@ -9,7 +9,8 @@
 /* tnr_free of a block with uses: tnri_upper.free_used. */
 tnr_status tnri_free_used(tnri_arena *arena, tnri_block *block, void *ptr);
 
-/* tnr_free_sync of a block that may be live and start at `ptr`. */
-tnr_status tnri_free_sync(tnri_block *block, void *ptr);
+/* tnr_free_sync of a block that may be live and start at `ptr`. With traps and `waits`, the host
+ * waits a while for what the device still does with the block. */
+tnr_status tnri_free_sync(tnri_block *block, void *ptr, int waits);
 
 #endif

@@ -52,7 +52,7 @@ static void hook_device_gone(tnri_device *device)
 static tnr_status free_sync(tnri_block *block, void *ptr)
 {
     tnri_lifetime_register();
-    return tnri_free_sync(block, ptr);
+    return tnri_free_sync(block, ptr, 0);
 }
 
 __attribute__((constructor)) static void free_sync_offer(void)

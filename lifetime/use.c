@@ -294,8 +294,8 @@ tnr_status tnr_free_sync(void *ptr)
     if (tnri_unlikely(tnri_nvtx_listens()))
         tnri_free_annotate(block, ptr);
     if (is_trapped)
-        tnri_trap_freeing_sync(block, ptr);
-    tnr_status status = tnri_free_sync(block, ptr);
+        (void)tnri_trap_freeing(block, ptr, 1);
+    tnr_status status = tnri_free_sync(block, ptr, 1);
     if (is_trapped && status == TNR_OK)
         tnri_trap_freed(arena);
     tnri_note_end(began);

@@ -66,6 +66,7 @@ typedef struct tnri_uses {
     void *captured;
     int is_orphaned; /* 1: its own stream cannot be named, so it is freed as by tnr_free_sync; the
                       * arena's lock */
+    uint32_t freed_stack; /* where it was freed, for traps; 0: not known. Constant once freed */
     tnri_use fence;  /* tnr_free_sync: the use that the fence becomes */
     tnri_use few[TNRI_USES_FEW]; /* for streams' uses; one is free if its owner is null */
     uint64_t freed_ticks; /* when it was freed, for pictures; 0: inside a capture, as a piece; the

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "base/rest.h"
 #include "device/device.h"
 
 void tnri_event_store_create(tnri_event_store *store)
@@ -185,6 +186,17 @@ tnr_status tnri_event_wait(tnri_event *event)
                                  "waiting for the use of idle memory");
     atomic_store_explicit(&event->completed, 1, memory_order_release);
     return TNR_OK;
+}
+
+int tnri_event_wait_until(tnri_event *event, uint64_t until_ns)
+{
+    if (until_ns == 0)
+        return tnri_event_wait(event) == TNR_OK;
+    unsigned round = 0;
+    int is_over;
+    while (!(is_over = tnri_event_is_over(event)) && tnri_clock_ns() < until_ns)
+        tnri_rest(round++);
+    return is_over;
 }
 
 tnr_status tnri_event_order(tnri_event *event, tnr_stream stream)

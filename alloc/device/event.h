@@ -50,6 +50,9 @@ void tnri_event_drop(tnri_event *event);
 int tnri_event_is_over(tnri_event *event);
 /* Waits on the host until it has. */
 tnr_status tnri_event_wait(tnri_event *event);
+/* The same, but not beyond the moment `until_ns` of tnri_clock_ns (0: however long). 1 if it has; 0
+ * also if the context is broken. */
+int tnri_event_wait_until(tnri_event *event, uint64_t until_ns);
 /* Makes later work of `stream` wait on the device for the event; on the host for a late one. */
 tnr_status tnri_event_order(tnri_event *event, tnr_stream stream);
 

@@ -560,10 +560,8 @@ static TNRI_SELDOM tnr_status free_by_settings(tnri_block *block, void *ptr, uin
         (gate & TNRI_GATE_SYNC) != 0 && tnri_upper_free_sync != NULL && !arena->account->is_vouched;
     uint32_t began = tnri_note_begin();
     tnr_status status = TNR_ERR_NOT_LIVE;
-    if (is_trapped && is_sync)
-        tnri_trap_freeing_sync(block, ptr);
-    else if (is_trapped)
-        tnri_trap_freeing(block, ptr);
+    if (is_trapped)
+        is_sync = tnri_trap_freeing(block, ptr, is_sync);
     if (is_sync)
         status = tnri_upper_free_sync(block, ptr);
     if (status == TNR_ERR_NOT_LIVE)

@@ -29,7 +29,7 @@ static tnr_status looks_settle(void)
         status = tnri_device_enter(device, &visit);
         if (status != TNR_OK)
             break;
-        tnri_looks_settle(device);
+        tnri_looks_settle(device, 0);
         tnri_device_leave(&visit);
     }
     return status;

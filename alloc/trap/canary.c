@@ -4,7 +4,7 @@
 
 #include "trap/work.h"
 
-static size_t canary_place(const tnri_block *block, uintptr_t *address)
+size_t tnri_canary_place(const tnri_block *block, uintptr_t *address)
 {
     size_t bytes = block->slack;
     *address = block->base + tnri_block_requested(block);
@@ -16,7 +16,7 @@ void tnri_canary_set(tnri_block *block, tnri_stream *stream)
     tnri_arena *arena = block->world->arena;
     uintptr_t address;
     tnri_arena_enter(arena);
-    size_t bytes = canary_place(block, &address);
+    size_t bytes = tnri_canary_place(block, &address);
     tnri_arena_leave(arena);
     if (bytes == 0 || !tnri_work_fill(stream, address, TNRI_CANARY, bytes))
         return;
@@ -31,5 +31,5 @@ size_t tnri_canary_take(tnri_block *block, uintptr_t *address)
     if (!block->holds)
         return 0;
     block->holds = 0;
-    return canary_place(block, address);
+    return tnri_canary_place(block, address);
 }

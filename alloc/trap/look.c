@@ -18,11 +18,7 @@ typedef struct look {
     uint64_t number;  /* in the order of the looks; the lock */
     /* Of the thread that has it TAKEN. */
     tnri_event *event;
-    tnri_story story;
-    uintptr_t address;
-    size_t bytes;
-    unsigned char expected;
-    int is_poison;
+    tnri_looked what;
 } look;
 
 /* A device's. */
@@ -152,14 +148,15 @@ static look *waiting_take(looks *self, uint64_t after)
 static void look_judge(looks *self, look *one)
 {
     const unsigned char *found = slot_bytes(self, one);
-    tnri_finding finding = {.is_poison = one->is_poison,
-                            .story = one->story,
-                            .address = one->address,
-                            .bytes = one->bytes,
-                            .expected = one->expected};
+    tnri_looked what = one->what;
+    tnri_finding finding = {.is_poison = what.is_poison,
+                            .story = what.story,
+                            .address = what.address,
+                            .bytes = what.bytes,
+                            .expected = what.expected};
     size_t last = 0;
-    for (size_t i = 0; i < one->bytes; i++)
-        if (found[i] != one->expected) {
+    for (size_t i = 0; i < what.bytes; i++)
+        if (found[i] != what.expected) {
             if (finding.wrong++ == 0)
                 finding.first = i;
             last = i;
@@ -172,7 +169,7 @@ static void look_judge(looks *self, look *one)
     }
     tnri_event_drop(one->event);
     slot_set(self, one, FREE);
-    if (finding.wrong == 0)
+    if (finding.wrong == 0 || (what.is_still != NULL && !what.is_still(&what)))
         return;
     atomic_fetch_add(&findings, 1);
     tnri_finding_tell(&finding);
@@ -202,19 +199,23 @@ void tnri_looks_poll(tnri_device *device)
     }
 }
 
-void tnri_looks_settle(tnri_device *device)
+void tnri_looks_settle(tnri_device *device, uint64_t until_ns)
 {
     looks *self = looks_there(device);
     look *one;
     while (self != NULL && (one = waiting_take(self, 0)) != NULL) {
-        if (tnri_event_wait(one->event) == TNR_OK) {
+        if (tnri_event_wait_until(one->event, until_ns)) {
             look_judge(self, one);
-        } else { /* the context is broken: nothing can be said of what is there */
+        } else { /* the copy may still write there: the slot is nobody's until the device ends */
             atomic_fetch_add(&missed, 1);
             tnri_event_drop(one->event);
-            slot_set(self, one, FREE);
         }
     }
+}
+
+void tnri_looks_miss(uint64_t count)
+{
+    atomic_fetch_add(&missed, count);
 }
 
 void tnri_looks_end(tnri_device *device)
@@ -232,25 +233,20 @@ void tnri_looks_end(tnri_device *device)
 
 /* ---- looking -------------------------------------------------------------------------------- */
 
-void tnri_look(tnri_stream *stream, uintptr_t address, size_t bytes, unsigned char expected,
-               int is_poison, const tnri_story *story)
+void tnri_look(tnri_stream *stream, const tnri_looked *looked)
 {
     tnri_device *device = stream->device;
     looks *self = looks_of(device);
     look *one = self == NULL ? NULL : slot_take(self);
     uint64_t number;
-    tnri_assert(bytes <= TNRI_LOOK_BYTES);
+    tnri_assert(looked->bytes <= TNRI_LOOK_BYTES);
     if (one == NULL) {
         atomic_fetch_add(&missed, 1);
         return;
     }
-    one->story = *story;
-    one->address = address;
-    one->bytes = bytes;
-    one->expected = expected;
-    one->is_poison = is_poison;
+    one->what = *looked;
     one->event = NULL;
-    int is_made = tnri_work_copy(stream, slot_bytes(self, one), address, bytes);
+    int is_made = tnri_work_copy(stream, slot_bytes(self, one), looked);
     if (is_made && tnri_stream_mark(stream, &one->event, &number) != TNR_OK) {
         /* The copy may still write there: the slot is nobody's until the context is idle. */
         is_made = tnri_event_context(device, &one->event) == TNR_OK;

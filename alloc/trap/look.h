@@ -16,15 +16,17 @@
 
 enum { TNRI_LOOK_BYTES = 32 << 10, TNRI_LOOKS_MAX = 256 };
 
-/* Looks at memory in the order of the stream. All of the bytes, at most TNRI_LOOK_BYTES, should be
- * `expected`. In the device's context, no lock held. */
-void tnri_look(tnri_stream *stream, uintptr_t address, size_t bytes, unsigned char expected,
-               int is_poison, const tnri_story *story);
+/* Looks, at no more than TNRI_LOOK_BYTES, in the order of the stream. In the device's context, no
+ * lock held. */
+void tnri_look(tnri_stream *stream, const tnri_looked *looked);
 
 /* Judges looks that are over: asks about a few, the oldest first. In the device's context. */
 void tnri_looks_poll(struct tnri_device *device);
-/* Waits for all and judges them. In the device's context. */
-void tnri_looks_settle(struct tnri_device *device);
+/* Waits for all and judges them; from the moment `until_ns` of tnri_clock_ns on, gives up those
+ * that are not over (0: never). In the device's context. */
+void tnri_looks_settle(struct tnri_device *device, uint64_t until_ns);
+/* Looks that could not be made, for a reason that lies outside of this file. */
+void tnri_looks_miss(uint64_t count);
 /* Gives the pinned memory back; nothing waits. In the device's context. */
 void tnri_looks_end(struct tnri_device *device);
 

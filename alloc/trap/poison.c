@@ -13,7 +13,8 @@ static struct {
     tnri_lock lock;     /* protects what follows */
     tnri_stain *stains; /* in the order of their addresses; none overlaps another */
     size_t count;
-    size_t hand; /* the next that has to go */
+    size_t hand;   /* the next that has to go */
+    uint64_t last; /* number */
 } poison = {.lock = {.rank = TNRI_RANK_TRAPS}};
 
 uint64_t tnri_poison_placed(const tnri_arena *arena, uintptr_t address)
@@ -93,8 +94,10 @@ void tnri_poison_add(const tnri_stain *stain)
     tnri_lock_take(&poison.lock);
     if (poison.stains == NULL)
         poison.stains = tnri_host_alloc(POISON_STAINS * sizeof(poison.stains[0]));
+    tnri_stain fresh = *stain;
+    fresh.number = ++poison.last;
     if (poison.stains != NULL)
-        (void)stain_insert(stain_above(stain->base), stain);
+        (void)stain_insert(stain_above(stain->base), &fresh);
     tnri_lock_release(&poison.lock);
 }
 
@@ -113,6 +116,34 @@ int tnri_poison_fill_next(uintptr_t base, uintptr_t end, tnri_stain *stain)
     }
     tnri_lock_release(&poison.lock);
     return is_found;
+}
+
+size_t tnri_poison_list(uintptr_t base, uintptr_t end, tnri_stain *stains, size_t room)
+{
+    size_t count = 0;
+    tnri_lock_take(&poison.lock);
+    for (size_t i = stain_above(base);
+         i < poison.count && poison.stains[i].base < end && count < room; i++) {
+        tnri_stain stain = poison.stains[i];
+        if (!stain.is_filled)
+            continue;
+        stain.base = stain.base < base ? base : stain.base;
+        stain.end = stain.end > end ? end : stain.end;
+        stains[count++] = stain;
+    }
+    tnri_lock_release(&poison.lock);
+    return count;
+}
+
+int tnri_poison_is_there(uintptr_t base, uintptr_t end, uint64_t placed, uint64_t number)
+{
+    tnri_lock_take(&poison.lock);
+    size_t i = stain_above(base);
+    int is_there = i < poison.count && poison.stains[i].number == number &&
+                   poison.stains[i].placed == placed && poison.stains[i].base <= base &&
+                   poison.stains[i].end >= end;
+    tnri_lock_release(&poison.lock);
+    return is_there;
 }
 
 void tnri_poison_forget(uintptr_t base, uintptr_t end)

@@ -20,6 +20,7 @@ enum { TNRI_POISON = 0xff, TNRI_POISON_TAKES = 8 };
 typedef struct tnri_stain {
     uintptr_t base, end;
     uint64_t placed; /* of the chunk that it is in: see device/chunk.h */
+    uint64_t number; /* of the stain, from 1; its parts have it, too */
     int is_filled;   /* 0: it is to be, once the device is through with the block */
     tnri_story story;
 } tnri_stain;
@@ -30,11 +31,16 @@ uint64_t tnri_poison_placed(const tnri_arena *arena, uintptr_t address);
 /* Takes out all stains, and parts of stains, that lie in [base, end). Stores at most
  * TNRI_POISON_TAKES of them in `taken`, which may be null. Returns how many it stored. */
 size_t tnri_poison_take(uintptr_t base, uintptr_t end, tnri_stain *taken);
-/* Enters a stain where there is none. */
+/* Enters a stain where there is none, and numbers it. */
 void tnri_poison_add(const tnri_stain *stain);
 /* Finds the first stain at or above an address and below `end` that is not filled yet, marks it as
  * filled, and copies it. 0: there is none. */
 int tnri_poison_fill_next(uintptr_t base, uintptr_t end, tnri_stain *stain);
+/* Copies at most `room` stains, and parts of stains, that are filled and lie in [base, end); they
+ * stay. Returns how many. */
+size_t tnri_poison_list(uintptr_t base, uintptr_t end, tnri_stain *stains, size_t room);
+/* 1 if all of [base, end) is still of the stain of that number, whose chunk is placed so. */
+int tnri_poison_is_there(uintptr_t base, uintptr_t end, uint64_t placed, uint64_t number);
 /* Forgets all in [base, end). */
 void tnri_poison_forget(uintptr_t base, uintptr_t end);
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <tenure/alloc.h>
+#include "arena/arena.h"
 
 typedef struct tnri_story {
     uintptr_t base;
@@ -19,7 +19,23 @@ typedef struct tnri_story {
     int device;
     uint32_t allocated; /* stack */
     uint32_t freed;     /* stack */
+    int is_live;        /* 1: it was never freed */
 } tnri_story;
+
+/* What is looked at: all of the bytes, should be `expected`. */
+typedef struct tnri_looked {
+    uintptr_t address;
+    size_t bytes;
+    unsigned char expected;
+    int is_poison; /* else a canary */
+    tnri_story story;
+    /* For memory that a thread may get or free meanwhile: 1 if it is still what it was. Asked
+     * before the copy, under the stream's lock, and before something is told. Null: the caller has
+     * the memory to itself. */
+    int (*is_still)(const struct tnri_looked *looked);
+    void *owner;    /* for is_still */
+    uint64_t token; /* the same */
+} tnri_looked;
 
 /* What was found. `bytes` bytes at `address` should all be `expected`; `wrong` of them are not. The
  * first wrong one is `first` bytes on. */
@@ -33,8 +49,13 @@ typedef struct tnri_finding {
     size_t found_count;
 } tnri_finding;
 
+/* The story of a live or retired block, as far as its record has it. Under the arena's lock. */
+tnri_story tnri_story_of(const tnri_arena *arena, const tnri_block *block);
+
 /* Tells a finding to the function that listens, or else in the file that the setting names. No lock
  * is held. */
 void tnri_finding_tell(const tnri_finding *finding);
+/* Writes a line to that file. */
+void tnri_trap_say(const char *line);
 
 #endif

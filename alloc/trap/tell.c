@@ -123,12 +123,15 @@ static void text_make(text *self, const tnri_finding *finding)
     for (size_t i = 0; i < finding->found_count; i++)
         text_add(self, " %02x", finding->found[i]);
     text_add(self, "\n");
+    if (story->is_live)
+        text_add(self, "  never freed\n");
+    else
+        text_add_stack(self, story->freed, "freed");
     text_add_stack(self, story->allocated, "allocated");
-    text_add_stack(self, story->freed, "freed");
 }
 
 /* Writes all of it; what cannot be written is lost. */
-static void text_write(const text *self)
+static void bytes_write(const char *bytes, size_t count)
 {
     const char *path = tnri_conf_get()->trap_file;
     int file = STDERR_FILENO;
@@ -138,15 +141,20 @@ static void text_write(const text *self)
     int has_room =
         path[0] == '\0' ||
         (file >= 0 && fstat(file, &found) == 0 &&
-         (!S_ISREG(found.st_mode) || tnri_file_limit((uint64_t)found.st_size + self->used) == 0));
-    for (size_t done = 0; has_room && done < self->used;) {
-        ssize_t written = write(file, self->bytes + done, self->used - done);
+         (!S_ISREG(found.st_mode) || tnri_file_limit((uint64_t)found.st_size + count) == 0));
+    for (size_t done = 0; has_room && done < count;) {
+        ssize_t written = write(file, bytes + done, count - done);
         if (written <= 0)
             break;
         done += (size_t)written;
     }
     if (file >= 0 && path[0] != '\0')
         (void)close(file);
+}
+
+void tnri_trap_say(const char *line)
+{
+    bytes_write(line, strlen(line));
 }
 
 void tnri_finding_tell(const tnri_finding *finding)
@@ -159,7 +167,7 @@ void tnri_finding_tell(const tnri_finding *finding)
     void *user = listener.user;
     tnri_lock_release(&listener.lock);
     if (function == NULL) {
-        text_write(&self);
+        bytes_write(self.bytes, self.used);
         return;
     }
     tnr_trap_finding told = {

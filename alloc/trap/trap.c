@@ -3,11 +3,13 @@
 #include "trap/trap.h"
 
 #include "arena/note.h"
+#include "arena/upper.h"
 #include "conf/conf.h"
 #include "device/device.h"
 #include "history/stacks.h"
 #include "pool/asleep.h"
 #include "trap/canary.h"
+#include "trap/ending.h"
 #include "trap/guard.h"
 #include "trap/look.h"
 #include "trap/poison.h"
@@ -64,20 +66,6 @@ static void trap_leave(const tnri_arena *arena, tnri_visit *visit)
     tnri_pool_work_end(arena->pool);
 }
 
-/* The story of a live block, as far as its record has it. Under the lock. */
-static tnri_story story_of(const tnri_arena *arena, const tnri_block *block)
-{
-    return (tnri_story){
-        .base = block->base,
-        .requested = tnri_block_requested(block),
-        .stream = tnri_arena_handle(arena),
-        .pool = arena->account->id,
-        .device = arena->device->index,
-        .allocated =
-            block->stamped ? (uint32_t)(block->stamp & ((1u << TNRI_STAMP_STACK_BITS) - 1)) : 0,
-    };
-}
-
 /* ---- handing out ---------------------------------------------------------------------------- */
 
 /* Looks at poison that was left in memory that is about to be handed out. */
@@ -89,8 +77,11 @@ static void poison_look(tnri_arena *arena, tnri_stream *stream, const tnri_stain
         int is_there = stains[i].placed == tnri_poison_placed(arena, stains[i].base);
         tnri_arena_leave(arena);
         if (is_there && stains[i].is_filled)
-            tnri_look(stream, stains[i].base, stains[i].end - stains[i].base, TNRI_POISON, 1,
-                      &stains[i].story);
+            tnri_look(stream, &(tnri_looked){.address = stains[i].base,
+                                             .bytes = stains[i].end - stains[i].base,
+                                             .expected = TNRI_POISON,
+                                             .is_poison = 1,
+                                             .story = stains[i].story});
     }
 }
 
@@ -99,7 +90,7 @@ static void block_stamp(tnri_arena *arena, tnri_block *block)
 {
     tnri_note_thread here = {.stack = tnri_stack_take()};
     tnri_arena_enter(arena);
-    if (story_of(arena, block).allocated == 0 && here.stack != 0)
+    if (tnri_story_of(arena, block).allocated == 0 && here.stack != 0)
         tnri_note_stamp(&here, tnri_ticks(), block);
     tnri_arena_leave(arena);
 }
@@ -110,6 +101,7 @@ void tnri_trap_served(tnri_block *block, unsigned traps)
     tnri_stain stains[TNRI_POISON_TAKES];
     const tnri_conf *conf = tnri_conf_get();
     tnri_arena *arena = block->world->arena;
+    tnri_trap_watch_end();
     /* First of all, and whatever fails then: from here on the memory is somebody's. */
     size_t count = tnri_poison_take(block->base, tnri_block_end(block), stains);
     if (!trap_enter(arena, &visit))
@@ -135,6 +127,7 @@ typedef struct last_work {
     size_t bytes;
     tnri_stain stains[2];
     size_t stains_count;
+    int is_sync;         /* 1: only once the device is through with the block */
     tnri_stream *stream; /* with a reference; null: nothing */
 } last_work;
 
@@ -167,7 +160,7 @@ static void stains_note(last_work *work, const tnri_arena *arena, const tnri_blo
 }
 
 /* Says what is to be done, if the block at `ptr` is live; 0: nothing. Takes its canary if it may be
- * looked at now. */
+ * looked at now: if no other stream uses the block. */
 static int last_work_make(last_work *work, tnri_block *block, void *ptr, int is_sync)
 {
     tnri_arena *arena = block->world->arena;
@@ -176,12 +169,12 @@ static int last_work_make(last_work *work, tnri_block *block, void *ptr, int is_
     int is_there = block->state == TNRI_LIVE && block->base == (uintptr_t)ptr &&
                    !pool_is_exempt(arena->account);
     if (is_there) {
-        *work = (last_work){.story = story_of(arena, block), .bytes = block->bytes};
+        *work = (last_work){.story = tnri_story_of(arena, block), .bytes = block->bytes};
         work->story.freed = freed;
-        if (!is_sync)
+        work->is_sync = is_sync || (block->uses != NULL && tnri_upper_free_sync != NULL);
+        if (!work->is_sync)
             work->canary_bytes = tnri_canary_take(block, &work->canary);
-        if (is_sync || block->uses == NULL)
-            stains_note(work, arena, block);
+        stains_note(work, arena, block);
         work->stream = atomic_load(&arena->stream);
         if (work->stream != NULL)
             tnri_stream_hold(work->stream);
@@ -198,37 +191,38 @@ static void stain_fill(tnri_stream *stream, tnri_stain *stain)
         tnri_poison_add(stain);
 }
 
-void tnri_trap_freeing(tnri_block *block, void *ptr)
+/* In the order of the block's own stream. */
+static void last_work_do(last_work *work, const tnri_arena *arena)
 {
-    last_work work;
     tnri_visit visit;
-    const tnri_arena *arena = block->world->arena;
-    if (!last_work_make(&work, block, ptr, 0))
+    if (!trap_enter(arena, &visit))
         return;
-    tnri_poison_forget(work.story.base, work.story.base + work.bytes);
-    if (trap_enter(arena, &visit)) {
-        tnri_looks_poll(arena->device);
-        if (work.canary_bytes > 0)
-            tnri_look(work.stream, work.canary, work.canary_bytes, TNRI_CANARY, 0, &work.story);
-        for (size_t i = 0; i < work.stains_count; i++)
-            stain_fill(work.stream, &work.stains[i]);
-        trap_leave(arena, &visit);
-    }
-    tnri_stream_drop(work.stream);
+    tnri_looks_poll(arena->device);
+    if (work->canary_bytes > 0)
+        tnri_look(work->stream, &(tnri_looked){.address = work->canary,
+                                               .bytes = work->canary_bytes,
+                                               .expected = TNRI_CANARY,
+                                               .story = work->story});
+    for (size_t i = 0; i < work->stains_count; i++)
+        stain_fill(work->stream, &work->stains[i]);
+    trap_leave(arena, &visit);
 }
 
-void tnri_trap_freeing_sync(tnri_block *block, void *ptr)
+int tnri_trap_freeing(tnri_block *block, void *ptr, int is_sync)
 {
     last_work work;
-    if (!last_work_make(&work, block, ptr, 1))
-        return;
+    if (!last_work_make(&work, block, ptr, is_sync))
+        return is_sync;
     tnri_poison_forget(work.story.base, work.story.base + work.bytes);
-    for (size_t i = 0; i < work.stains_count; i++)
+    if (!work.is_sync)
+        last_work_do(&work, block->world->arena);
+    for (size_t i = 0; work.is_sync && i < work.stains_count; i++)
         tnri_poison_add(&work.stains[i]);
     tnri_stream_drop(work.stream);
+    return work.is_sync;
 }
 
-void tnri_trap_fenced(tnri_block *block, tnri_stream *stream)
+void tnri_trap_fenced(tnri_block *block, uint32_t freed, tnri_stream *stream)
 {
     tnri_arena *arena = block->world->arena;
     tnri_visit visit;
@@ -237,15 +231,19 @@ void tnri_trap_fenced(tnri_block *block, tnri_stream *stream)
     tnri_arena_enter(arena);
     uintptr_t base = block->base;
     uintptr_t end = tnri_block_end(block);
-    tnri_story story = story_of(arena, block);
+    tnri_story story = tnri_story_of(arena, block);
     size_t canary_bytes = tnri_canary_take(block, &canary);
     tnri_arena_leave(arena);
+    story.freed = freed;
     if (!trap_enter(arena, &visit)) {
         tnri_poison_forget(base, end);
         return;
     }
     if (canary_bytes > 0)
-        tnri_look(stream, canary, canary_bytes, TNRI_CANARY, 0, &story);
+        tnri_look(stream, &(tnri_looked){.address = canary,
+                                         .bytes = canary_bytes,
+                                         .expected = TNRI_CANARY,
+                                         .story = story});
     while (tnri_poison_fill_next(base, end, &stain))
         if (!tnri_work_fill(stream, stain.base, TNRI_POISON, stain.end - stain.base))
             tnri_poison_forget(stain.base, stain.end);
@@ -262,7 +260,7 @@ void tnri_trap_freed(tnri_arena *arena)
 
 void tnri_trap_device_ending(tnri_device *device)
 {
-    tnri_looks_settle(device);
+    tnri_trap_last_look(device);
     tnri_looks_end(device);
     tnri_poison_forget(device->range_base, device->range_base + device->range_bytes);
 }

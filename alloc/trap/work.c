@@ -26,11 +26,14 @@ int tnri_work_fill(tnri_stream *stream, uintptr_t address, unsigned char value, 
     return result == CUDA_SUCCESS;
 }
 
-int tnri_work_copy(tnri_stream *stream, void *host, uintptr_t address, size_t bytes)
+int tnri_work_copy(tnri_stream *stream, void *host, const tnri_looked *looked)
 {
+    CUresult result = CUDA_ERROR_NOT_FOUND;
     if (!stream_enter(stream))
         return 0;
-    CUresult result = tnri_drive_if(cuMemcpyDtoHAsync, (host, address, bytes, stream->handle));
+    if (looked->is_still == NULL || looked->is_still(looked))
+        result = tnri_drive_if(cuMemcpyDtoHAsync,
+                               (host, looked->address, looked->bytes, stream->handle));
     tnri_lock_release(&stream->lock);
     return result == CUDA_SUCCESS;
 }

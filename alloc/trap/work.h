@@ -8,9 +8,11 @@
 #ifndef TNRI_TRAP_WORK_H
 #define TNRI_TRAP_WORK_H
 
-#include "stream/stream.h"
+#include "trap/story.h"
 
 int tnri_work_fill(tnri_stream *stream, uintptr_t address, unsigned char value, size_t bytes);
-int tnri_work_copy(tnri_stream *stream, void *host, uintptr_t address, size_t bytes);
+/* Asks what is to be looked at whether it is still there, under the stream's lock. Memory that is
+ * free then loses its mapping only after a later mark of its stream, and so after the copy. */
+int tnri_work_copy(tnri_stream *stream, void *host, const tnri_looked *looked);
 
 #endif

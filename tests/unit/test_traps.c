@@ -14,96 +14,33 @@
  *   tnri_trap_served, tnri_poison_take after tnri_device_enter: poison_after_failures
  *   arena_list (sleeper.c), `holds = 0`: canary_after_a_sleep
  *   tnri_trap_fenced: poison_after_a_free_for_all, canary_after_a_free_for_all
+ *   tnri_free_sync, fence_at_once: the same, poison_before_what_follows_the_free,
+ *     traps_after_recorded_uses
+ *   fence_at_once, `waits`: poison_before_what_follows_the_free
+ *   fence_at_once, the moment until which it waits: poison_does_not_wait_for_ever (it hangs)
+ *   last_work_make, `block->uses`: traps_after_recorded_uses
  *   tnri_canary_take, the look at `holds`: canary_goes_with_the_block
  *   stream_enter, the question for captures: a_capture_is_left_alone
  */
-#include "unit.h"
+#include "traps.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <tenure/capture.h>
 #include <tenure/lifetime.h>
 #include <tenure/sleep.h>
-#include <tenure/trap.h>
-
-enum { FOUND_MAX = 64 };
-static tnr_trap_finding found[FOUND_MAX];
-static char found_text[FOUND_MAX][4096];
-static size_t found_count;
-
-static void finding_note(const tnr_trap_finding *finding, void *user)
-{
-    assert_ptr_equal(user, &found_count);
-    assert_int_equal(finding->struct_bytes, sizeof(*finding));
-    if (found_count == FOUND_MAX)
-        return;
-    snprintf(found_text[found_count], sizeof(found_text[0]), "%s", finding->text);
-    if (getenv("TRAPS_SHOW") != NULL)
-        fputs(finding->text, stderr);
-    found[found_count++] = *finding;
-}
-
-static CUcontext context;
-static tnr_traps_info at_start;
-
-static void start(const char *conf, const char *first)
-{
-    unit_start(conf, first, NULL);
-    found_count = 0;
-    tnr_trap_callback_set(finding_note, &found_count);
-    assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-    assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
-    at_start = (tnr_traps_info){.struct_bytes = sizeof(at_start)};
-    assert_ok(tnr_traps_get(&at_start, 0));
-}
-
-static int stop(void **state)
-{
-    (void)cuCtxSetCurrent(NULL);
-    (void)cuDevicePrimaryCtxRelease(0);
-    tnr_trap_callback_set(NULL, NULL);
-    return unit_stop(state);
-}
-
-static tnr_traps_info traps(int wait)
-{
-    tnr_traps_info info = {.struct_bytes = sizeof(info)};
-    assert_ok(tnr_traps_get(&info, wait));
-    info.guarded -= at_start.guarded;
-    info.unguarded -= at_start.unguarded;
-    info.looks -= at_start.looks;
-    info.looks_missed -= at_start.looks_missed;
-    info.findings -= at_start.findings;
-    return info;
-}
-
-static CUresult fill(const void *ptr, size_t bytes, tnr_stream stream)
-{
-    return cuMemsetD8Async((CUdeviceptr)ptr, 7, bytes, (CUstream)stream);
-}
-
-/* A stream that Tenure has met. */
-static tnr_stream known_stream(void)
-{
-    tnr_stream stream = unit_stream(0);
-    assert_ok(tnr_free(unit_malloc(512, stream)));
-    return stream;
-}
-
-static void synchronize(void)
-{
-    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
-}
 
 /* ---- guard ---------------------------------------------------------------------------------- */
 
 static void guard_ends_the_block(void **state)
 {
     (void)state;
-    start("guard:on", NULL);
+    traps_start("guard:on", NULL);
     static const size_t sizes[] = {1, 512, 1000, 2 * MIB - 512, 2 * MIB, 2 * MIB + 1, 7 * MIB};
     char *blocks[sizeof(sizes) / sizeof(sizes[0])];
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -129,7 +66,7 @@ static void guard_ends_the_block(void **state)
 static void guard_aligned(void **state)
 {
     (void)state;
-    start("guard:on", NULL);
+    traps_start("guard:on", NULL);
     void *ptr;
     assert_ok(tnr_malloc_aligned(&ptr, 3000, MIB, 0, NULL));
     assert_int_equal((uintptr_t)ptr % MIB, 0);
@@ -148,7 +85,7 @@ static void host_touch(void *ptr)
 static void guard_unmaps_at_the_free(void **state)
 {
     (void)state;
-    start("guard:wait", "SCHEDULE=lazy");
+    traps_start("guard:wait", "SCHEDULE=lazy");
     char *ptr = unit_malloc(5000, NULL);
     assert_int_equal(unit_in_child(host_touch, ptr, 1), 0);
     assert_int_equal(fill(ptr, 5000, NULL), CUDA_SUCCESS);
@@ -163,7 +100,7 @@ static void guard_unmaps_at_the_free(void **state)
 static void guard_on_waits_for_nobody(void **state)
 {
     (void)state;
-    start("guard:on", "SCHEDULE=lazy");
+    traps_start("guard:on", "SCHEDULE=lazy");
     char *ptr = unit_malloc(5000, NULL);
     assert_int_equal(fill(ptr, 5000, NULL), CUDA_SUCCESS);
     assert_ok(tnr_free(ptr));
@@ -179,7 +116,7 @@ static void guard_on_waits_for_nobody(void **state)
 static void guard_addresses_come_back_last(void **state)
 {
     (void)state;
-    start("guard:wait", NULL);
+    traps_start("guard:wait", NULL);
     enum { TIMES = 120 };
     void *seen[TIMES];
     for (int i = 0; i < TIMES; i++) {
@@ -198,7 +135,7 @@ static void guard_leaves_the_pages_between(void **state)
 {
     (void)state;
     enum { BLOCKS = 300 };
-    start("guard:on", "MEMORY=2G");
+    traps_start("guard:on", "MEMORY=2G");
     static char *blocks[BLOCKS];
     for (int i = 0; i < BLOCKS; i++)
         blocks[i] = unit_malloc(512, NULL);
@@ -214,7 +151,7 @@ static void guard_leaves_the_pages_between(void **state)
 static void guard_waits_for_recorded_uses(void **state)
 {
     (void)state;
-    start("guard:on", "SCHEDULE=lazy");
+    traps_start("guard:on", "SCHEDULE=lazy");
     tnr_stream side = unit_stream(0);
     void *ptr = unit_malloc(5000, NULL);
     assert_int_equal(fill(ptr, 5000, side), CUDA_SUCCESS);
@@ -235,13 +172,13 @@ static void guard_waits_for_recorded_uses(void **state)
 static void guard_finds_the_missing_use(void **state)
 {
     (void)state;
-    start("guard:wait", "SCHEDULE=lazy");
+    traps_start("guard:wait", "SCHEDULE=lazy");
     tnr_stream side = unit_stream(0);
     void *ptr = unit_malloc(5000, NULL);
     assert_int_equal(fill(ptr, 5000, side), CUDA_SUCCESS);
     assert_ok(tnr_free(ptr)); /* its own stream has nothing to do with it */
     assert_int_equal(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
-    assert_int_equal(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    assert_int_equal(cuCtxGetCurrent(&traps_context), CUDA_SUCCESS);
 }
 
 /* Nothing can be said of what a lost context has left. */
@@ -259,7 +196,7 @@ static int stop_lost(void **state)
 static void guard_memory_is_nobody_elses(void **state)
 {
     (void)state;
-    start("guard:on,trap_from_kb:1024", "SCHEDULE=lazy");
+    traps_start("guard:on,trap_from_kb:1024", "SCHEDULE=lazy");
     tnr_stream side = unit_stream(0);
     char *guarded = unit_malloc(MIB, NULL); /* half a page is left before it */
     char *small = unit_malloc(100, NULL);
@@ -286,7 +223,7 @@ static void guard_memory_is_nobody_elses(void **state)
 static void guard_gives_way(void **state)
 {
     (void)state;
-    start("guard:on,guard_mb:32", "MEMORY=64M");
+    traps_start("guard:on,guard_mb:32", "MEMORY=64M");
     void *blocks[200];
     for (int i = 0; i < 200; i++)
         blocks[i] = unit_malloc(1000, NULL);
@@ -301,7 +238,7 @@ static void guard_gives_way(void **state)
 static void guard_outlives_its_stream(void **state)
 {
     (void)state;
-    start("guard:on", NULL);
+    traps_start("guard:on", NULL);
     for (int i = 0; i < 20; i++) {
         CUstream stream;
         assert_int_equal(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
@@ -324,7 +261,7 @@ static void guard_outlives_its_stream(void **state)
 static void poison_is_seen(void **state)
 {
     (void)state;
-    start("poison:on", NULL);
+    traps_start("poison:on", NULL);
     unsigned char *ptr = unit_malloc(100 * KIB, NULL);
     assert_ok(tnr_free(ptr));
     synchronize();
@@ -339,7 +276,7 @@ static void poison_is_seen(void **state)
 static void poison_finds_a_late_write(void **state)
 {
     (void)state;
-    start("poison:on", "SCHEDULE=lazy");
+    traps_start("poison:on", "SCHEDULE=lazy");
     char *ptr = unit_malloc(10000, NULL);
     assert_ok(tnr_free(ptr));
     assert_int_equal(fill(ptr + 5000, 3, NULL), CUDA_SUCCESS);
@@ -366,7 +303,7 @@ static void poison_finds_a_late_write(void **state)
 static void poison_of_parts(void **state)
 {
     (void)state;
-    start("poison:on,bin_blocks:0,trap_fill_kb:1", NULL);
+    traps_start("poison:on,bin_blocks:0,trap_fill_kb:1", NULL);
     enum { BLOCKS = 16 };
     char *blocks[BLOCKS];
     uint64_t random = 5;
@@ -406,7 +343,7 @@ static void poison_of_parts(void **state)
 static void poison_is_void_where_chunks_moved(void **state)
 {
     (void)state;
-    start("poison:on,move_burst_ms:1000000", NULL);
+    traps_start("poison:on,move_burst_ms:1000000", NULL);
     tnr_stream side = unit_stream(0);
     uint64_t random = 11;
     enum { BLOCKS = 24 };
@@ -434,26 +371,23 @@ static void poison_is_void_where_chunks_moved(void **state)
         assert_ok(tnr_free(blocks[i]));
 }
 
-/* The free waits for all streams, by its name or by the setting. */
-static void poison_after_waiting(const char *settings, tnr_status (*free_of)(void *))
+/* The free is for all streams, by its name or by the setting. Nothing else is called before the
+ * memory is looked at: the fence is made in the free. */
+static void poison_after_waiting(const char *settings, const char *schedule,
+                                 tnr_status (*free_of)(void *))
 {
-    start(settings, "SCHEDULE=lazy");
+    traps_start(settings, schedule);
     tnr_stream side = known_stream();
     unsigned char *ptr = unit_malloc(10000, NULL);
     synchronize(); /* then it may be used anywhere, as cudaMalloc's memory may */
     assert_int_equal(fill(ptr, 10000, side), CUDA_SUCCESS);
     assert_ok(free_of(ptr)); /* which side has time for */
-    unsigned char *other = unit_malloc(10000, NULL);
-    assert_ptr_not_equal(other, ptr);
-    synchronize();
-    (void)unit_stats();
-    assert_ok(tnr_trim(NULL, 0, 0)); /* has the fence made, and waits */
     synchronize();
     assert_int_equal(ptr[0], 0xff);
     assert_int_equal(ptr[9999], 0xff);
     ptr[3] = 1;
     unsigned char *again = NULL;
-    for (int i = 0; i < 8 && again != ptr; i++)
+    for (int i = 0; i < 400 && again != ptr; i++) /* until the chunk is full */
         again = unit_malloc(10000, NULL);
     assert_ptr_equal(again, ptr);
     (void)traps(1);
@@ -465,26 +399,75 @@ static void poison_after_waiting(const char *settings, tnr_status (*free_of)(voi
 static void poison_after_a_free_for_all(void **state)
 {
     (void)state;
-    poison_after_waiting("poison:on,trap_fill_kb:2", tnr_free_sync);
-    assert_int_equal(stop(NULL), 0);
-    poison_after_waiting("auto_record:all,poison:on,trap_fill_kb:2", tnr_free);
+    poison_after_waiting("poison:on,trap_fill_kb:2", "SCHEDULE=random", tnr_free_sync);
+    assert_int_equal(traps_stop(NULL), 0);
+    poison_after_waiting("auto_record:all,poison:on,trap_fill_kb:2", "SCHEDULE=lazy", tnr_free);
 }
 
-static void poison_leaves_recorded_uses_alone(void **state)
+/* cudaFree returns when the device is idle. A write that the program enqueues then comes after the
+ * fill, on whichever stream. */
+static void poison_before_what_follows_the_free(void **state)
 {
     (void)state;
-    start("poison:on", "SCHEDULE=lazy");
+    traps_start("poison:on", "SCHEDULE=random");
+    tnr_stream busy = known_stream();
     tnr_stream side = known_stream();
-    void *ptr = unit_malloc(10000, NULL);
+    char *ptr = unit_malloc(10000, NULL);
     synchronize();
-    assert_int_equal(fill(ptr, 10000, side), CUDA_SUCCESS);
+    assert_int_equal(fill(ptr, 10000, busy), CUDA_SUCCESS);
+    assert_ok(tnr_free_sync(ptr));
+    assert_int_equal(simcuda_pending(), 0);
+    assert_int_equal(fill(ptr + 20, 5, side), CUDA_SUCCESS);
+    assert_int_equal(cuStreamSynchronize((CUstream)side), CUDA_SUCCESS);
+    assert_ok(tnr_shutdown(1));
+    assert_int_equal(found_count, 1);
+    assert_ptr_equal(found[0].address, ptr + 20);
+    assert_int_equal(found[0].bytes_wrong, 5);
+}
+
+static void host_wait(void *flag)
+{
+    while (atomic_load((_Atomic int *)flag) == 0)
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+}
+
+/* Work that waits for the host does not make the free hang. */
+static void poison_does_not_wait_for_ever(void **state)
+{
+    (void)state;
+    static _Atomic int flag;
+    traps_start("poison:on", "SCHEDULE=threads");
+    tnr_stream side = known_stream();
+    atomic_store(&flag, 0);
+    assert_int_equal(cuLaunchHostFunc((CUstream)side, host_wait, &flag), CUDA_SUCCESS);
+    unsigned char *ptr = unit_malloc(10000, NULL);
+    assert_ok(tnr_free_sync(ptr));
+    atomic_store(&flag, 1);
+    synchronize();
+    assert_int_equal(ptr[0], 0xff);
+}
+
+/* Memory that other streams use is filled and looked at when they are through with it. */
+static void traps_after_recorded_uses(void **state)
+{
+    (void)state;
+    traps_start("poison:on,canary:on", "SCHEDULE=lazy");
+    tnr_stream side = known_stream();
+    char *ptr = unit_malloc(10000, NULL);
+    synchronize();
+    assert_int_equal(fill(ptr, 10004, side), CUDA_SUCCESS);
     assert_ok(tnr_record_use(ptr, side));
     assert_ok(tnr_free(ptr));
+    assert_int_equal(cuStreamSynchronize(NULL), CUDA_SUCCESS); /* side has not begun */
     synchronize();
-    for (int i = 0; i < 4; i++)
-        (void)unit_malloc(10000, NULL);
-    (void)traps(1);
-    assert_int_equal(found_count, 0);
+    assert_int_equal(traps(1).findings, 1); /* the overrun, which ran after the free */
+    assert_ptr_equal(found[0].address, ptr + 10000);
+    assert_non_null(strstr(found_text[0], "freed at\n"));
+    assert_int_equal(fill(ptr + 7, 2, side), CUDA_SUCCESS); /* after its recorded end */
+    synchronize();
+    assert_ok(tnr_shutdown(1));
+    assert_int_equal(found_count, 2);
+    assert_ptr_equal(found[1].address, ptr + 7);
     assert_int_equal(simcuda_races(), 0);
 }
 
@@ -495,14 +478,14 @@ static void poison_after_failures(void **state)
     static const char *const calls[] = {"cuCtxPushCurrent",  "cuCtxGetCurrent", "cuMemHostAlloc",
                                         "cuMemcpyDtoHAsync", "cuMemsetD8Async", "cuEventRecord"};
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-        start("poison:on", NULL);
+        traps_start("poison:on", NULL);
         char *ptr = unit_malloc(10000, NULL);
         assert_ok(tnr_free(ptr));
         assert_int_equal(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
         simcuda_fail(calls[i], 1, 1, CUDA_ERROR_UNKNOWN);
         assert_ptr_equal(unit_malloc(10000, NULL), ptr);
         simcuda_fail_clear();
-        assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
+        assert_int_equal(cuCtxSetCurrent(traps_context), CUDA_SUCCESS);
         assert_int_equal(fill(ptr, 5000, NULL), CUDA_SUCCESS);
         assert_ok(tnr_configure("poison:off"));
         assert_ok(tnr_free(ptr)); /* its stains would stay */
@@ -510,15 +493,15 @@ static void poison_after_failures(void **state)
         assert_ptr_equal(unit_malloc(10000, NULL), ptr);
         (void)traps(1);
         assert_int_equal(found_count, 0);
-        assert_int_equal(stop(NULL), 0);
+        assert_int_equal(traps_stop(NULL), 0);
     }
-    start(NULL, NULL);
+    traps_start(NULL, NULL);
 }
 
 static void poison_switched_off_and_on(void **state)
 {
     (void)state;
-    start("poison:on", NULL);
+    traps_start("poison:on", NULL);
     void *ptr = unit_malloc(10000, NULL);
     assert_ok(tnr_free(ptr));
     assert_ok(tnr_configure("poison:off"));
@@ -536,7 +519,7 @@ static void poison_switched_off_and_on(void **state)
 static void canary_finds_an_overrun(void **state)
 {
     (void)state;
-    start("canary:on", "SCHEDULE=lazy");
+    traps_start("canary:on", "SCHEDULE=lazy");
     char *clean = unit_malloc(512, NULL);
     char *ptr = unit_malloc(512, NULL); /* with no rounding to live in */
     assert_int_equal(fill(clean, 512, NULL), CUDA_SUCCESS);
@@ -555,7 +538,7 @@ static void canary_finds_an_overrun(void **state)
 static void canary_goes_with_the_block(void **state)
 {
     (void)state;
-    start("canary:on", NULL);
+    traps_start("canary:on", NULL);
     void *ptr = unit_malloc(1000, NULL);
     tnr_block_info info;
     assert_ok(tnr_block_get(&info, ptr));
@@ -578,26 +561,27 @@ static void canary_goes_with_the_block(void **state)
     assert_int_equal(found_count, 0);
 }
 
-static void canary_after_waiting(const char *settings, tnr_status (*free_of)(void *))
+static void canary_after_waiting(const char *settings, const char *schedule,
+                                 tnr_status (*free_of)(void *))
 {
-    start(settings, "SCHEDULE=lazy");
+    traps_start(settings, schedule);
     tnr_stream side = known_stream();
     char *ptr = unit_malloc(700, NULL);
     synchronize();
     assert_int_equal(fill(ptr, 701, side), CUDA_SUCCESS);
     assert_ok(free_of(ptr));
-    assert_ok(tnr_trim(NULL, 0, 0));
     (void)traps(1);
     assert_int_equal(found_count, 1);
     assert_ptr_equal(found[0].address, ptr + 700);
+    assert_non_null(strstr(found_text[0], "freed at\n"));
 }
 
 static void canary_after_a_free_for_all(void **state)
 {
     (void)state;
-    canary_after_waiting("canary:on", tnr_free_sync);
-    assert_int_equal(stop(NULL), 0);
-    canary_after_waiting("auto_record:all,canary:on", tnr_free);
+    canary_after_waiting("canary:on", "SCHEDULE=random", tnr_free_sync);
+    assert_int_equal(traps_stop(NULL), 0);
+    canary_after_waiting("auto_record:all,canary:on", "SCHEDULE=lazy", tnr_free);
 }
 
 /* What is not kept over a sleep is no overrun; what is kept is one as before. */
@@ -607,7 +591,7 @@ static void canary_after_a_sleep(void **state)
     for (int keeps = 0; keeps < 2; keeps++) {
         tnr_sleep_options options = TNR_SLEEP_OPTIONS_INIT;
         options.content = keeps ? TNR_CONTENT_KEEP : TNR_CONTENT_DISCARD;
-        start("canary:on,poison:on", NULL);
+        traps_start("canary:on,poison:on", NULL);
         char *ptr = unit_malloc(700, NULL);
         char *freed = unit_malloc(5000, NULL);
         assert_int_equal(fill(ptr, 701, NULL), CUDA_SUCCESS);
@@ -619,14 +603,14 @@ static void canary_after_a_sleep(void **state)
         (void)traps(1);
         assert_int_equal(found_count, keeps);
         if (keeps == 0)
-            assert_int_equal(stop(NULL), 0);
+            assert_int_equal(traps_stop(NULL), 0);
     }
 }
 
 static void canary_of_a_guarded_block(void **state)
 {
     (void)state;
-    start("canary:on,guard:wait", NULL);
+    traps_start("canary:on,guard:wait", NULL);
     char *ptr = unit_malloc(1000, NULL);
     assert_int_equal((uintptr_t)(ptr + 1024) % (2 * MIB), 0);
     assert_int_equal(fill(ptr, 1001, NULL), CUDA_SUCCESS);
@@ -641,7 +625,7 @@ static void canary_of_a_guarded_block(void **state)
 static void which_blocks(void **state)
 {
     (void)state;
-    start("guard:on,trap_from_kb:4,trap_to_kb:8,trap_every:3", NULL);
+    traps_start("guard:on,trap_from_kb:4,trap_to_kb:8,trap_every:3", NULL);
     for (int i = 0; i < 9; i++) {
         (void)unit_malloc(4095, NULL);
         (void)unit_malloc(8193, NULL);
@@ -657,7 +641,7 @@ static void which_blocks(void **state)
 static void a_capture_is_left_alone(void **state)
 {
     (void)state;
-    start("poison:on,canary:on", NULL);
+    traps_start("poison:on,canary:on", NULL);
     tnr_stream side = known_stream();
     char *before = unit_malloc(5000, side);
     char *other = unit_malloc(5000, NULL);
@@ -690,7 +674,7 @@ static void told_in_a_file(void **state)
     int file = mkstemp(path);
     assert_true(file >= 0);
     snprintf(conf, sizeof(conf), "canary:on,trap_file:%s", path);
-    start(conf, NULL);
+    traps_start(conf, NULL);
     tnr_trap_callback_set(NULL, NULL);
     char *ptr = unit_malloc(100, NULL);
     assert_int_equal(fill(ptr, 120, NULL), CUDA_SUCCESS);
@@ -704,7 +688,7 @@ static void told_in_a_file(void **state)
 
 int main(void)
 {
-#define TRAP(name) cmocka_unit_test_teardown(name, stop)
+#define TRAP(name) cmocka_unit_test_teardown(name, traps_stop)
     const struct CMUnitTest tests[] = {
         TRAP(guard_ends_the_block),
         TRAP(guard_aligned),
@@ -722,7 +706,9 @@ int main(void)
         TRAP(poison_of_parts),
         TRAP(poison_is_void_where_chunks_moved),
         TRAP(poison_after_a_free_for_all),
-        TRAP(poison_leaves_recorded_uses_alone),
+        TRAP(poison_before_what_follows_the_free),
+        TRAP(poison_does_not_wait_for_ever),
+        TRAP(traps_after_recorded_uses),
         TRAP(poison_after_failures),
         TRAP(poison_switched_off_and_on),
         TRAP(canary_finds_an_overrun),

@@ -31,8 +31,8 @@ typedef struct tnr_trap_finding {
     const char *text;  /* all of it, in lines, with the stacks that are known */
 } tnr_trap_finding;
 
-/* Called on the thread that finds it, inside an allocation or a free. It may look, but must not
- * call the library. */
+/* Called on the thread that finds it, inside an allocation or a free, and at the end of a device or
+ * of the process (docs/traps.md). It may look, but must not call the library. */
 typedef void (*tnr_trap_callback)(const tnr_trap_finding *finding, void *user);
 
 /* Sets the callback of the process: Tenure tells it of findings, and does not write them to the

@@ -90,7 +90,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_free_on(void *ptr, tnr_stream stream);
 
 /* Frees a block with cudaFree's meaning: nothing that any stream of the device has been given so
  * far may see the memory change. Unlike cudaFree, it does not stop the host. Many such frees share
- * one set of events, which Tenure records when it wants their memory.
+ * one set of events, which Tenure records when it wants their memory. While poison or canary is on,
+ * the free records the events itself and waits for them, for a second at most (docs/traps.md).
  *
  * It covers the legacy stream, which stands for all blocking ones, and every stream that Tenure
  * knows: a stream that was allocated on or recorded, also in a capture, or announced by
