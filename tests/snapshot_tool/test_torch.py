@@ -4,7 +4,9 @@
 
 Seen to fail: with active_pending_free read as live; with any free_completed that comes next taken
 as the end of a free; with the early blocks of a trace, or its waiting frees, left out; with the
-pickler naming lists by the wrong number; with an allocation taken back that is not there.
+pickler naming lists by the wrong number; with an allocation taken back that is not there; of the
+peak's holders, with the search for owners left out, with no record taken back, or with a retirement
+that ends its block.
 """
 import gzip
 import json
@@ -128,9 +130,14 @@ class Torch(CommandTest):
             for device in document["devices"]:
                 index = device["index"]
                 mine = [row for row in rows if row["device"] == index]
-                in_use, live, asked = self.peaks_of(mine)
-                self.assertIn({"device": index, "in_use_bytes": in_use, "live_bytes": live,
-                               "unrounded_bytes": asked}, shown["peaks"])
+                in_use, live, asked, moment, held = self.peaks_of(mine)
+                peak = [one for one in shown["peaks"] if one["device"] == index][0]
+                self.assertEqual((peak["in_use_bytes"], peak["live_bytes"],
+                                  peak["unrounded_bytes"]), (in_use, live, asked))
+                self.assertEqual(peak["ns_before_end"], document["time"]["taken_ns"] - moment)
+                self.assertEqual([(one["live_bytes"] + one["retired_bytes"],
+                                   one["live_blocks"] + one["retired_blocks"])
+                                  for one in peak["stacks"]], held)
                 by_kind = {}
                 for one in shown["advice"]:
                     if one["device"] == index:
@@ -157,11 +164,14 @@ class Torch(CommandTest):
 
     @staticmethod
     def peaks_of(rows):
-        """Of a history that begins with nothing."""
-        live, waiting, peaks = {}, {}, (0, 0, 0)
+        """Of a history that begins with nothing: the peaks; when in_use was that high the last
+        time; and the bytes and blocks of each stack then."""
+        live, waiting, peaks, last = {}, {}, (0, 0, 0), None
+        stacks = {}
         for row in rows:
             if row["kind"] == "alloc":
                 live[row["address"]] = row["bytes"], row["requested_bytes"]
+                stacks[row["address"]] = row["stack"]
             elif row["kind"] in ("free", "retire"):
                 size, _ = live.pop(row["address"])
                 if row["kind"] == "retire":
@@ -170,8 +180,15 @@ class Torch(CommandTest):
                 del waiting[row["address"]]
             aside, wait = sum(size for size, _ in live.values()), sum(waiting.values())
             asked = sum(size for _, size in live.values())
+            if aside + wait >= peaks[0]:
+                held = {}
+                for address, size in [*((at, one[0]) for at, one in live.items()),
+                                      *waiting.items()]:
+                    held.setdefault(stacks[address], []).append(size)
+                last = row["time_ns"], sorted(((sum(one), len(one)) for one in held.values()),
+                                              reverse=True)
             peaks = tuple(max(pair) for pair in zip(peaks, (aside + wait, aside, asked + wait)))
-        return peaks
+        return (*peaks, *last)
 
     @staticmethod
     def pictured(document, device, early_ns):

@@ -29,8 +29,10 @@ static void peak_raise(uint64_t *peak, int64_t amount)
         *peak = positive(amount);
 }
 
-static void peaks_raise(advice_peak *peak, const moment *now, int is_early)
+static void peaks_raise(advice_peak *peak, const moment *now, size_t records, int is_early)
 {
+    if (positive(now->live + now->waiting) > peak->in_use)
+        peak->records = records;
     peak_raise(&peak->in_use, now->live + now->waiting);
     peak_raise(&peak->live, now->live);
     peak_raise(&peak->asked, now->asked + now->waiting);
@@ -100,14 +102,14 @@ static int peaks_find(const model *in, int64_t early_ns, array *peaks)
             now[course_pool_device(in, (int32_t)i)].live += (int64_t)one->bytes.slack;
         }
         for (size_t i = 0; i < count; i++)
-            peaks_raise(MODEL_AT(*peaks, advice_peak, i), &now[i], 0);
+            peaks_raise(MODEL_AT(*peaks, advice_peak, i), &now[i], in->records.count, 0);
         for (size_t i = in->records.count; i > 0; i--) {
             const record *event = MODEL_AT(in->records, record, i - 1);
             size_t at = course_record_device(in, event);
             moment_back(&now[at], event);
             /* What there was before it began with the record before. */
             int is_early = i == 1 || MODEL_AT(in->records, record, i - 2)->time_ns <= early_ns;
-            peaks_raise(MODEL_AT(*peaks, advice_peak, at), &now[at], is_early);
+            peaks_raise(MODEL_AT(*peaks, advice_peak, at), &now[at], i - 1, is_early);
         }
     }
     free(now);

@@ -36,6 +36,7 @@ typedef struct advice_peak {
     uint64_t live;   /* the most without what waits */
     uint64_t asked;  /* the most without rounding of what is live */
     uint64_t early;  /* in_use in the first tenth of the history alone */
+    size_t records;  /* of the history, how many came before in_use was that high, the last time */
 } advice_peak;
 
 /* Finds the advice, largest saving first, and the peaks of each device. Without a history the peaks

@@ -69,8 +69,7 @@ static int by_key(const void *left, const void *right)
     return a->key < b->key ? -1 : a->key > b->key;
 }
 
-/* The holder with this key, a new one if there is none. Null without memory. */
-static holder *holder_at(const model *in, map64 *places, array *result, uint32_t key)
+holder *holders_at(const model *in, map64 *places, array *result, uint32_t key)
 {
     uint32_t at = map64_get(places, key);
     if (at != MAP64_ABSENT)
@@ -82,6 +81,12 @@ static holder *holder_at(const model *in, map64 *places, array *result, uint32_t
     memset(made, 0, sizeof(*made));
     made->key = key;
     return made;
+}
+
+void holders_sort(array *result)
+{
+    if (result->count > 0)
+        qsort(result->items, result->count, sizeof(holder), by_bytes);
 }
 
 int holders_find(const model *in, holder_kind kind, array *result)
@@ -96,7 +101,7 @@ int holders_find(const model *in, holder_kind kind, array *result)
             const block *one = MODEL_AT(in->blocks, block, around->first_block + k);
             if (only_held && !is_held(one))
                 continue;
-            holder *to = holder_at(in, &places, result, key_of(kind, around, one));
+            holder *to = holders_at(in, &places, result, key_of(kind, around, one));
             if (to)
                 holder_add(to, one);
             else

@@ -27,6 +27,11 @@ typedef struct holder {
  * Returns 0, or -1 without memory. */
 int holders_find(const model *snapshot, holder_kind kind, array *result);
 
+/* The holder with this key, a new one if there is none. Null without memory. */
+holder *holders_at(const model *snapshot, map64 *places, array *result, uint32_t key);
+/* Largest live + retired first. */
+void holders_sort(array *result);
+
 /* Free memory: blocks that are neither live nor retired; neighbours in a segment are one run. */
 typedef struct scatter {
     uint64_t reserved_bytes, free_bytes, runs_count, largest_run_bytes;

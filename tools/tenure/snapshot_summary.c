@@ -7,11 +7,14 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "advice.h"
+#include "course.h"
 #include "holders.h"
 #include "json.h"
+#include "peak.h"
 #include "shown.h"
 #include "table.h"
 
@@ -44,7 +47,8 @@ typedef struct summary {
     array by[4];         /* holder, by holder_kind */
     array waits;         /* waiting */
     array advice, peaks; /* advice; advice_peak, of each device */
-    scatter free;
+    array *at_peak;      /* holder, of each device, by stack */
+    scatter free_memory;
     uint64_t live_bytes, live_count, retired_bytes, retired_count;
 } summary;
 
@@ -114,11 +118,35 @@ static const char *plural(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
-/* ---- text ----------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
-static void holders_print(const summary *all, holder_kind kind)
+/* "12.5 ms", from one moment to another; "?" if the first is not known. */
+static const char *age_format(int64_t since_ns, int64_t now_ns, char *text)
 {
-    const array *rows = &all->by[kind];
+    double ms = (double)(now_ns - since_ns) / 1e6;
+    if (since_ns < 0 || now_ns < since_ns)
+        return "?";
+    if (ms >= 1000)
+        snprintf(text, 32, "%.1f s", ms / 1000);
+    else
+        snprintf(text, 32, "%.3f ms", ms);
+    return text;
+}
+
+/* The device's last record at which that much was in use; -1: not known. */
+static int64_t peak_time(const summary *all, size_t device_at)
+{
+    const model *in = all->in;
+    for (size_t i = MODEL_AT(all->peaks, advice_peak, device_at)->records; i > 0; i--) {
+        const record *event = MODEL_AT(in->records, record, i - 1);
+        if (course_record_device(in, event) == device_at)
+            return event->time_ns;
+    }
+    return -1;
+}
+
+static void rows_print(const summary *all, holder_kind kind, const char *title, const array *rows)
+{
     char label[LABEL_BYTES], line[TABLE_CELL_BYTES], live[32], retired[32], cached[32];
     int with_cached = kind == HOLDER_POOL || kind == HOLDER_STREAM;
     size_t shown =
@@ -128,7 +156,7 @@ static void holders_print(const summary *all, holder_kind kind)
         return;
     table_start(&out, with_cached ? 6 : 5);
     table_row(&out);
-    table_cell(&out, "%s", kind_titles[kind]);
+    table_cell(&out, "%s", title);
     table_cell(&out, "live");
     table_cell(&out, "blocks");
     table_cell(&out, "waiting");
@@ -156,9 +184,40 @@ static void holders_print(const summary *all, holder_kind kind)
     table_release(&out);
 }
 
+static void holders_print(const summary *all, holder_kind kind)
+{
+    rows_print(all, kind, kind_titles[kind], &all->by[kind]);
+}
+
+/* Who held memory when most was in use, of each device. Where that is the end, it is what follows
+ * anyway. */
+static void peaks_print(const summary *all)
+{
+    const model *in = all->in;
+    char bytes[32], age[32];
+    for (size_t i = 0; i < in->devices.count && in->records.count > 0; i++) {
+        const advice_peak *peak = MODEL_AT(all->peaks, advice_peak, i);
+        const device *one = MODEL_AT(in->devices, device, i);
+        printf("\nAt the peak of its history, device %" PRIu64 " had %s in use", one->index,
+               format_bytes_binary(peak->in_use, bytes));
+        if (peak->records == in->records.count || peak->records == 0)
+            printf("%s.\n", peak->records == 0 ? ", before it began" : ": that is the end");
+        else
+            printf(", %s before the end.\n", age_format(peak_time(all, i), in->taken_ns, age));
+        if (peak->in_use > one->reserved_bytes && peak->in_use > one->reserved_peak_bytes)
+            printf("No more than %s was ever reserved: records are missing from the history.\n",
+                   format_bytes_binary(one->reserved_peak_bytes > one->reserved_bytes
+                                           ? one->reserved_peak_bytes
+                                           : one->reserved_bytes,
+                                       bytes));
+        if (peak->records < in->records.count)
+            rows_print(all, HOLDER_STACK, "Held at the peak by", &all->at_peak[i]);
+    }
+}
+
 static void scatter_print(const summary *all)
 {
-    const scatter *free = &all->free;
+    const scatter *free = &all->free_memory;
     char a[32], b[32];
     if (free->free_bytes == 0)
         printf("\nNothing of it is free: a new request needs new memory.\n");
@@ -184,19 +243,6 @@ static void scatter_print(const summary *all)
         printf("Rounding costs %s, %.1f %% of what is live.\n",
                format_bytes_binary(free->slack_bytes, a),
                100.0 * (double)free->slack_bytes / (double)all->live_bytes);
-}
-
-/* "12.5 ms", from one moment to another; "?" if the first is not known. */
-static const char *age_format(int64_t since_ns, int64_t now_ns, char *text)
-{
-    double ms = (double)(now_ns - since_ns) / 1e6;
-    if (since_ns < 0 || now_ns < since_ns)
-        return "?";
-    if (ms >= 1000)
-        snprintf(text, 32, "%.1f s", ms / 1000);
-    else
-        snprintf(text, 32, "%.3f ms", ms);
-    return text;
 }
 
 static void waits_print(const summary *all)
@@ -262,10 +308,6 @@ static void advice_print(const summary *all)
     if (all->in->records.count == 0 || all->advice.count == 0)
         return;
     putchar('\n');
-    for (size_t i = 0; i < all->in->devices.count; i++)
-        printf("At the peak of its history, device %" PRIu64 " had %s in use.\n",
-               MODEL_AT(all->in->devices, device, i)->index,
-               format_bytes_binary(MODEL_AT(all->peaks, advice_peak, i)->in_use, bytes));
     table_start(&out, 4);
     table_row(&out);
     table_cell(&out, "What would lower it");
@@ -302,11 +344,11 @@ static void head_print(const summary *all)
         plural(in->devices.count), in->segments.count, plural(in->segments.count), in->blocks.count,
         plural(in->blocks.count), in->records.count, plural(in->records.count));
     printf("%s are reserved. %s in %" PRIu64 " block%s are live",
-           format_bytes_binary(all->free.reserved_bytes, a),
+           format_bytes_binary(all->free_memory.reserved_bytes, a),
            format_bytes_binary(all->live_bytes, b), all->live_count, plural(all->live_count));
-    if (all->free.reserved_bytes > 0)
+    if (all->free_memory.reserved_bytes > 0)
         printf(", %.1f %% of it",
-               100.0 * (double)all->live_bytes / (double)all->free.reserved_bytes);
+               100.0 * (double)all->live_bytes / (double)all->free_memory.reserved_bytes);
     if (all->retired_bytes > 0)
         printf("; %s wait", format_bytes_binary(all->retired_bytes, c));
     printf(".\n");
@@ -330,6 +372,7 @@ static void head_print(const summary *all)
 static void text_print(const summary *all)
 {
     head_print(all);
+    peaks_print(all);
     holders_print(all, HOLDER_POOL);
     holders_print(all, HOLDER_STREAM);
     holders_print(all, HOLDER_STACK);
@@ -341,12 +384,13 @@ static void text_print(const summary *all)
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
-static void holders_json(json_writer *json, const summary *all, holder_kind kind)
+static void holders_json(json_writer *json, const summary *all, holder_kind kind, const char *key,
+                         const array *rows)
 {
     char label[LABEL_BYTES];
-    json_array_begin(json, kind_keys[kind]);
-    for (size_t i = 0; i < all->by[kind].count; i++) {
-        const holder *one = MODEL_AT(all->by[kind], holder, i);
+    json_array_begin(json, key);
+    for (size_t i = 0; i < rows->count; i++) {
+        const holder *one = MODEL_AT(*rows, holder, i);
         json_object_begin(json, NULL);
         json_text(json, "name", holder_label(all->in, kind, one, label, sizeof(label)));
         json_unsigned(json, "live_bytes", one->live_bytes);
@@ -392,6 +436,9 @@ static void advice_json(json_writer *json, const summary *all)
         json_unsigned(json, "in_use_bytes", one->in_use);
         json_unsigned(json, "live_bytes", one->live);
         json_unsigned(json, "unrounded_bytes", one->asked);
+        if (peak_time(all, i) >= 0 && peak_time(all, i) <= all->in->taken_ns)
+            json_unsigned(json, "ns_before_end", (uint64_t)(all->in->taken_ns - peak_time(all, i)));
+        holders_json(json, all, HOLDER_STACK, "stacks", &all->at_peak[i]);
         json_object_end(json);
     }
     json_array_end(json);
@@ -416,7 +463,7 @@ static void advice_json(json_writer *json, const summary *all)
 static void json_print(const summary *all)
 {
     json_writer json;
-    const scatter *free = &all->free;
+    const scatter *free = &all->free_memory;
     json_start(&json, stdout);
     json_object_begin(&json, NULL);
     json_text(&json, "file", all->path);
@@ -440,7 +487,7 @@ static void json_print(const summary *all)
     json_unsigned(&json, "thin_segments_used_bytes", free->thin_held_bytes);
     json_object_end(&json);
     for (int kind = HOLDER_POOL; kind <= HOLDER_SIZE; kind++)
-        holders_json(&json, all, (holder_kind)kind);
+        holders_json(&json, all, (holder_kind)kind, kind_keys[kind], &all->by[kind]);
     waits_json(&json, all);
     advice_json(&json, all);
     json_object_end(&json);
@@ -461,11 +508,29 @@ static int summary_make(summary *all)
         all->retired_bytes += one->retired_bytes;
         all->retired_count += one->retired_count;
     }
-    scatter_find(all->in, &all->free);
-    return waiting_find(all->in, &all->waits) != 0 ||
-                   advice_find(all->in, &all->advice, &all->peaks) != 0
-               ? -1
-               : 0;
+    scatter_find(all->in, &all->free_memory);
+    if (waiting_find(all->in, &all->waits) != 0 ||
+        advice_find(all->in, &all->advice, &all->peaks) != 0)
+        return -1;
+    all->at_peak = calloc(all->in->devices.count + 1, sizeof(array));
+    for (size_t i = 0; i < all->in->devices.count; i++)
+        if (all->at_peak == NULL ||
+            peak_holders(all->in, i, MODEL_AT(all->peaks, advice_peak, i)->records,
+                         &all->at_peak[i]) != 0)
+            return -1;
+    return 0;
+}
+
+static void summary_release(summary *all)
+{
+    budget *limits = all->in->limits;
+    for (int kind = HOLDER_POOL; kind <= HOLDER_SIZE; kind++)
+        array_release(&all->by[kind], limits, sizeof(holder));
+    for (size_t i = 0; i < all->in->devices.count && all->at_peak; i++)
+        array_release(&all->at_peak[i], limits, sizeof(holder));
+    free(all->at_peak);
+    array_release(&all->waits, limits, sizeof(waiting));
+    advice_release(all->in, &all->advice, &all->peaks);
 }
 
 int snapshot_summary(int argc, char **argv)
@@ -493,10 +558,7 @@ int snapshot_summary(int argc, char **argv)
             json_print(&all);
         else
             text_print(&all);
-        for (int kind = HOLDER_POOL; kind <= HOLDER_SIZE; kind++)
-            array_release(&all.by[kind], &limits, sizeof(holder));
-        array_release(&all.waits, &limits, sizeof(waiting));
-        advice_release(&snapshot, &all.advice, &all.peaks);
+        summary_release(&all);
     }
     model_release(&snapshot);
     return code;
