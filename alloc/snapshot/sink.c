@@ -25,9 +25,9 @@ static tnr_status file_error(const tnri_sink *sink, int number)
     char text[128];
     const char *said = strerror_r(number, text, sizeof(text));
     return tnri_error(TNR_ERR_FILE,
-                      "the snapshot could not be written: %s (%.300s). Nothing is left there of "
-                      "it; choose another place or make room.",
-                      said, sink->path);
+                      "cannot write snapshot %.300s: %s. No part of it is left there; choose "
+                      "another folder or make room.",
+                      sink->path, said);
 }
 
 static void sink_free(tnri_sink *sink)

@@ -16,8 +16,8 @@
  * (look.h). For a block that other streams use, and for one that tnr_free_sync frees, they are work
  * on a stream that waits for all others, and are given to it in the free. What is left in a trap at
  * the end is looked at then (ending.h). While a capture is under way no stream is given any, as it
- * could enter the capture. Blocks of graph pools, vouched pools, foreign segments and network cards'
- * pools have no traps: others than their owners may write there.
+ * could enter the capture. Blocks of graph pools, vouched pools, foreign segments and pools of
+ * network cards have no traps: others than their owners may write there.
  *
  * The caller must hold no lock.
  */

@@ -82,6 +82,7 @@ PLANTS = [
     ("licence_line", "tests/CMakeLists.txt", 1, "add_test()\n"),
     ("unfinished", "alloc/later.c", 2, LICENCE + "/* TO" "DO: later */\n"),
     ("unfinished", "docs/later.md", 1, "FIX" "ME\n"),
+    ("plain_words", "docs/page.md", 2, "# Page\nThe wheel is made anew.\n"),
     ("function_length", "alloc/function.c", 2, LICENCE + LONG_FUNCTION),
     ("function_length", "tests/function.py", 2,
      HASH_LICENCE + "def k():\n" + "    step()\n" * 70),

@@ -46,7 +46,7 @@ static const cli_option options[] = {
 
 static const cli_syntax syntax = {
     "ctl",
-    "rule processes from outside: status, metrics, sleep, wake, limit",
+    "control running processes: status, metrics, sleep, wake, limit",
     "COMMAND [ARGUMENT] [options]",
     "Commands:\n"
     "  list               the processes that can be ruled\n"

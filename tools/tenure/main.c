@@ -16,7 +16,7 @@ static const cli_command commands[] = {
     {"doctor", command_doctor, "which driver, devices and settings are in force; what is missing"},
     {"conf", command_conf, "all settings of TENURE_CONF with their values and meaning"},
     {"run", command_run, "start a program with Tenure in place of cudaMalloc"},
-    {"ctl", command_ctl, "rule processes from outside: status, metrics, sleep, wake, limit"},
+    {"ctl", command_ctl, "control running processes: status, metrics, sleep, wake, limit"},
     {"top", command_top, "watch what a running process holds"},
     {"hold", command_hold, "keep published blocks for other processes: from files, or taken over"},
     {"replay", command_replay, "run recorded allocation traces and check the memory"},
