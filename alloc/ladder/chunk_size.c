@@ -38,9 +38,9 @@ static uint64_t chunk_bytes_exact(const tnri_plan *plan)
 
 /* The most that a new chunk may have: the largest of
  *   - that share;
- *   - the power of two that divides the request: a request of the same size fills such chunks
- *     again, wherever they go. Not for a step of a block that grows, which tells nothing of what
- *     comes after it;
+ *   - the power of two that divides the request, if chunk_exact_mb allows: a request of the same
+ *     size fills such chunks again, wherever they go, and any other one is kept out by a corner of
+ *     it. Not for a step of a block that grows, which tells nothing of what comes after it;
  *   - all of a request that is very large: the driver's own allocation costs as much. Likewise of
  *     one whose chunks other processes attach, each at a price. */
 static uint64_t chunk_bytes_most(const tnri_plan *plan)

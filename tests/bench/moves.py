@@ -23,9 +23,9 @@ import sys
 
 SETTINGS = {
     "default": [""],
-    "chunk_share": ["32", "64", "128", "256", "512", "2048"],
+    "chunk_share": ["128", "256", "512", "768", "1024", "4096"],
     "lend": ["off"],
-    "chunk_exact_mb": ["2", "4", "8", "32"],
+    "chunk_exact_mb": ["4", "8", "16", "32"],
     "move_burst_ms": ["0", "20", "80", "500"],
     "before": ["lend:off,chunk_exact_mb:4",
                "lend:off,chunk_share:512,chunk_exact_mb:2,chunk_whole_mb:1048576,"

@@ -417,12 +417,11 @@ ends; "at most" is the largest of the three.
 
 {curve_default}
 Why the default is what it is. Smaller chunks cost driver time once, in a first pass; larger ones
-cost memory that stays. With `lend`, a free run of another stream is taken
-over as it is, so that chunks need not move one by one, and larger ones cost no memory:
-`chunk_exact_mb:16` is where `offload_streams` spends least without needing more. Without it that
-trace holds 8 % more, and chunks of 4 MiB take 35 ms instead of 2. Moving less, by a smaller
-`move_burst_ms`, costs `serve_streams` most, whose five streams peak at different times; from 80 ms
-on a pass of each trace has all the moves that it wants, and 200 leave room.
+cost memory that stays. With `lend`, a free run of another stream is taken over as it is, so that
+chunks need not move one by one. Chunks that fill requests of one size (`chunk_exact_mb`) save calls
+where all blocks are of that size, and cost every other program memory in each pass. Moving less, by
+a smaller `move_burst_ms`, costs `serve_streams` most, whose five streams peak at different times;
+from 80 ms on a pass of each trace has all the moves that it wants, and 200 leave room.
 
 ## The same pass for ever
 

@@ -5,6 +5,7 @@
  *
  * Seen to fail with the rules of chunk_bytes_most (ladder/chunk_size.c) taken out, each by itself:
  * 256 MiB then cost 91 times as much as cuMemAlloc, 12 MiB became chunks of 2, and 130 MiB too.
+ * With chunk_exact_mb:16 as the default, 12 MiB became three chunks instead of six.
  */
 #include "unit.h"
 
@@ -98,16 +99,17 @@ static void test_chunks_of_a_share(void **state)
     assert_ok(tnr_configure("chunk_share:2048"));
 }
 
-/* Blocks of a size that is a multiple of 4 MiB are made of chunks of 4 MiB, which fill the next
- * such block; others of the share's. */
+/* Where chunk_exact_mb allows it, blocks of a size that is a multiple of 4 MiB are made of chunks
+ * of 4 MiB, which fill the next such block; others, and all by default, of the share's. */
 static void test_chunks_that_fill_the_request(void **state)
 {
     (void)state;
     tnr_stream stream = unit_stream(0);
+    assert_int_equal(chunks_for(12 * MIB, stream), 6);
+    assert_ok(tnr_configure("chunk_exact_mb:16"));
     assert_int_equal(chunks_for(12 * MIB, stream), 3);
     assert_int_equal(chunks_for(10 * MIB, stream), 5);
     assert_ok(tnr_configure("chunk_exact_mb:2"));
-    assert_int_equal(chunks_for(12 * MIB, stream), 6);
 }
 
 /* Filling 80 GiB with blocks of 64 MiB takes less than 0.3 s of the driver's time. */
