@@ -14,16 +14,13 @@
 
 #include <tenure/control.h>
 
+#include "own_folder.h"
+
 static char folder[64];
 
-static void folder_remove(void)
+static void folder_end(void)
 {
-    DIR *entries = opendir(folder);
-    for (struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;)
-        (void)unlinkat(dirfd(entries), entry->d_name, 0);
-    if (entries != NULL)
-        closedir(entries);
-    (void)rmdir(folder);
+    (void)folder_remove(folder);
 }
 
 const char *client_folder(void)
@@ -35,7 +32,7 @@ const char *client_folder(void)
         snprintf(folder, sizeof(folder), "/tmp/tenure-control-XXXXXX");
         if (mkdtemp(folder) == NULL)
             abort();
-        (void)atexit(folder_remove);
+        (void)atexit(folder_end);
     }
     return folder;
 }

@@ -30,6 +30,7 @@
 #include <tenure/history.h>
 #include <tenure/publish.h>
 
+#include "own_folder.h"
 #include "group/member.h"
 #include "trap/listener.h"
 #include "trap/story.h"
@@ -241,12 +242,7 @@ static void blocks_are_refused(void **state)
 static int folder_end(void **state)
 {
     (void)state;
-    DIR *list = opendir(folder);
-    for (struct dirent *entry; list != NULL && (entry = readdir(list)) != NULL;)
-        (void)unlinkat(dirfd(list), entry->d_name, 0);
-    if (list != NULL)
-        (void)closedir(list);
-    return rmdir(folder);
+    return folder_remove(folder);
 }
 
 int main(void)

@@ -3,7 +3,6 @@
 #include "peer.h"
 
 #include <cuda.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -22,6 +21,7 @@
 #include "control/answer.h"
 #include "control/commands.h"
 #include "driver/driver.h"
+#include "own_folder.h"
 #include "group/board.h"
 #include "ladder/reclaim.h"
 #include "tenure/simcuda.h"
@@ -350,13 +350,7 @@ void peers_begin(unsigned device_mib)
 int peers_end(void **state)
 {
     (void)state;
-    DIR *list = opendir(folder);
-    for (struct dirent *entry; list != NULL && (entry = readdir(list)) != NULL;)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            (void)unlinkat(dirfd(list), entry->d_name, 0);
-    if (list != NULL)
-        (void)closedir(list);
-    return rmdir(folder);
+    return folder_remove(folder);
 }
 
 peer peer_start(const char *conf)

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "own_folder.h"
+
 /* ThreadSanitizer starts a thread of its own when a program has begun. */
 #if defined(__SANITIZE_THREAD__)
 enum { SANITIZERS_THREADS = 1 };
@@ -233,17 +235,6 @@ static void driver_check(world *w)
         compose_finding("after the end: %d descriptors and %d threads more", descriptors, threads);
 }
 
-static void folder_remove(void)
-{
-    DIR *list = opendir(folder);
-    for (struct dirent *entry; list != NULL && (entry = readdir(list)) != NULL;)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            (void)unlinkat(dirfd(list), entry->d_name, 0);
-    if (list != NULL)
-        (void)closedir(list);
-    (void)rmdir(folder);
-}
-
 static void all_freed(world *w)
 {
     for (int d = 0; d < DEVICES; d++)
@@ -289,5 +280,5 @@ void world_end(world *w, int by_force)
     }
     reports_check();
     driver_check(w);
-    folder_remove();
+    (void)folder_remove(folder);
 }

@@ -5,8 +5,6 @@
  * descriptors.
  *
  * Lines of the library changed to see it fail:
- *   tnri_relay_send without the origin, or with the holder's own socket for it; an importer that
- *     closes it: a_holder_dies_before_its_readers
  *   access_give always for writing too: there_and_back
  *   ladder_take as for other pools: there_and_back, chunks_are_large
  *   chunk_bytes_most without is_shared: chunks_are_large
@@ -19,16 +17,12 @@
  *   tnri_offered_is_there always 1: names_that_exist, who_publishes_dies
  *   tnri_notice_read without the magic number: names_that_are_none
  *   tnri_notice_write in place, without a rename: who_publishes_dies, calls_fail
- *   tnri_relay_free that closes no descriptor: a_holder_follows
  *   an exporter that hangs up without a word: no_descriptors
  *   an import counted in the reader's reserved_bytes: imports_are_the_holders
  *   tnr_attach that tries once, or, on a quick machine, 16 times: generations_under_load
- *   publish that does not begin the count of holders again: a_holder_follows
- *   hold_try without tnri_exported_close: a_holder_comes_late (a descriptor stays)
  */
-#include "export/calls.h"
+#include "publish.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -42,112 +36,6 @@
 #include <unistd.h>
 
 #include <cuda.h>
-#include <tenure/tenure.h>
-
-#include "export/worker.h"
-
-/* Under ThreadSanitizer the simulated device has other addresses in each process. */
-#if defined(__SANITIZE_THREAD__)
-enum { SAME = 0 };
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-enum { SAME = 0 };
-#else
-enum { SAME = 1 };
-#endif
-#else
-enum { SAME = 1 };
-#endif
-
-static char folder[64];
-
-/* Starts the library with a folder of names that is new. */
-static void start(const char *conf, const char *memory)
-{
-    char all[160];
-    snprintf(folder, sizeof(folder), "/tmp/tenure-publish-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    snprintf(all, sizeof(all), "control_dir:%s%s%s", folder, conf == NULL ? "" : ",",
-             conf == NULL ? "" : conf);
-    unit_start(all, memory, NULL);
-}
-
-/* Every entry of the folder is a name's file: nothing is left half done. */
-static int stop(void **state)
-{
-    DIR *list = opendir(folder);
-    for (struct dirent *entry; list != NULL && (entry = readdir(list)) != NULL;)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            (void)unlinkat(dirfd(list), entry->d_name, 0);
-    if (list != NULL)
-        (void)closedir(list);
-    (void)rmdir(folder);
-    return unit_stop(state);
-}
-
-static int there(const worker *who, uint64_t what, uint64_t value, const char *name, answer *said)
-{
-    memset(said, 0, sizeof(*said));
-    (void)snprintf((char *)&said->name, sizeof(said->name), "%s", name);
-    return worker_ask(who, what, value, said);
-}
-
-/* The same for what must succeed. */
-static uint64_t must(const worker *who, uint64_t what, uint64_t value)
-{
-    answer said;
-    assert_true(there(who, what, value, "w", &said));
-    assert_int_equal(said.status, TNR_OK);
-    return said.value;
-}
-
-static tnr_status tried(const worker *who, uint64_t what, uint64_t value)
-{
-    answer said;
-    assert_true(there(who, what, value, "w", &said));
-    return (tnr_status)said.status;
-}
-
-static tnr_status attach(tnr_import_info *info, int same_address)
-{
-    tnr_import_options options = TNR_IMPORT_OPTIONS_INIT;
-    options.same_address = same_address;
-    *info = (tnr_import_info){.struct_bytes = sizeof(*info)};
-    return tnr_attach(info, "w", 0, &options);
-}
-
-static tnr_pool shared_pool(void)
-{
-    tnr_pool pool;
-    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
-    options.is_shared = 1;
-    assert_ok(tnr_pool_create(&pool, 0, &options));
-    return pool;
-}
-
-/* Publishes a new block of the pool, which is freed at once. */
-static tnr_status publish(tnr_pool pool, size_t bytes, unsigned word,
-                          const tnr_publish_options *options)
-{
-    void *ptr;
-    assert_ok(tnr_pool_malloc(&ptr, pool, bytes, 0, NULL));
-    mark(ptr, word);
-    tnr_status status = tnr_publish(NULL, "w", ptr, options);
-    assert_ok(tnr_free(ptr));
-    return status;
-}
-
-/* Nothing of the device is needed any more, once the system has taken who died apart. */
-static void all_is_free_at_last(void)
-{
-    for (int tries = 0; tries < 6000; tries++) {
-        assert_ok(tnr_trim(NULL, 0, 0));
-        if (unit_stats().reserved_bytes.current == 0)
-            break;
-        (void)usleep(10000);
-    }
-    assert_int_equal(unit_stats().reserved_bytes.current, 0);
-}
 
 /* ---- what it does --------------------------------------------------------------------------- */
 
@@ -468,139 +356,6 @@ static void imports_are_the_holders(void **state)
     assert_true(worker_end(&other, 0));
 }
 
-/* ---- taking over ---------------------------------------------------------------------------- */
-
-static void a_holder_takes_over(void **state)
-{
-    (void)state;
-    start(NULL, NULL);
-    tnr_import_info info, again;
-    tnr_published_info known = {.struct_bytes = sizeof(known)};
-    worker publisher = worker_start(), holder = worker_start(), next = worker_start();
-    assert_int_equal(tried(&holder, 'H', 0), TNR_ERR_INVALID_EXPORT);
-    uint64_t address = must(&publisher, 'P', 77);
-    assert_int_equal(must(&holder, 'H', 0), 1);
-    assert_int_equal(must(&holder, 'H', 0), 1); /* once is enough */
-    assert_ok(tnr_published_get(&known, "w"));
-    assert_int_equal(known.holders, 2);
-    assert_int_equal(known.processes[1], holder.process);
-    (void)worker_end(&publisher, 1);
-    assert_ok(attach(&info, SAME));
-    assert_true(!SAME || (uintptr_t)info.ptr == address);
-    assert_int_equal(marked(info.ptr), 77);
-    assert_int_equal(info.process, holder.process);
-    assert_int_equal(must(&next, 'H', 0), 1); /* from a holder that has it from another */
-    (void)worker_end(&holder, 1);
-    assert_ok(attach(&again, 0));
-    assert_int_equal(marked(again.ptr), 77);
-    assert_ok(tnr_import_close(again.ptr));
-    (void)must(&next, 'U', 0);
-    assert_error(attach(&again, 0), TNR_ERR_INVALID_EXPORT, "nobody holds");
-    assert_int_equal(marked(info.ptr), 77);
-    assert_ok(tnr_import_close(info.ptr));
-    assert_true(worker_end(&next, 0));
-}
-
-/* The publisher lives and has freed the block; the holder is killed. Who has it from there keeps
- * the publisher from handing its memory out. */
-static void a_holder_dies_before_its_readers(void **state)
-{
-    (void)state;
-    for (int steps = 1; steps <= 2; steps++) { /* from holder to holder */
-        start(NULL, "MEMORY=64M");
-        worker holder[2], reader = worker_start();
-        tnr_pool pool = shared_pool();
-        assert_ok(publish(pool, 40 * MIB, 5, NULL));
-        for (int i = 0; i < steps; i++) {
-            holder[i] = worker_start();
-            assert_int_equal(must(&holder[i], 'H', 0), 1);
-            if (i == 0)
-                assert_ok(tnr_unpublish("w"));
-            else
-                (void)must(&holder[0], 'U', 0);
-        }
-        uint64_t open = must(&reader, 'A', 0);
-        for (int i = 0; i < steps; i++)
-            (void)worker_end(&holder[i], 1);
-        for (int i = 0; i < 20; i++) {
-            assert_false(worker_can_have_it_all());
-            (void)usleep(1000);
-        }
-        assert_int_equal(must(&reader, 'q', open), 5);
-        (void)must(&reader, 'z', open);
-        all_is_free_at_last();
-        assert_true(worker_end(&reader, 0));
-        (void)stop(NULL);
-    }
-    start(NULL, NULL);
-}
-
-static void a_holder_follows(void **state)
-{
-    (void)state;
-    start(NULL, "MEMORY=64M");
-    tnr_published_info known = {.struct_bytes = sizeof(known)};
-    worker holder = worker_start(), reader = worker_start();
-    tnr_pool pool = shared_pool();
-    assert_ok(publish(pool, 20 * MIB, 1, NULL));
-    assert_int_equal(must(&holder, 'H', 0), 1);
-    uint64_t open = must(&reader, 'A', 0);
-    assert_ok(publish(pool, 20 * MIB, 2, NULL));
-    assert_ok(tnr_published_get(&known, "w"));
-    assert_int_equal(known.holders, 1); /* who holds the first does not hold the second */
-    assert_int_equal(must(&holder, 'H', 0), 2);
-    (void)must(&reader, 'z', open);
-    assert_ok(tnr_trim(NULL, 0, 0)); /* the holder has let go of the first */
-    assert_int_equal(unit_stats().reserved_bytes.current, 20 * MIB);
-    (void)must(&holder, 'U', 0);
-    assert_ok(tnr_unpublish("w"));
-    all_is_free_at_last();
-    assert_true(worker_end(&holder, 0));
-    assert_true(worker_end(&reader, 0));
-}
-
-/* The worker that replaces what is being taken over, once: null for none. */
-static const worker *replaces;
-
-tnr_status __real_tnri_exported_adopt(int connection, tnr_export *number);
-tnr_status __wrap_tnri_exported_adopt(int connection, tnr_export *number);
-
-tnr_status __wrap_tnri_exported_adopt(int connection, tnr_export *number)
-{
-    tnr_status status = __real_tnri_exported_adopt(connection, number);
-    const worker *now = replaces;
-    replaces = NULL;
-    if (now != NULL)
-        (void)must(now, 'Q', 22);
-    return status;
-}
-
-/* The block is replaced after it has come, and before its holder is in the list: the holder takes
- * over the next one, and lets go of this one. */
-static void a_holder_comes_late(void **state)
-{
-    (void)state;
-    start(NULL, NULL);
-    uint64_t generation = 0;
-    worker publisher = worker_start();
-    unsigned kept = 0;
-    for (int round = 0; round < 2; round++) { /* in the first, what stays descriptors come */
-        (void)must(&publisher, 'Q', 11);
-        replaces = &publisher;
-        assert_ok(tnr_hold(&generation, "w", NULL));
-        assert_null(replaces);
-        assert_int_equal(generation, 2 * round + 2);
-        assert_ok(tnr_unpublish("w"));
-        (void)must(&publisher, 'U', 0);
-        for (int tries = 0; tries < 200 && round > 0 && descriptors_count() > kept; tries++)
-            (void)usleep(5000);
-        if (round == 0)
-            kept = descriptors_count();
-    }
-    assert_int_equal(descriptors_count(), kept);
-    assert_true(worker_end(&publisher, 0));
-}
-
 /* ---- deaths --------------------------------------------------------------------------------- */
 
 /* What is left is the former generation, the new one, or none; and names serve again. */
@@ -655,31 +410,6 @@ static void who_attaches_or_holds_dies(void **state)
         (void)stop(NULL);
     }
     start(NULL, NULL);
-}
-
-/* A holder whose readers have more generations open than may be takes none over. */
-static void a_holder_has_too_many(void **state)
-{
-    (void)state;
-    start(NULL, "MEMORY=256M");
-    worker publisher = worker_start(), reader = worker_start();
-    tnr_publish_options options = TNR_PUBLISH_OPTIONS_INIT;
-    uint64_t open[2];
-    options.older_max = 1;
-    for (int i = 0; i < 2; i++) {
-        (void)must(&publisher, 'Q', (uint64_t)i + 1);
-        assert_ok(tnr_hold(NULL, "w", &options));
-        (void)must(&publisher, 'U', 0); /* so that the reader asks here */
-        open[i] = must(&reader, 'A', 0);
-    }
-    (void)must(&publisher, 'Q', 3);
-    assert_error(tnr_hold(NULL, "w", &options), TNR_ERR_BUSY, "Generation 1 has 1 readers");
-    (void)must(&reader, 'z', open[0]);
-    assert_ok(tnr_hold(NULL, "w", &options));
-    (void)must(&reader, 'z', open[1]);
-    assert_ok(tnr_unpublish("w"));
-    assert_true(worker_end(&reader, 0));
-    assert_true(worker_end(&publisher, 0));
 }
 
 /* ---- failures ------------------------------------------------------------------------------- */
@@ -814,8 +544,6 @@ static void generations_under_load(void **state)
     assert_true(worker_end(&other, 0));
 }
 
-#define CASE(test) cmocka_unit_test_teardown(test, stop)
-
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "worker") == 0)
@@ -831,11 +559,6 @@ int main(int argc, char **argv)
         CASE(names_that_are_none),
         CASE(memory_counts),
         CASE(imports_are_the_holders),
-        CASE(a_holder_takes_over),
-        CASE(a_holder_dies_before_its_readers),
-        CASE(a_holder_follows),
-        CASE(a_holder_comes_late),
-        CASE(a_holder_has_too_many),
         CASE(who_publishes_dies),
         CASE(who_attaches_or_holds_dies),
         CASE(calls_fail),

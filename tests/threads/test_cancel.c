@@ -15,7 +15,6 @@
  */
 #include "unit/unit.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -32,6 +31,7 @@
 #include <tenure/tenure.h>
 
 #include "base/lock.h"
+#include "own_folder.h"
 #include "group/member.h"
 
 /* ---- the places ----------------------------------------------------------------------------- */
@@ -414,12 +414,7 @@ static void a_lock_that_is_taken(void **state)
 static int folder_end(void **state)
 {
     (void)state;
-    DIR *list = opendir(folder);
-    for (struct dirent *entry; list != NULL && (entry = readdir(list)) != NULL;)
-        (void)unlinkat(dirfd(list), entry->d_name, 0);
-    if (list != NULL)
-        (void)closedir(list);
-    return rmdir(folder);
+    return folder_remove(folder);
 }
 
 int main(void)
