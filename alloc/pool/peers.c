@@ -173,6 +173,14 @@ static void pool_forget_aliases(tnr_pool pool)
     }
 }
 
+/* 1 if a pool sleeps, and the driver has refused to take all its memory: what is left is mapped
+ * with the access of before, until the wake maps it once more. */
+static int sleeps_in_part(tnr_pool pool)
+{
+    return atomic_load(&pool->asleep.state) == TNRI_ASLEEP &&
+           atomic_load(&pool->account.reserved_bytes) > 0;
+}
+
 /* Changes the set of peers, and all that exists; on an error neither, as far as the driver lets us.
  * In the context. */
 tnr_status tnri_pool_access(tnr_pool pool, int peer, tnr_access wanted)
@@ -182,6 +190,13 @@ tnr_status tnri_pool_access(tnr_pool pool, int peer, tnr_access wanted)
         tnri_rest(round);
     tnr_access before = tnri_access_get(access, peer);
     tnr_status status = TNR_OK;
+    if (wanted == TNR_ACCESS_NONE && before != wanted && sleeps_in_part(pool)) {
+        atomic_store(&access->is_changing, 0);
+        return tnri_error(TNR_ERR_ASLEEP,
+                          "pool \"%s\" of device %d is asleep, and the driver has refused to take "
+                          "all its memory: device %d would still reach it. Wake the pool first.",
+                          pool->account.name, pool->device->index, peer);
+    }
     peers_set(access, peer, wanted);
     tnri_placing_wait(access);
     pool_forget_aliases(pool);

@@ -9,6 +9,7 @@
  *   the way back in pool_access left out: a_driver_that_fails
  *   device->peers not copied in pool_publish: pools_made_later
  *   pool_stay without its look at TNRI_ASLEEP: sleep_and_wake does not end
+ *   tnri_pool_access without sleeps_in_part: asleep_in_part
  *   peer_finish not called: closing_waits
  *   peer_finish content when the driver does not say: closing_when_the_peer_cannot_be_asked
  *   tnri_peers_meet not called: devices_that_are_used
@@ -232,6 +233,34 @@ static void sleep_and_wake(void **state)
     assert_ok(tnr_pool_wake(pool, 0));
     assert_closed(block, 20 * MIB);
     assert_access(block, 20 * MIB, 2, TNR_ACCESS_READWRITE);
+}
+
+/* A sleep that fails and cannot be taken back leaves memory mapped, which the peer still reaches: a
+ * close would be a lie. */
+static void asleep_in_part(void **state)
+{
+    (void)state;
+    start("chunk_max_mb:2");
+    tnr_pool pool;
+    void *block;
+    tnr_access access;
+    assert_ok(tnr_pool_create(&pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&block, pool, 20 * MIB, 0, NULL));
+    assert_ok(tnr_pool_access_set(pool, 0, 1, TNR_ACCESS_READWRITE));
+    simcuda_fail("cuMemUnmap", 5, 0, CUDA_ERROR_UNKNOWN);
+    simcuda_fail("cuMemCreate", 1, 1, CUDA_ERROR_UNKNOWN);
+    assert_error(tnr_pool_sleep(pool, 0, NULL), TNR_ERR_DRIVER, "is asleep");
+    simcuda_fail_clear();
+    assert_open((char *)block + 18 * MIB, MIB);
+    assert_error(tnr_pool_access_set(pool, 0, 1, TNR_ACCESS_NONE), TNR_ERR_ASLEEP, "device 1");
+    assert_error(tnr_device_access_set(0, 1, TNR_ACCESS_NONE), TNR_ERR_ASLEEP, "device 1");
+    assert_ok(tnr_pool_access_get(&access, pool, 0, 1));
+    assert_int_equal(access, TNR_ACCESS_READWRITE);
+    assert_ok(tnr_pool_access_set(pool, 0, 2, TNR_ACCESS_READWRITE)); /* the wake opens it */
+    assert_ok(tnr_pool_wake(pool, 0));
+    assert_access(block, 20 * MIB, 2, TNR_ACCESS_READWRITE);
+    assert_ok(tnr_pool_access_set(pool, 0, 1, TNR_ACCESS_NONE));
+    assert_closed(block, 20 * MIB);
 }
 
 /* Opened by the callback of a sleep that begins, closed when it has ended. */
@@ -504,6 +533,7 @@ int main(void)
         CASE(pools_made_later),
         CASE(moves_and_loans),
         CASE(sleep_and_wake),
+        CASE(asleep_in_part),
         CASE(parked),
         CASE(bad_input),
         CASE(devices_without_a_way),

@@ -449,8 +449,10 @@ typedef enum tnr_access {
  * TNR_ERR_INVALID_DEVICE (there is no such peer, or it is the device itself),
  * TNR_ERR_NO_PEER_ACCESS (the devices have no way to each other), TNR_ERR_FOREIGN_SEGMENT (the
  * owner of the pool's segments says who reaches them), TNR_ERR_CAPTURE (closing while a capture is
- * under way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. On an error the pool is as it was. If the driver
- * refuses the way back too, the pool may be partly changed: then call again. Since 0.2.0. */
+ * under way), TNR_ERR_ASLEEP (closing a pool that sleeps, but of whose memory the driver refused to
+ * take all: the peer reaches that until the pool wakes), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. On an
+ * error the pool is as it was. If the driver refuses the way back too, the pool may be partly
+ * changed: then call again. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_access_set(tnr_pool pool, int device, int peer,
                                                      tnr_access access);
 
@@ -464,8 +466,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_access_get(tnr_access *access, tnr_poo
  * over foreign segments stay as they are. Like cudaDeviceEnablePeerAccess, called on `peer`.
  * Errors: TNR_ERR_INVALID_ARGUMENT (access), TNR_ERR_INVALID_DEVICE (there is no such device or
  * peer, or both are the same), TNR_ERR_NO_PEER_ACCESS, TNR_ERR_CAPTURE (closing while a capture is
- * under way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, those of a device's first use. On an error,
- * pools before the one that the error names may have changed. Since 0.2.0. */
+ * under way), TNR_ERR_ASLEEP (as above), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, those of a device's
+ * first use. On an error, pools before the one that is named may have changed. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_device_access_set(int device, int peer, tnr_access access);
 
 /* ---- limits and giving back ---------------------------------------------------------------- */
