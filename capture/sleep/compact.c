@@ -330,8 +330,9 @@ static uint64_t pool_held(tnr_pool pool)
 
 /* Steps 2 to 6 for all pools, which then are awake, or asleep. In the device's context. Returns the
  * first error. */
-static tnr_status set_replace(const tnri_pool_set *set, size_t *released)
+static tnr_status set_replace(tnri_pool_set *set, void *with)
 {
+    size_t *released = with;
     tnri_error_aside failed;
     tnr_status first = tnri_pool_set_drain(set);
     int is_drained = first == TNR_OK;
@@ -374,22 +375,9 @@ static void set_tell(const tnri_pool_set *set)
 
 static tnr_status set_compact(tnri_pool_set *set, size_t *released)
 {
-    tnri_pool_set_notify(set, TNR_SLEEP_GOING, TNRI_AWAKE);
-    tnri_pool_set_select(set, TNRI_AWAKE, TNRI_FALLING_ASLEEP);
-    tnri_pool_set_quiet(set);
-    tnri_staging_claim(set->device);
-    tnri_visit visit;
-    tnr_status status = tnri_device_enter(set->device, &visit);
-    if (status == TNR_OK) {
-        status = set_replace(set, released);
-        tnri_device_leave(&visit);
-    } else {
-        for (size_t i = 0; i < set->count; i++) {
-            set->pools[i]->asleep.has_other = 0;
-            tnri_pool_set_state(set->pools[i], TNRI_AWAKE);
-        }
-    }
-    tnri_staging_unclaim(set->device);
+    for (size_t i = 0; i < set->count; i++)
+        set->pools[i]->asleep.has_other = 0;
+    tnr_status status = tnri_pool_set_do(set, set_replace, released);
     set_tell(set);
     return status;
 }

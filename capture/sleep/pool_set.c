@@ -148,12 +148,33 @@ void tnri_pool_set_notify(const tnri_pool_set *set, tnr_sleep_event event, tnri_
             tnri_sleep_notify(event, set->pools[i]);
 }
 
-void tnri_pool_set_quiet(const tnri_pool_set *set)
+/* From here on nobody finds an arena of the set's pools, which are not awake any more; returns when
+ * nobody works on them. Nothing is claimed. */
+static void set_quiet(const tnri_pool_set *set)
 {
     tnri_generation_advance();
     /* Before the claim, which a worker may wait for: it may end a graph's pool that has slept. */
     for (size_t i = 0; i < set->count; i++)
         tnri_pool_work_wait(set->pools[i]);
+}
+
+tnr_status tnri_pool_set_do(tnri_pool_set *set, tnri_pool_set_work work, void *with)
+{
+    tnri_visit visit;
+    tnri_pool_set_notify(set, TNR_SLEEP_GOING, TNRI_AWAKE);
+    tnri_pool_set_select(set, TNRI_AWAKE, TNRI_FALLING_ASLEEP);
+    set_quiet(set);
+    tnri_staging_claim(set->device);
+    tnr_status status = tnri_device_enter(set->device, &visit);
+    if (status == TNR_OK) {
+        status = work(set, with);
+        tnri_device_leave(&visit);
+    } else {
+        for (size_t i = 0; i < set->count; i++)
+            tnri_pool_set_state(set->pools[i], TNRI_AWAKE);
+    }
+    tnri_staging_unclaim(set->device);
+    return status;
 }
 
 tnr_status tnri_pool_set_drain(const tnri_pool_set *set)

@@ -43,9 +43,12 @@ void tnri_pool_set_select(tnri_pool_set *set, tnri_sleep_state from, tnri_sleep_
 /* Tells the callbacks of each pool that is in a state. */
 void tnri_pool_set_notify(const tnri_pool_set *set, tnr_sleep_event event, tnri_sleep_state state);
 
-/* From here on nobody finds an arena of the set's pools, which are not awake any more; returns when
- * nobody works on them. Nothing is claimed. */
-void tnri_pool_set_quiet(const tnri_pool_set *set);
+/* Does the work of a sleep or a compaction while nobody works on the pools, which are those of the
+ * set that are awake: no others are in it afterwards. Their callbacks are told that they are going,
+ * and the work runs in the device's context, with the staging claimed. It leaves each pool awake or
+ * asleep. Without the context nothing is done, and all are awake again. */
+typedef tnr_status (*tnri_pool_set_work)(tnri_pool_set *set, void *with);
+tnr_status tnri_pool_set_do(tnri_pool_set *set, tnri_pool_set_work work, void *with);
 
 /* Waits for all work, so that what is retired is over and old mappings can go. In the device's
  * context, with the staging claimed. */

@@ -342,8 +342,9 @@ static tnr_status set_check_importers(const tnri_pool_set *set)
 }
 
 /* Steps 2 to 5, and back if one fails. In the device's context. */
-static tnr_status set_fall_asleep(tnri_pool_set *set, const tnr_sleep_options *options)
+static tnr_status set_fall_asleep(tnri_pool_set *set, void *with)
 {
+    const tnr_sleep_options *options = with;
     set->pinned = tnri_staging_of(set->device)->pinned.count;
     set->paged = tnri_staging_of(set->device)->paged.count;
     tnr_status status = set_check_importers(set);
@@ -362,22 +363,9 @@ static tnr_status set_fall_asleep(tnri_pool_set *set, const tnr_sleep_options *o
     return TNR_OK;
 }
 
-static tnr_status set_sleep(tnri_pool_set *set, const tnr_sleep_options *options)
+static tnr_status set_sleep(tnri_pool_set *set, tnr_sleep_options *options)
 {
-    tnri_pool_set_notify(set, TNR_SLEEP_GOING, TNRI_AWAKE);
-    tnri_pool_set_select(set, TNRI_AWAKE, TNRI_FALLING_ASLEEP);
-    tnri_pool_set_quiet(set);
-    tnri_staging_claim(set->device);
-    tnri_visit visit;
-    tnr_status status = tnri_device_enter(set->device, &visit);
-    if (status == TNR_OK) {
-        status = set_fall_asleep(set, options);
-        tnri_device_leave(&visit);
-    } else {
-        for (size_t i = 0; i < set->count; i++)
-            tnri_pool_set_state(set->pools[i], TNRI_AWAKE);
-    }
-    tnri_staging_unclaim(set->device);
+    tnr_status status = tnri_pool_set_do(set, set_fall_asleep, options);
     if (status != TNR_OK)
         tnri_pool_set_notify(set, TNR_SLEEP_CANCELLED, TNRI_AWAKE);
     return status;
