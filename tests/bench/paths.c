@@ -15,8 +15,6 @@
  * meets in a hash table. LAYOUT is a number, and each has other distances between the driver's
  * handles: a path whose count differs between layouts is judged by the least.
  */
-#include <pthread.h>
-#include <semaphore.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +31,6 @@
 #include "paths.h"
 
 enum {
-    BATCH = 64,
     WAITING_BLOCKS = 1024,
     LIVE_MAX = 100000,
     EVENTS_MAX = 1 << 18,
@@ -53,18 +50,10 @@ enum {
 #endif
 
 /* Everything inside is counted, nothing outside. */
-static void ONE_FUNCTION path_measured(path_run *run, path_body body)
+void ONE_FUNCTION path_measured(path_run *run, path_body body)
 {
     body(run);
     __asm__ volatile("" ::: "memory"); /* the call is no tail call */
-}
-
-static void tenure_check(tnr_status status)
-{
-    if (__builtin_expect(status != TNR_OK, 0)) {
-        fprintf(stderr, "bench_paths: %s\n", tnr_last_error());
-        exit(1);
-    }
 }
 
 void driver_check(CUresult result, const char *what)
@@ -112,7 +101,7 @@ static size_t random_bytes(path_run *run)
 
 /* ---- cached pairs --------------------------------------------------------------------------- */
 
-static void pairs(path_run *run)
+void pairs(path_run *run)
 {
     void *ptr;
     for (uint64_t i = 0; i < run->operations; i++) {
@@ -157,7 +146,7 @@ void path_counted(path_run *run, path_body body)
     run->checksum = mixed(run->checksum, run->operations * run->what->bytes_min);
 }
 
-static void run_pairs(path_run *run)
+void run_pairs(path_run *run)
 {
     path_counted(run, pairs);
 }
@@ -536,86 +525,6 @@ static void run_holds(path_run *run)
 {
     path_counted(run, holds);
     tenure_check(tnr_capture_abort(0, run->streams[1]));
-}
-
-/* ---- two threads ---------------------------------------------------------------------------- */
-
-static void turn_wait(sem_t *turn)
-{
-    while (sem_wait(turn) != 0)
-        ;
-}
-
-static void batch_allocate(path_run *run)
-{
-    for (uint64_t i = 0; i < BATCH; i++)
-        tenure_check(tnr_malloc(&run->blocks[i], run->what->bytes_min, 0, run->streams[0]));
-}
-
-static void batch_free(path_run *run)
-{
-    for (uint64_t i = 0; i < BATCH; i++)
-        tenure_check(tnr_free(run->blocks[i]));
-}
-
-static void *helper_main(void *argument)
-{
-    path_run *run = argument;
-    for (;;) {
-        turn_wait(&run->turn_of_helper);
-        if (run->helper_ends)
-            return NULL;
-        path_measured(run, batch_free);
-        sem_post(&run->turn_of_main);
-    }
-}
-
-/* Allocations by one thread, frees by another: both are counted, and the first batches too, since
- * a few of them change nothing in many. */
-static void run_handover(path_run *run)
-{
-    pthread_t helper;
-    if (sem_init(&run->turn_of_helper, 0, 0) != 0 || sem_init(&run->turn_of_main, 0, 0) != 0 ||
-        pthread_create(&helper, NULL, helper_main, run) != 0) {
-        fputs("bench_paths: the host gives no thread\n", stderr);
-        exit(1);
-    }
-    for (uint64_t done = 0; done < run->what->operations; done += BATCH) {
-        path_measured(run, batch_allocate);
-        sem_post(&run->turn_of_helper);
-        turn_wait(&run->turn_of_main);
-    }
-    run->helper_ends = 1;
-    sem_post(&run->turn_of_helper);
-    pthread_join(helper, NULL);
-    run->checksum = mixed(run->checksum, run->what->operations * run->what->bytes_min);
-}
-
-static void *sharer_main(void *argument)
-{
-    path_run *run = argument;
-    run->operations = 256;
-    pairs(run);
-    sem_post(&run->turn_of_main);
-    turn_wait(&run->turn_of_helper);
-    return NULL;
-}
-
-/* Pairs on a stream that another thread, which lives and sleeps, has used too. */
-static void run_shared(path_run *run)
-{
-    pthread_t sharer;
-    run->operations = 256;
-    pairs(run);
-    if (sem_init(&run->turn_of_helper, 0, 0) != 0 || sem_init(&run->turn_of_main, 0, 0) != 0 ||
-        pthread_create(&sharer, NULL, sharer_main, run) != 0) {
-        fputs("bench_paths: the host gives no thread\n", stderr);
-        exit(1);
-    }
-    turn_wait(&run->turn_of_main);
-    run_pairs(run);
-    sem_post(&run->turn_of_helper);
-    pthread_join(sharer, NULL);
 }
 
 /* ---- the table ------------------------------------------------------------------------------ */

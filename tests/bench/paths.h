@@ -6,12 +6,14 @@
 #include <semaphore.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include <cuda.h>
 
 #include <tenure/capture.h>
 
-enum { STREAMS = 16 };
+enum { STREAMS = 16, BATCH = 64 };
 
 /* Programs that know nothing of Tenure have it preloaded: tests/bench/callgrind.py knows how. */
 enum path_under { UNDER_NOTHING, UNDER_RUN, UNDER_CHECK, UNDER_RECORD };
@@ -50,14 +52,36 @@ struct path {
     int under; /* of path_under */
 };
 
+/* Inline: it is part of what is counted. */
+static inline void tenure_check(tnr_status status)
+{
+    if (__builtin_expect(status != TNR_OK, 0)) {
+        fprintf(stderr, "bench_paths: %s\n", tnr_last_error());
+        exit(1);
+    }
+}
+
 void driver_check(CUresult result, const char *what);
 uint64_t mixed(uint64_t sum, uint64_t value);
 
 /* To be called before each handle of the driver's is made: see LAYOUT in paths.c. */
 void path_apart(void);
 
+/* Everything inside is counted, nothing outside. */
+void path_measured(path_run *run, path_body body);
+
 /* Runs a path's body to warm up, and then counted. */
 void path_counted(path_run *run, path_body body);
+
+/* ---- cached pairs: paths.c ------------------------------------------------------------------ */
+
+void pairs(path_run *run);
+void run_pairs(path_run *run);
+
+/* ---- two threads: two_threads.c ------------------------------------------------------------- */
+
+void run_handover(path_run *run);
+void run_shared(path_run *run);
 
 /* ---- the driver's functions under tenure run: under_run.c ----------------------------------- */
 
