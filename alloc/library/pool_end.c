@@ -142,8 +142,8 @@ static tnr_status pool_check_idle(tnr_pool pool)
             found.held, pool->account.name, atomic_load(&pool->account.importers));
     if (found.held > 0)
         return tnri_error(TNR_ERR_BUSY,
-                          "CUDA graphs still refer to %zu freed blocks of pool \"%s\". Destroy the "
-                          "graphs and their executables first.",
+                          "CUDA graphs or captures keep %zu freed blocks of pool \"%s\". End the "
+                          "captures, and destroy the graphs and their executables first.",
                           found.held, pool->account.name);
     return TNR_OK;
 }

@@ -11,6 +11,7 @@
  *   tnr_park without copies_wait: any_step_fails, late_buffers_stay, copies_are_waited_for; without
  *   the wait for an event in there: copies_are_waited_for
  *   uses_end without the question whether the block's stream has ended: the_stream_has_ended
+ *   arena_adopt without tnri_stream_follow: another_stream_has_taken_over (the copies read early)
  *   tnri_staging_prepare without late_collect: any_step_fails
  *   mapping_stuck that counts slots below the stretch, or that are not used: mappings_are_counted
  */
@@ -59,6 +60,27 @@ static void the_stream_has_ended(void **state)
         sleep_check(a, 40 * MIB, 1);
         assert_ok(tnr_free(a));
     }
+    end();
+}
+
+/* Another stream has taken over what the ended one had: it comes after all of that, and so do the
+ * copies. */
+static void another_stream_has_taken_over(void **state)
+{
+    (void)state;
+    start(NULL, "SCHEDULE=lazy");
+    tnr_stream stream = unit_stream(0), heir = unit_stream(0), other = unit_stream(0);
+    void *a = unit_malloc(40 * MIB, stream);
+    sleep_fill(a, 40 * MIB, 1, stream);
+    assert_ok(tnr_stream_destroying(0, stream));
+    assert_error(tnr_park(NULL, a, other, TNR_CONTENT_KEEP), TNR_ERR_INVALID_STREAM, "has ended");
+    void *b = unit_malloc(MIB, heir);
+    assert_ok(tnr_park(NULL, a, other, TNR_CONTENT_KEEP));
+    assert_ok(tnr_unpark(a, other));
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    sleep_check(a, 40 * MIB, 1);
+    assert_ok(tnr_free(b));
+    assert_ok(tnr_free(a));
     end();
 }
 
@@ -201,6 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(the_stream_has_ended, unit_stop),
+        cmocka_unit_test_teardown(another_stream_has_taken_over, unit_stop),
         cmocka_unit_test_teardown(any_step_fails, unit_stop),
         cmocka_unit_test_teardown(pinning_refused, unit_stop),
         cmocka_unit_test_teardown(late_buffers_stay, unit_stop),

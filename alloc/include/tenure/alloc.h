@@ -366,13 +366,13 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_create(tnr_pool *pool, int device,
  * handle is invalid afterwards; Tenure detects later use of it (TNR_ERR_INVALID_POOL). If graphs
  * need its memory, the call waits up to graph_end_ms for the driver to let go of those that were
  * destroyed.
- * Errors: TNR_ERR_BUSY (there are live blocks; a thread that lives is routed to it; graphs need it;
- * blocks of it are exported (<tenure/export.h>); or the pool is over foreign segments and the call
- * comes from a callback of an owner of segments), TNR_ERR_INVALID_POOL, TNR_ERR_HOST_MEMORY,
- * TNR_ERR_CAPTURE (a stream that is in a capture used its memory before, and the end of that work
- * was not marked; or it has memory of the legacy stream, and a blocking stream captures),
- * TNR_ERR_INVALID_STREAM (a stream ended untold), TNR_ERR_DRIVER. After an error the pool is there;
- * idle memory of it may have gone back. Since 0.1.0. */
+ * Errors: TNR_ERR_BUSY (there are live blocks; a thread that lives is routed to it; graphs or
+ * captures need it; blocks of it are exported (<tenure/export.h>); or the pool is over foreign
+ * segments and the call comes from a callback of an owner of segments), TNR_ERR_INVALID_POOL,
+ * TNR_ERR_HOST_MEMORY, TNR_ERR_CAPTURE (a stream that is in a capture used its memory before, and
+ * the end of that work was not marked; or it has memory of the legacy stream, and a blocking
+ * stream captures), TNR_ERR_INVALID_STREAM (a stream ended untold), TNR_ERR_DRIVER. After an error
+ * the pool is there; idle memory of it may have gone back. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_destroy(tnr_pool pool);
 
 /* As tnr_malloc, from this pool (null: the device's default pool, whatever the routing). The

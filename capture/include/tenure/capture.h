@@ -51,7 +51,8 @@
  * that takes part has its captures' nodes read so far, and gets back what it freed and no node
  * refers to. What tnr_free_sync frees can be handed out again meanwhile, except in two cases: while
  * a blocking stream is captured, or one whose work before the capture has no mark (it was drawn
- * into the capture, or is captured by an engine).
+ * into the capture, or is captured by an engine). A stream of the second kind that was destroyed in
+ * its capture counts until no capture is under way.
  *
  * The idea of reuse by reachability in the graph, without nodes added for it, is PyTorch's
  * (graph_capture_record_stream_reuse); there it works within a stream's own blocks.
@@ -143,8 +144,11 @@ TNR_NODISCARD TNR_API tnr_status tnr_capture_abort(int device, tnr_stream stream
 
 /* Follows a capture that is under way on `stream` and that the engine will end itself. Stores the
  * number of the graph that comes of the capture. If no graph comes of it, the number ends by
- * itself. `options->mode` is not used. Errors: as tnr_capture_begin; TNR_ERR_CAPTURE if the stream
- * is not being captured, or Tenure follows that capture already. Since 0.1.0. */
+ * itself. `options->mode` is not used. Attach at once: Tenure does not know of the capture before,
+ * and if a call of another thread has to wait for the device meanwhile, the driver makes the
+ * capture invalid. Errors: as tnr_capture_begin; TNR_ERR_CAPTURE if the stream
+ * is not being captured, its capture is invalid, or Tenure follows that capture already. Since
+ * 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_capture_attach(tnr_graph *graph, int device, tnr_stream stream,
                                                     const tnr_capture_options *options);
 

@@ -81,7 +81,8 @@ extern "C" {
  * Errors: TNR_ERR_INVALID_ARGUMENT (the block or its pool is of a kind that cannot be parked; no
  * such content), TNR_ERR_FOREIGN_POINTER, TNR_ERR_INTERIOR_POINTER, TNR_ERR_NOT_LIVE,
  * TNR_ERR_PARKED (it is already), TNR_ERR_CAPTURE (a stream that is needed is being captured),
- * TNR_ERR_INVALID_STREAM (also if the block's own stream has ended, and `stream` is another one),
+ * TNR_ERR_INVALID_STREAM (also if the block's own stream has ended, and no other stream has taken
+ * over what it had, as the next one that begins to allocate from the pool does),
  * TNR_ERR_ASLEEP, TNR_ERR_HOST_MEMORY (also if the contents cannot be pinned), TNR_ERR_BUSY
  * (contents cannot be pinned while a capture is under way), TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD,
  * TNR_ERR_AFTER_FORK. Since 0.2.0. */
