@@ -9,6 +9,9 @@
  *   streams_end_inside               stream.c, stream_last_event: the late event; event.c: late_end
  *                                    1 at once
  *   an_end_inside_comes_after_the_marks  stream.c, stream_last_event: tnri_number_now instead
+ *   a_launch_while_another_thread_retires  hold.c and retire.c: the hold given up before the
+ *                                    retirement; under ThreadSanitizer also freed_mark without the
+ *                                    arena's lock
  */
 #include "steps.h"
 
@@ -576,6 +579,59 @@ static void events_are_asked_beside_a_capture(void **state)
     check_all_given_back();
 }
 
+enum { HALTS = 60 };
+
+static void CUDA_CB free_in_host_function(void *block)
+{
+    if (tnr_free(block) != TNR_OK)
+        abort();
+}
+
+/* A miss, which tries again what could not go on. */
+static void *miss(void *of)
+{
+    pthread_barrier_t *turn = of;
+    void *block;
+    (void)pthread_barrier_wait(turn);
+    if (tnr_malloc(&block, 4 * MIB, 0, OUTSIDE) != TNR_OK || tnr_free(block) != TNR_OK)
+        abort();
+    return NULL;
+}
+
+/* An output was freed where its use could not be marked. A launch comes after that use, wherever
+ * another thread is on the way from the held blocks to the retired ones. */
+static void a_launch_while_another_thread_retires(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    pthread_barrier_t turn;
+    steps_start("bin_blocks:0", NULL);
+    assert_int_equal(pthread_barrier_init(&turn, NULL, 2), 0);
+    for (int i = 0; i < HALTS; i++) {
+        capture_begin(ORIGIN, NULL);
+        unsigned char *output = captured_block(ORIGIN, 5);
+        recorded graph = capture_end(ORIGIN);
+        recorded_launch(&graph, ORIGIN);
+        order_after(BRANCH, ORIGIN);
+        life_fill(output, 4 * MIB, 6, BRANCH);
+        assert_ok(tnr_record_stream(output, BRANCH));
+        assert_int_equal(cuLaunchHostFunc(OTHER, free_in_host_function, output), CUDA_SUCCESS);
+        assert_int_equal(cuStreamSynchronize(OTHER), CUDA_SUCCESS);
+        assert_int_equal(pthread_create(&thread, NULL, miss, &turn), 0);
+        (void)pthread_barrier_wait(&turn);
+        recorded_launch(&graph, ORIGIN);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        simcuda_run(UINT64_MAX);
+        assert_int_equal(simcuda_races(), 0);
+        check_bytes(output, 4 * MIB, 5);
+        recorded_destroy(&graph);
+        steps_settle();
+        assert_ok(tnr_trim(NULL, 0, 0)); /* the next one misses too */
+    }
+    (void)pthread_barrier_destroy(&turn);
+    check_all_given_back();
+}
+
 /* The thread's own mode is what it was. */
 static void the_mode_of_a_thread_stays(void **state)
 {
@@ -705,6 +761,7 @@ int main(void)
         cmocka_unit_test_teardown(streams_end_inside, steps_stop),
         cmocka_unit_test_teardown(an_end_inside_comes_after_the_marks, steps_stop),
         cmocka_unit_test_teardown(events_are_asked_beside_a_capture, steps_stop),
+        cmocka_unit_test_teardown(a_launch_while_another_thread_retires, steps_stop),
         cmocka_unit_test_teardown(the_mode_of_a_thread_stays, steps_stop),
         cmocka_unit_test_teardown(nothing_is_asked_without_a_capture, steps_stop),
         cmocka_unit_test_teardown(after_a_fork, steps_stop),
