@@ -2,6 +2,7 @@
 /* Programs that are hard on the checker. */
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "zoo.h"
 
@@ -75,6 +76,37 @@ void animal_dies(void)
     (void)signal(SIGSEGV, SIG_DFL);
     if (the.is_wrong)
         (void)raise(SIGSEGV);
+}
+
+static void free_in_use(void)
+{
+    CUdeviceptr block = make(the.a);
+    wait_for(the.a, the.b);
+    touch(block, the.b);
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+void animal_cleared(void)
+{
+    clearenv();
+    free_in_use();
+}
+
+/* The process that was waited for ends before the error takes place in another. */
+void animal_orphan(void)
+{
+    free_in_use();
+}
+
+/* Before the driver is used, which a process that was forked later could not use. */
+void orphan_begin(void)
+{
+    if (fork() == 0)
+        (void)usleep(300000);
+    else
+        _exit(0);
 }
 
 /* ---- parameters ----------------------------------------------------------------------------- */

@@ -122,6 +122,25 @@ static void __attribute__((noinline)) come(const job *self, unsigned ways, int d
     }
 }
 
+/* Thousands of streams at once, none of which waits for another. */
+void animal_many_streams(void)
+{
+    enum { COUNT = 4000 };
+    static CUstream streams[COUNT];
+    CUdeviceptr block;
+    MUST(cuMemAlloc(&block, BYTES));
+    for (int i = 0; i < COUNT; i++)
+        MUST(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 2 * COUNT; i++)
+        MUST(cuMemsetD8Async(block, 1, 64, streams[i % COUNT]));
+    for (int i = 0; i < COUNT; i++) {
+        MUST(cuStreamSynchronize(streams[i]));
+        MUST(cuMemsetD8Async(block, 1, 64, streams[i]));
+    }
+    MUST(cuCtxSynchronize());
+    printf("memory: %ld KiB\n", memory_now());
+}
+
 void animal_hour(void)
 {
     const char *wanted = getenv("ZOO_ROUNDS");

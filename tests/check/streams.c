@@ -428,6 +428,20 @@ void animal_pageable(void)
     MUST(cuMemFreeAsync(block, the.a));
 }
 
+/* A copy from it may go on when the call has returned: the bytes were only taken from there. */
+void animal_pageable_to_device(void)
+{
+    static char plain[1 << 17];
+    CUdeviceptr block;
+    MUST(cuMemAlloc(&block, BYTES));
+    MUST(cuCtxSynchronize());
+    MUST(cuMemcpyHtoD(block, plain, sizeof(plain)));
+    if (!the.is_wrong)
+        MUST(cuStreamSynchronize(NULL));
+    MUST(cuMemsetD8Async(block, 1, sizeof(plain), the.b));
+    MUST(cuCtxSynchronize());
+}
+
 /* A copy to the host is over when the call without a stream returns; one on the device is not. */
 void animal_copy_at_once(void)
 {

@@ -33,10 +33,10 @@ FOUND = {
     "free on the wrong stream": ("free_in_use", "tnr_free_on", "tnr_record_use("),
     "peer's use not waited for": ("free_in_use", "tnr_free", "tnr_record_use("),
     "wait omitted": (None, "cuLaunchKernel", "stream "),
-    "write after free": ("use_after_free", "cuLaunchKernel", "none: "),
-    "read after free": ("use_after_free", "cuLaunchKernel", "none: "),
-    "double free": ("double_free", "tnr_free", "none: "),
-    "interior free": ("wrong_free", "tnr_free", "none: "),
+    "write after free": ("use_after_free", "cuLaunchKernel", "free it after "),
+    "read after free": ("use_after_free", "cuLaunchKernel", "free it after "),
+    "double free": ("double_free", "tnr_free", "leave out "),
+    "interior free": ("wrong_free", "tnr_free", "free 0x"),
 }
 # The checker follows none of these; what comes of the first two the device may see as a race.
 RACES = {"use in a segment not recorded", "stream's end not told"}

@@ -213,6 +213,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof(animals) / sizeof(animals[0]); i++) {
         if (strcmp(animals[i].name, argv[1]) != 0)
             continue;
+        if (animals[i].run == animal_orphan)
+            orphan_begin();
         zoo_open();
         animals[i].run();
         if (getenv("ZOO_END") != NULL) /* dies, as engines do when a launch has failed */

@@ -65,6 +65,9 @@ CUgraphExec exec_by_hand(CUdeviceptr address, int is_changed);
 /* The second stream waits for the first. */
 void wait_for(CUstream first, CUstream second);
 
+/* Leaves the rest of the program to a process whose parent has ended. */
+void orphan_begin(void);
+
 #define ANIMAL(name) void animal_##name(void);
 #include "animals.def"
 #undef ANIMAL

@@ -126,6 +126,7 @@ class Story(PreloadTest):
         and hung."""
         for script, options in [('mkfifo "$TENURE_PRELOAD_JOURNAL.99"', ["--stats"]),
                                 ('for f in "$TENURE_PRELOAD_CHECK_STATE" '
+                                 '"$TENURE_PRELOAD_CHECK_SAID" '
                                  '"$TENURE_PRELOAD_CHECK_JSON"; do rm "$f"; mkfifo "$f"; done',
                                  ["--check"])]:
             result = self.run_program([TENURE, "run", *options, "--", "sh", "-c", script],

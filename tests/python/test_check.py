@@ -159,7 +159,7 @@ class Zoo(Case):
                 self.assertEqual([(row["kind"], row["certain"]) for row in found], [(kind, True)],
                                  self.err)
                 self.assertIn({"free_in_use": f"tnr_record_use({found[0]['block']}, stream ",
-                               "double_free": "one too many"}[kind], found[0]["missing"])
+                               "double_free": "second free"}[kind], found[0]["missing"])
                 self.assertTrue(sys.version_info < (3, 9) or any(frame.startswith(program + ":")
                                     for frame in self.lines(found[0], "later")), self.err)
 
@@ -393,12 +393,12 @@ class Frames(Case):
         self.checked(program, "wrong", code=99, options=("--driver", "sim", "--suppress", rules))
 
     def test_lines_are_said_once(self):
-        """They stand in the report; what the command looks up afterwards is machine code."""
+        """As the interpreter has them; what the command looks up is machine code."""
         program = self.write("p.py", BEGIN + ZOO["freed twice"][1] + END)
         self.checked(program, "wrong", code=99)
-        after = self.err.partition("where that is:")[2]
-        self.assertIn(f"\n      {program}:", self.err)
-        self.assertNotIn("p.py", after)
+        lines = [line for line in self.err.splitlines() if line.startswith(f"      {program}:")]
+        self.assertTrue(lines)
+        self.assertTrue(all(line.count("p.py") == 1 for line in lines), lines)
 
     def test_tenures_own_are_left_out(self):
         program = self.write("p.py", BEGIN + ZOO["freed twice"][1] + END)

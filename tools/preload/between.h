@@ -15,4 +15,8 @@ static inline int between_is(const char *file, const char *function)
     return tnri_frame_is_between(function, file);
 }
 
+/* 1 for a frame that tells a reader nothing of the program: of the C library, the loader, the C++
+ * library, an interpreter, or what starts a program. */
+int between_is_outside(const char *file, const char *function);
+
 #endif

@@ -49,7 +49,7 @@ static void named(CUstream stream, const char *name)
 static void named_widely(CUstream stream, const wchar_t *name)
 {
     char room[256];
-    check_text text = {room, 0, sizeof(room)};
+    check_text text = {room, 0, sizeof(room), 0};
     room[0] = '\0';
     for (; name != NULL && *name != L'\0'; name++) {
         unsigned one = (unsigned)*name;

@@ -304,6 +304,8 @@ static volatile pid_t child;
 static void signal_forward(int number, siginfo_t *info, void *context)
 {
     (void)context;
+    if (child == 0 && number != SIGCONT)
+        run_check_hurry();
     if (child > 0 && info->si_code != SI_KERNEL)
         kill(child, number);
 }
@@ -319,12 +321,13 @@ static void signals_watch(void)
 
 /* Runs the program and waits for it; its status as waitpid gives it, -1 if it was not started. What
  * its processes left unwritten is written now. */
-static int program_wait(char **arguments, const run_journal *journal)
+static int program_wait(char **arguments, const run_journal *journal, const run_check *check)
 {
     int status = 0;
     sigset_t all, before;
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before); /* until there is someone to forward to */
+    run_check_prepare(check);
     child = fork();
     if (child == 0) {
         sigprocmask(SIG_SETMASK, &before, NULL);
@@ -337,10 +340,13 @@ static int program_wait(char **arguments, const run_journal *journal)
         fprintf(stderr, "tenure run: no process for the program: %s\n", strerror(errno));
         return -1;
     }
+    run_check_follow(check);
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR)
             return -1;
     run_journal_end(journal, child, status);
+    child = 0;
+    run_check_wait(check);
     return status;
 }
 
@@ -379,7 +385,7 @@ static int run_and_report(char **arguments, const run_journal *journal, const ch
     char path[PATH_MAX * 2];
     snprintf(path, sizeof(path), "%s", snapshot);
     unlink(path); /* what is there afterwards is of this run */
-    int status = program_wait(arguments, journal);
+    int status = program_wait(arguments, journal, check);
     report_make(path, check->is_wanted ? check->lines : NULL);
     if (!run_snapshot)
         unlink(path);
@@ -460,7 +466,7 @@ static int program_run(char **program, run_check *check, const run_journal *jour
     if (!run_report && check->folder[0] == '\0' && journal->folder[0] == '\0')
         return program_execute(program);
     int status = run_report ? run_and_report(program, journal, snapshot, check)
-                            : program_wait(program, journal);
+                            : program_wait(program, journal, check);
     if (folder[0] != '\0')
         rmdir(folder);
     return run_end(check, status);

@@ -4,20 +4,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "elfutils.h"
-#include "findings.h"
+#include "run_said.h"
 #include "session.h"
-#include "shown.h"
-
-/* How many places of the source are said, of the first frames of each stack. */
-enum { PLACES_MAX = 200, FRAMES_SAID = 3 };
 
 /* ---- before --------------------------------------------------------------------------------- */
 
@@ -76,12 +75,15 @@ static exit_code rules_read(run_check *check)
 /* What the program's processes write to: findings.h in tools/preload/check. */
 static exit_code files_make(run_check *check)
 {
-    char state[PATH_MAX];
+    char state[PATH_MAX], said[PATH_MAX];
     path_in(check, state, "state");
+    path_in(check, said, "said");
     path_in(check, check->lines, "findings");
     exit_code code = rules_read(check);
     if (code == EXIT_CODE_OK)
         code = state_make(state, 1 + check->rules.count);
+    if (code == EXIT_CODE_OK)
+        code = file_empty(said, 0600);
     if (code == EXIT_CODE_OK)
         code = check->findings ? file_empty(check->findings, 0666) : file_empty(check->lines, 0600);
     if (code == EXIT_CODE_OK && check->findings && !realpath(check->findings, check->lines))
@@ -89,6 +91,7 @@ static exit_code files_make(run_check *check)
     setenv("TENURE_PRELOAD_CHECK", "1", 1);
     setenv("TENURE_PRELOAD_CHECK_STATE", state, 1);
     setenv("TENURE_PRELOAD_CHECK_JSON", check->lines, 1);
+    setenv("TENURE_PRELOAD_CHECK_SAID", said, 1);
     setenv("TENURE_PRELOAD_CHECK_LEAKS", check->has_leaks ? "1" : "0", 1);
     setenv("TENURE_PRELOAD_CHECK_POSSIBLE", check->has_possible ? "1" : "0", 1);
     return code;
@@ -128,7 +131,7 @@ static exit_code driver_make(const run_check *check)
 
 static void folder_remove(run_check *check)
 {
-    static const char *const names[] = {"state", "findings", "libcuda.so.1"};
+    static const char *const names[] = {"state", "findings", "said", "libcuda.so.1"};
     char path[PATH_MAX];
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         path_in(check, path, names[i]);
@@ -161,61 +164,71 @@ exit_code run_check_begin(run_check *check)
     return code;
 }
 
-/* ---- afterwards ----------------------------------------------------------------------------- */
+/* ---- while it runs -------------------------------------------------------------------------- */
 
-/* Lines of the source that were said. */
-typedef struct said {
-    const findings *in;
-    size_t count;
-    const char *texts[PLACES_MAX]; /* frames */
-} said;
-
-static const char *text_get(const findings *in, value frame, const char *key)
+void run_check_follow(const run_check *check)
 {
-    value text;
-    return value_get(&in->heap, frame, key, &text) && value_kind_of(text) == VALUE_TEXT
-               ? value_as_text(text)->bytes
-               : NULL;
+    char path[PATH_MAX];
+    path_in(check, path, "said");
+    if (check->is_wanted)
+        (void)run_said_begin(path);
 }
 
-static void place_say(void *user, value frame)
+void run_check_prepare(const run_check *check)
 {
-    said *all = user;
-    value line;
-    uint64_t number = 0;
-    const char *text = text_get(all->in, frame, "frame"), *file = text_get(all->in, frame, "file");
-    if (!text || !file || !text_get(all->in, frame, "path") ||
-        !value_get(&all->in->heap, frame, "line", &line) || !value_as_unsigned(line, &number))
-        return;
-    for (size_t i = 0; i < all->count; i++)
-        if (all->texts[i] == text) /* equal texts of a heap are one */
-            return;
-    if (all->count == PLACES_MAX)
-        return;
-    if (all->count == 0)
-        fputs("tenure run: where that is:\n", stderr);
-    all->texts[all->count++] = text;
-    say(stderr, "  %s  %s:%" PRIu64 "\n", text, file, number);
+    if (check->is_wanted)
+        (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-/* Files and lines of what the printed findings name, as far as debug information tells. */
-static void places_say(const run_check *check)
+static volatile sig_atomic_t is_hurried;
+
+void run_check_hurry(void)
 {
-    static said all;
-    char error[FINDINGS_ERROR_BYTES];
-    budget limits;
-    findings found;
-    budget_start(&limits, (size_t)1 << 30);
-    int code = findings_read(&found, check->lines, &limits, error);
-    if (code == 0 && found.lines.count > 0 && elfutils_missing()) {
-        fprintf(stderr, "tenure run: files and lines are not looked up: %s.\n", elfutils_missing());
-    } else if (code == 0 && findings_look_up(&found) == 0) {
-        all.in = &found;
-        findings_frames(&found, check->has_possible ? NULL : "may_be_no_address", FRAMES_SAID,
-                        place_say, &all);
+    is_hurried = 1;
+}
+
+/* 1 if a process that has found a driver lives: it has a lock of the file of states. */
+static int has_users(int file)
+{
+    if (flock(file, LOCK_EX | LOCK_NB) != 0)
+        return errno == EWOULDBLOCK;
+    (void)flock(file, LOCK_UN);
+    return 0;
+}
+
+/* 1 if processes are left: this one inherits those whose parents have ended. */
+static int has_processes(void)
+{
+    pid_t ended;
+    do
+        ended = waitpid(-1, NULL, WNOHANG);
+    while (ended > 0);
+    return ended == 0;
+}
+
+/* Those that use no GPU yet may be about to: a while is enough for what starts, and a daemon is not
+ * waited for. */
+void run_check_wait(const run_check *check)
+{
+    enum { PAUSE_MS = 20, SAID_AFTER = 2000, START_MS = 10000 };
+    char path[PATH_MAX];
+    path_in(check, path, "state");
+    int file = check->is_wanted ? open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
+    int idle_ms = 0, waited_ms = 0;
+    while (file >= 0 && !is_hurried && has_processes() && idle_ms < START_MS) {
+        idle_ms = has_users(file) ? 0 : idle_ms + PAUSE_MS;
+        if (waited_ms == SAID_AFTER)
+            fputs("tenure run: the program has ended; waiting for processes that it has left "
+                  "behind (^C: no longer)\n",
+                  stderr);
+        waited_ms += PAUSE_MS;
+        (void)poll(NULL, 0, PAUSE_MS);
     }
-    findings_release(&found);
+    if (file >= 0)
+        close(file);
 }
+
+/* ---- afterwards ----------------------------------------------------------------------------- */
 
 /* Says which rules did nothing. 1 if there are certain findings. */
 static int state_read(const run_check *check)
@@ -238,9 +251,8 @@ int run_check_end(run_check *check)
 {
     if (check->folder[0] == '\0')
         return 0;
+    run_said_end();
     int has_findings = check->is_wanted && state_read(check);
-    if (check->is_wanted)
-        places_say(check);
     folder_remove(check);
     return has_findings;
 }

@@ -28,8 +28,18 @@ typedef struct run_check {
 /* Makes the folder and the environment, before the program is started. */
 exit_code run_check_begin(run_check *check);
 
-/* After the program: says where in the source the findings are and which rules matched nothing, and
- * removes the folder. 1 if the program has certain findings. */
+/* The first right before the program is started. The second when it has been: begins to print what
+ * is said. */
+void run_check_prepare(const run_check *check);
+void run_check_follow(const run_check *check);
+
+/* Waits for processes that the program has left behind, if they use a GPU: what is found in them
+ * counts. The second is for signal handlers: it waits no longer. */
+void run_check_wait(const run_check *check);
+void run_check_hurry(void);
+
+/* After the program: says which rules matched nothing, and removes the folder. 1 if the program has
+ * certain findings. */
 int run_check_end(run_check *check);
 
 #endif

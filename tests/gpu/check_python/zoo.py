@@ -25,7 +25,7 @@ ENGINES = ("torch", "cupy")
 FOUND = 99
 MISSING = {
     "free_in_use": ("tnr_record_use({block}, stream {earlier})", "tensor.record_stream"),
-    "use_after_free": ("the free belongs after the last use",),
+    "use_after_free": ("free it after the last use",),
     "use_before_allocation": ("stream {later} must wait for stream {earlier}", "cuStreamWaitEvent"),
     "reuse_without_order": ("stream {later} must wait for stream {earlier}", "cuStreamWaitEvent"),
 }

@@ -8,8 +8,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "check/kept.h"
@@ -47,11 +49,48 @@ _Static_assert(KEPT_MAX < UINT16_MAX, "a slot has the place + 1");
 
 /* ---- for tenure run ------------------------------------------------------------------------- */
 
+/* What the environment said at the beginning: programs may clear it. */
+static struct {
+    char *state, *json, *said;
+    int has_leaks, has_possible;
+} told;
+static int state_held = -1; /* the file of states, for as long as the process lives */
+
+static char *path_of(const char *name)
+{
+    const char *path = getenv(name);
+    return path == NULL ? NULL : strdup(path);
+}
+
+static int is_on(const char *name)
+{
+    const char *wanted = getenv(name);
+    return wanted != NULL && strcmp(wanted, "1") == 0;
+}
+
+static void state_drop(void)
+{
+    if (state_held >= 0)
+        (void)close(state_held);
+    state_held = -1;
+}
+
+/* A lock that ends with the process: `tenure run` waits until no process has it. One that was
+ * forked from this one does not count. */
+void check_state_hold(void)
+{
+    int file = told.state == NULL ? -1 : open(told.state, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (file >= 0 && flock(file, LOCK_SH) == 0)
+        state_held = file;
+    else if (file >= 0)
+        (void)close(file);
+    (void)pthread_atfork(NULL, NULL, state_drop);
+}
+
 /* Sets a byte of the file of states. */
 static void state_tell(size_t index)
 {
-    const char *path = getenv("TENURE_PRELOAD_CHECK_STATE");
-    int file = path == NULL ? -1 : open(path, O_WRONLY | O_CLOEXEC);
+    int file = told.state == NULL ? -1 : open(told.state, O_WRONLY | O_CLOEXEC);
     if (file < 0)
         return;
     ssize_t written = pwrite(file, "\1", 1, (off_t)index);
@@ -64,6 +103,11 @@ void check_findings_begin(void)
 {
     char error[SUPPRESS_ERROR_BYTES];
     const char *path = getenv("TENURE_PRELOAD_CHECK_SUPPRESS");
+    told.state = path_of("TENURE_PRELOAD_CHECK_STATE");
+    told.json = path_of("TENURE_PRELOAD_CHECK_JSON");
+    told.said = path_of("TENURE_PRELOAD_CHECK_SAID");
+    told.has_leaks = is_on("TENURE_PRELOAD_CHECK_LEAKS");
+    told.has_possible = is_on("TENURE_PRELOAD_CHECK_POSSIBLE");
     if (path != NULL && suppress_read(&rules, path, error) != 0)
         service_say("check: %s. Nothing is suppressed.", error);
 }
@@ -254,7 +298,7 @@ void check_counts_get(uint64_t *seen, uint64_t *unread)
 static void json_write(const check_text *from)
 {
     static _Atomic int is_given_up;
-    const char *path = getenv("TENURE_PRELOAD_CHECK_JSON");
+    const char *path = told.json;
     if (path == NULL || atomic_load(&is_given_up))
         return;
     int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
@@ -268,11 +312,23 @@ static void json_write(const check_text *from)
                     strerror(error));
 }
 
+/* `tenure run` prints what is written to this file, with lines of the source; without one it goes
+ * to stderr. What is written at once stays together. */
+static void said_write(const check_text *from)
+{
+    int file =
+        from->has_places ? open(told.said, O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC) : -1;
+    if (file < 0 || check_text_write(from, file) != 0)
+        (void)check_text_write(from, STDERR_FILENO);
+    if (file >= 0)
+        (void)close(file);
+}
+
 /* What a function says of a finding, however long it is. The string is the caller's to free; null:
  * no memory. */
 static check_text text_whole(void (*say)(check_text *, const check_kept *), const check_kept *one)
 {
-    check_text text = {NULL, 0, 1 << 14};
+    check_text text = {NULL, 0, 1 << 14, told.said != NULL};
     for (;;) {
         char *grown = realloc(text.string, text.room);
         if (grown == NULL)
@@ -291,8 +347,48 @@ static check_text text_whole(void (*say)(check_text *, const check_kept *), cons
  * counted, told to machines, and printed on request. */
 static int is_printed(const check_kept *one)
 {
-    const char *wanted = getenv("TENURE_PRELOAD_CHECK_POSSIBLE");
-    return !check_kept_is_doubted(one) || (wanted != NULL && strcmp(wanted, "1") == 0);
+    return !check_kept_is_doubted(one) || told.has_possible;
+}
+
+/* 1 if one missing call is what both lack. A free that must wait for a stream is one, whatever that
+ * stream does; a block that is freed too early is one, whoever uses it afterwards. */
+static int is_same_call(const check_kept *one, const check_kept *other)
+{
+    const check_side *earlier = &one->sides[CHECK_SIDE_EARLIER];
+    const check_side *later = &one->sides[CHECK_SIDE_LATER];
+    const check_side *first = &other->sides[CHECK_SIDE_EARLIER];
+    const check_side *second = &other->sides[CHECK_SIDE_LATER];
+    if (one->kind != other->kind || one->is_certain != other->is_certain)
+        return 0;
+    int are_of_streams =
+        earlier->touch.stream == first->touch.stream && later->touch.stream == second->touch.stream;
+    switch (one->kind) {
+    case CHECK_FREE_IN_USE:
+        return later->touch.place == second->touch.place && are_of_streams;
+    case CHECK_USE_BEFORE_ALLOC:
+    case CHECK_REUSE_WITHOUT_ORDER:
+        return earlier->touch.place == first->touch.place && are_of_streams;
+    case CHECK_USE_AFTER_FREE:
+        return earlier->touch.place == first->touch.place;
+    default:
+        return 0;
+    }
+}
+
+/* Finds the report that the finding belongs to; its own, if there is none. */
+static void kept_lead(check_kept *one)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* not waited for in a child */
+    static check_kept *leaders[2 * SAID_MAX];
+    static size_t count;
+    if (pthread_mutex_lock(&lock) != 0)
+        return;
+    for (size_t i = 0; i < count && one->leader == NULL; i++)
+        if (is_same_call(leaders[i], one))
+            one->leader = leaders[i];
+    if (one->leader == NULL)
+        leaders[count++] = one;
+    pthread_mutex_unlock(&lock);
 }
 
 static void kept_say(check_kept *one)
@@ -308,10 +404,11 @@ static void kept_say(check_kept *one)
     if (atomic_fetch_add(&counts_said[one->is_certain != 0], 1) >= SAID_MAX)
         return;
     atomic_store(&one->number, atomic_fetch_add(&numbers, 1) + 1);
-    check_text said = {NULL, 0, 0};
-    if (is_printed(one)) {
+    kept_lead(one);
+    check_text said = {NULL, 0, 0, 0};
+    if (is_printed(one) && one->leader == NULL) {
         said = text_whole(check_kept_text, one);
-        (void)check_text_write(&said, STDERR_FILENO);
+        said_write(&said);
         free(said.string);
     }
     said = text_whole(check_kept_json, one);
@@ -336,7 +433,8 @@ void check_cannot_read(void)
         "tenure: check: this driver does not tell the parameters of kernels (CUDA 12.4 does): what "
         "launches use is not seen, but for those that pass them in one buffer\n";
     if (!atomic_exchange(&is_said, 1))
-        (void)check_text_write(&(check_text){line, sizeof(line) - 1, sizeof(line)}, STDERR_FILENO);
+        (void)check_text_write(&(check_text){line, sizeof(line) - 1, sizeof(line), 0},
+                               STDERR_FILENO);
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */
@@ -368,7 +466,7 @@ static void leak_add(const check_block *block, void *user)
 static void leaks_say(const leaks *all)
 {
     enum { ROOM = 1 << 18 };
-    check_text said = {malloc(ROOM), 0, ROOM};
+    check_text said = {malloc(ROOM), 0, ROOM, told.said != NULL};
     if (said.string == NULL)
         return;
     for (size_t i = 0; i < all->blocks && i < LEAKS_SHOWN; i++) {
@@ -378,7 +476,7 @@ static void leaks_say(const leaks *all)
     }
     check_text_add(&said, "tenure: check: %" PRIu64 " blocks (%" PRIu64 " bytes) live at the end\n",
                    all->blocks, all->bytes);
-    (void)check_text_write(&said, STDERR_FILENO);
+    said_write(&said);
     free(said.string);
 }
 
@@ -392,15 +490,18 @@ static sums sums_of(void)
 {
     sums all = {.certain = 0};
     for (size_t i = 0; i < check_findings_count; i++) {
-        const check_kept *one = list[i];
+        check_kept *one = list[i];
         uint64_t *distinct = one->is_certain ? &all.certain : &all.possible;
         uint64_t *times = one->is_certain ? &all.certain_times : &all.possible_times;
         if (one->is_suppressed) {
             distinct = &all.suppressed;
             times = &all.suppressed_times;
         }
-        *distinct += 1;
+        check_kept *leader = one->leader != NULL ? one->leader : one;
+        *distinct += leader == one;
         *times += one->times;
+        leader->pairs++;
+        leader->times_of_all += one->times;
         all.hidden += !one->is_suppressed && !is_printed(one);
     }
     return all;
@@ -408,9 +509,13 @@ static sums sums_of(void)
 
 static void times_text(check_text *said, const check_kept *one)
 {
-    if (one->times > 1)
-        check_text_add(said, "tenure: check: finding %" PRIu64 ": %" PRIu64 " times\n", one->number,
-                       one->times);
+    if (one->times_of_all > 1)
+        check_text_add(said, "tenure: check: finding %" PRIu64 ": %" PRIu64 " times", one->number,
+                       one->times_of_all);
+    if (one->pairs > 1)
+        check_text_add(said, ", at %" PRIu64 " pairs of places", one->pairs);
+    if (one->times_of_all > 1)
+        check_text_add(said, "\n");
     if (one->met > 0)
         check_text_add(said,
                        "tenure: check: finding %" PRIu64 ": the device met it, %" PRIu64
@@ -467,17 +572,20 @@ static void sums_text(check_text *said, const sums *all)
     unseen_text(said, &unseen);
     unseen_text(said, &unseen_values);
     for (size_t i = 0; i < check_findings_count && said->length + 80 < said->room; i++)
-        if (list[i]->number != 0 && is_printed(list[i]))
+        if (list[i]->number != 0 && is_printed(list[i]) && list[i]->leader == NULL)
             times_text(said, list[i]);
+    if (all->certain + all->possible + all->suppressed + beyond == 0)
+        check_text_add(said, "tenure: check: nothing found\n");
 }
 
 static void sums_say(void)
 {
     char room[4096], machine[1024];
-    check_text said = {room, 0, sizeof(room)}, json = {machine, 0, sizeof(machine)};
+    check_text said = {room, 0, sizeof(room), told.said != NULL};
+    check_text json = {machine, 0, sizeof(machine), 0};
     sums all = sums_of();
     sums_text(&said, &all);
-    (void)check_text_write(&said, STDERR_FILENO);
+    said_write(&said);
     check_text_add(&json,
                    "{\"summary\": true, \"pid\": %ld, \"certain\": %" PRIu64
                    ", \"certain_times\": %" PRIu64 ", \"possible\": %" PRIu64
@@ -495,14 +603,13 @@ static void sums_say(void)
 /* A process that used no GPU says nothing. */
 __attribute__((destructor)) static void sums_at_end(void)
 {
-    const char *wanted = getenv("TENURE_PRELOAD_CHECK_LEAKS");
     if (!check_does(CHECK_REPORTS) || service_is_forked() || !atomic_load(&driver_is_found))
         return;
     check_memory_left();
     if (check_enter())
         check_leave(); /* what the device has told since is found */
     check_findings_say();
-    leaks *all = wanted != NULL && strcmp(wanted, "1") == 0 ? calloc(1, sizeof(*all)) : NULL;
+    leaks *all = told.has_leaks ? calloc(1, sizeof(*all)) : NULL;
     if (all != NULL && check_enter()) {
         check_blocks_each(leak_add, all);
         check_leave();

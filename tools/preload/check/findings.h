@@ -12,6 +12,9 @@
  *   TENURE_PRELOAD_CHECK_JSON      file to which a line of JSON is added for each finding
  *   TENURE_PRELOAD_CHECK_STATE     file of bytes that become 1: the first with a certain finding,
  *                                  those after it with a use of the rule of that number
+ *   TENURE_PRELOAD_CHECK_SAID      file to which is added what is said: `tenure run` prints it,
+ *                                  with lines of the source. Its frames have a file, an offset and
+ *                                  a build id behind them, apart by bytes 0x1f
  *   TENURE_PRELOAD_CHECK_SUPPRESS  file of rules: suppress.h
  *   TENURE_PRELOAD_CHECK_LEAKS     1: what is live at the end is listed
  *   TENURE_PRELOAD_CHECK_POSSIBLE  1: what rests on words that may be no address is printed
@@ -38,8 +41,11 @@ typedef struct check_finding {
 
 typedef struct check_kept check_kept;
 
-/* Reads the rules. Once, before anything is found. */
+/* Reads the rules, and what else the environment says. Once, before anything is found. */
 void check_findings_begin(void);
+
+/* The program has found a driver: `tenure run` waits for this process, whatever its parent is. */
+void check_state_hold(void);
 
 /* The first gives the finding as it is kept. That may be one that was known already: of a race, the
  * error that it comes from. Null: there is no room. The second: the same finding again. */

@@ -9,7 +9,9 @@
 
 #include "check/names.h"
 
-enum { FRAMES_SHOWN = 5, FACTS_MAX = CHECK_SIDE_COUNT * (3 + CHECK_FRAMES * 3) + 1 };
+/* A finding has as many lines at most, and a function as many characters. */
+enum { LINES_MAX = 20, FUNCTION_MAX = 80 };
+enum { FACTS_MAX = CHECK_SIDE_COUNT * (3 + CHECK_FRAMES * 4) + 1 };
 
 const char *const check_kind_keys[] = {
 #define KIND_KEY(name, key, text) key,
@@ -52,6 +54,24 @@ static void frames_find(frames *to, const check_stack *stack)
     to->count = head + (int)rest;
 }
 
+/* Leaves out what tells a reader nothing, unless nothing would be left. Behind an interpreter's
+ * frames one of what they have called is enough. */
+static void frames_shorten(frames *in)
+{
+    int kept = 0, called = 0;
+    frames all = *in;
+    for (int i = 0; i < all.count; i++) {
+        const check_frame *frame = &all.list[i];
+        called += !frame->is_interpreted && all.list[0].is_interpreted && !frame->is_outside;
+        if (frame->is_outside || called > 1)
+            continue;
+        in->list[kept] = all.list[i];
+        in->addresses[kept++] = all.addresses[i];
+    }
+    if (kept > 0)
+        in->count = kept;
+}
+
 static void frame_text(check_text *to, const frames *in, int i)
 {
     const check_frame *frame = &in->list[i];
@@ -63,8 +83,23 @@ static void frame_text(check_text *to, const frames *in, int i)
         check_text_add(to, "%s:%d", frame->path, frame->line);
     else
         check_text_add(to, "%s+0x%" PRIx64, frame->name, frame->offset);
-    if (frame->function != NULL)
-        check_text_add(to, " (%s)", frame->function);
+    if (frame->function == NULL)
+        return;
+    int is_long = strlen(frame->function) > FUNCTION_MAX;
+    check_text_add(to, " (%.*s%s)", FUNCTION_MAX, frame->function, is_long ? "..." : "");
+}
+
+/* A line of a stack; behind it what `tenure run` looks the line of the source up by. */
+static void frame_line(check_text *to, const frames *in, int i)
+{
+    const check_frame *frame = &in->list[i];
+    check_text_add(to, "      ");
+    frame_text(to, in, i);
+    if (to->has_places && !frame->is_interpreted && frame->path != NULL &&
+        frame->build_id[0] != '\0')
+        check_text_add(to, "\x1f%s\x1f%" PRIu64 "\x1f%s", frame->path, frame->offset,
+                       frame->build_id);
+    check_text_add(to, "\n");
 }
 
 /* ---- for people ----------------------------------------------------------------------------- */
@@ -91,10 +126,9 @@ static void stream_text_whole(check_text *to, const check_side *side)
         check_text_add(to, " (%p)", handle);
 }
 
-void check_side_text(check_text *to, const check_side *side)
+static void side_text(check_text *to, const check_side *side, const frames *stack, int most)
 {
     const check_place *place = side->touch.place;
-    frames stack;
     check_text_add(to, "  %s by %s", side->is, place->call);
     if (place->kernel != NULL)
         check_text_add(to, " of %s", place->kernel);
@@ -105,12 +139,24 @@ void check_side_text(check_text *to, const check_side *side)
     if (side->touch.number > 0)
         check_text_add(to, ", work %" PRIu64 " of it", side->touch.number);
     check_text_add(to, ", thread %ld\n", (long)side->touch.thread);
-    frames_find(&stack, &place->stack);
-    for (int i = 0; i < stack.count && i < FRAMES_SHOWN; i++) {
-        check_text_add(to, "      ");
-        frame_text(to, &stack, i);
-        check_text_add(to, "\n");
-    }
+    for (int i = 0; i < stack->count && i < most; i++)
+        frame_line(to, stack, i);
+}
+
+void check_side_text(check_text *to, const check_side *side)
+{
+    frames stack;
+    frames_find(&stack, &side->touch.place->stack);
+    frames_shorten(&stack);
+    side_text(to, side, &stack, CHECK_FRAMES);
+}
+
+/* 1 if a side of a race is a copy that may go on when its call has returned. */
+static int is_after_call(const check_kept *one)
+{
+    static const char call[] = "cuMemcpyHtoD";
+    const check_place *earlier = one->sides[CHECK_SIDE_EARLIER].touch.place;
+    return one->kind == CHECK_RACE && earlier != NULL && strcmp(earlier->call, call) == 0;
 }
 
 /* Of two operations, each on a stream that may be unknown. */
@@ -134,7 +180,7 @@ static void race_text(check_text *to, const check_kept *one)
     check_text_add(to, ") before that was freed");
 }
 
-/* Which call is missing, and where. */
+/* Which call is missing, and where; or what else is to be done. */
 static void missing_text(check_text *to, const check_kept *one)
 {
     const check_side *earlier = &one->sides[CHECK_SIDE_EARLIER];
@@ -177,14 +223,18 @@ static void missing_text(check_text *to, const check_kept *one)
         race_text(to, one);
         break;
     case CHECK_USE_AFTER_FREE:
-        check_text_add(to, "none: the free belongs after the last use");
+        check_text_add(to, "free it after the last use");
         break;
     case CHECK_OUT_OF_BOUNDS:
-        check_text_add(to, "none: %zu bytes are used from there on, and %llu are left",
-                       one->touched, (unsigned long long)(one->base + one->bytes - one->address));
+        check_text_add(to, "use no more than the %llu bytes that are there; it is %zu",
+                       (unsigned long long)(one->base + one->bytes - one->address), one->touched);
+        break;
+    case CHECK_WRONG_FREE:
+        check_text_add(to, "free 0x%llx, this is %llu bytes into it", (unsigned long long)one->base,
+                       (unsigned long long)(one->address - one->base));
         break;
     default:
-        check_text_add(to, "none: this free is one too many");
+        check_text_add(to, "leave out the second free");
         break;
     }
 }
@@ -199,6 +249,45 @@ int check_kept_is_doubted(const check_kept *one)
     return check_kept_may_be_none(one) || one->means == check_means_polls;
 }
 
+/* How many frames of each stack there is room for: what was done wrong comes first. */
+static void frames_share(const frames *stacks, int count, int room, int shares[CHECK_SIDE_COUNT])
+{
+    int kept = 2 * (count > 2 ? count - 2 : 0);
+    for (int i = 0; i < count; i++) {
+        int others = count - i - 1;
+        int most = i == 0 && others > 0 ? (room - kept + 1) / 2
+                   : i < 2              ? room - kept
+                                        : room / (others + 1);
+        if (i == 0 && others > 0 && stacks[1].count < room - kept - most)
+            most = room - kept - stacks[1].count;
+        shares[i] = stacks[i].count < most ? stacks[i].count : most;
+        room -= shares[i];
+    }
+}
+
+/* What was done wrong, and then whose the memory was. */
+static void sides_text(check_text *to, const check_kept *one)
+{
+    static const check_side_index order[CHECK_SIDE_COUNT] = {CHECK_SIDE_EARLIER, CHECK_SIDE_LATER,
+                                                             CHECK_SIDE_BEFORE, CHECK_SIDE_MADE};
+    frames stacks[CHECK_SIDE_COUNT];
+    const check_side *shown[CHECK_SIDE_COUNT];
+    int shares[CHECK_SIDE_COUNT], count = 0;
+    for (int i = 0; i < CHECK_SIDE_COUNT; i++) {
+        const check_side *side = &one->sides[order[i]];
+        int is_double = order[i] == CHECK_SIDE_EARLIER && one->is_made_earlier;
+        if (side->touch.place == NULL || is_double)
+            continue;
+        frames_find(&stacks[count], &side->touch.place->stack);
+        frames_shorten(&stacks[count]);
+        shown[count++] = side;
+    }
+    frames_share(stacks, count, LINES_MAX - 3 - !one->is_certain - is_after_call(one) - count,
+                 shares);
+    for (int i = 0; i < count; i++)
+        side_text(to, shown[i], &stacks[i], shares[i]);
+}
+
 void check_kept_text(check_text *to, const check_kept *one)
 {
     check_text_add(to, "tenure: check: finding %" PRIu64 ", %s: %s\n", one->number,
@@ -208,10 +297,12 @@ void check_kept_text(check_text *to, const check_kept *one)
     if (one->address != one->base)
         check_text_add(to, ", at its byte %llu", (unsigned long long)(one->address - one->base));
     check_text_add(to, "\n");
-    for (int i = 0; i < CHECK_SIDE_COUNT; i++)
-        if (one->sides[i].touch.place != NULL && (i != CHECK_SIDE_MADE || !one->is_made_earlier))
-            check_side_text(to, &one->sides[i]);
-    check_text_add(to, "  missing: ");
+    sides_text(to, one);
+    if (is_after_call(one))
+        check_text_add(to,
+                       "  why: cuMemcpyHtoD returns when pageable memory has been read, and the "
+                       "copy to the device may be under way\n");
+    check_text_add(to, "  fix: ");
     missing_text(to, one);
     check_text_add(to, "\n");
     if (one->means != NULL)
@@ -227,7 +318,7 @@ void check_kept_text(check_text *to, const check_kept *one)
 static void frame_json(check_text *to, const frames *in, int i)
 {
     char line[2048];
-    check_text text = {line, 0, sizeof(line)};
+    check_text text = {line, 0, sizeof(line), 0};
     frame_text(&text, in, i);
     check_text_add(to, "{\"frame\": ");
     check_text_add_json(to, line);
@@ -290,7 +381,7 @@ void check_kept_json(check_text *to, const check_kept *one)
         if (one->sides[i].touch.place != NULL)
             side_json(to, keys[i], &one->sides[i]);
     char missing[1024];
-    check_text line = {missing, 0, sizeof(missing)};
+    check_text line = {missing, 0, sizeof(missing), 0};
     missing_text(&line, one);
     check_text_add(to, ", \"missing\": ");
     check_text_add_json(to, missing);
@@ -345,6 +436,7 @@ int check_kept_rule(const check_kept *one, const suppress_rules *rules)
             fact_add(&all, SUPPRESS_FRAME, places[i][k]);
             fact_add(&all, SUPPRESS_FRAME, frame->name);
             fact_add(&all, SUPPRESS_FRAME, frame->function);
+            fact_add(&all, SUPPRESS_FRAME, frame->mangled);
         }
     }
     return suppress_find(rules, all.list, all.count);

@@ -37,10 +37,12 @@ struct check_kept {
     int device;
     int is_made_earlier; /* the earlier side is the allocation */
     check_side sides[CHECK_SIDE_COUNT];
-    const char *means;       /* why it is not certain although the use is; null: it is */
-    uint64_t times;          /* under the lock */
-    uint64_t met;            /* races that it has led to, on the simulated device; the same */
-    _Atomic uint64_t number; /* as it was said; 0: not yet, or never */
+    const char *means;            /* why it is not certain although the use is; null: it is */
+    check_kept *leader;           /* that the same call would mend, and was said; null: itself */
+    uint64_t pairs, times_of_all; /* of those that it leads, and itself; counted at the end */
+    uint64_t times;               /* under the lock */
+    uint64_t met;                 /* races that it has led to, on the simulated device; the same */
+    _Atomic uint64_t number;      /* as it was said; 0: not yet, or never */
     _Atomic int is_suppressed;
 };
 

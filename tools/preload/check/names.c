@@ -17,6 +17,7 @@
 
 #include "between.h"
 #include "check/python.h"
+#include "driver.h"
 
 enum { BUILD_ID_MAX = 20, KNOWN = 4096 };
 
@@ -197,6 +198,50 @@ static const char *text_in_file(const module *in, const struct link_map *loaded,
     return NULL;
 }
 
+/* ---- C++ ------------------------------------------------------------------------------------ */
+
+typedef struct readable {
+    struct readable *next;
+    const char *mangled; /* as the caller has it, which may go */
+    char texts[];        /* the name, and behind it the mangled one */
+} readable;
+
+/* The name of a function of C++, as the source has it; the same text for what is none. The C++
+ * library does it, if the program has one. Under the lock. */
+static const char *name_readable(const char *mangled, const char **kept)
+{
+    enum { PARTS = 512 };
+    static readable *parts[PARTS];
+    char *(*demangle)(const char *, char *, size_t *, int *);
+    void *symbol;
+    uint64_t mixed = 0;
+    *kept = NULL;
+    if (mangled == NULL || strncmp(mangled, "_Z", 2) != 0)
+        return mangled;
+    for (const char *at = mangled; *at != '\0'; at++)
+        mixed = mixed * UINT64_C(0x100000001b3) ^ (unsigned char)*at;
+    readable **part = &parts[mixed * UINT64_C(0x9e3779b97f4a7c15) >> 55];
+    for (const readable *one = *part; one != NULL; one = one->next)
+        if (strcmp(one->mangled, mangled) == 0) {
+            *kept = one->mangled;
+            return one->texts;
+        }
+    symbol = dlsym_of_libc()(RTLD_DEFAULT, "__cxa_demangle");
+    memcpy(&demangle, &symbol, sizeof(symbol));
+    char *name = symbol == NULL ? NULL : demangle(mangled, NULL, NULL, NULL);
+    size_t bytes = name == NULL ? 0 : strlen(name) + 1;
+    readable *fresh = name == NULL ? NULL : malloc(sizeof(*fresh) + bytes + strlen(mangled) + 1);
+    if (fresh != NULL) {
+        memcpy(fresh->texts, name, bytes);
+        fresh->mangled = strcpy(fresh->texts + bytes, mangled);
+        fresh->next = *part;
+        *part = fresh;
+        *kept = fresh->mangled;
+    }
+    free(name);
+    return fresh == NULL ? mangled : fresh->texts;
+}
+
 /* ---- frames --------------------------------------------------------------------------------- */
 
 static int unloads_take(struct dl_phdr_info *info, size_t size, void *to)
@@ -267,6 +312,8 @@ check_frame check_frame_of(const void *address)
         if (!stays)
             frame.function = info.dli_sname;
         frame.is_between = between_is(frame.name, frame.function);
+        frame.function = name_readable(frame.function, &frame.mangled);
+        frame.is_outside = between_is_outside(frame.name, frame.function);
         if (stays && known_unloads == unloads) {
             known[slot_of(address)].address = address;
             known[slot_of(address)].frame = frame;

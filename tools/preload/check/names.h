@@ -20,7 +20,9 @@ typedef struct check_frame {
     const char *function; /* null: not known */
     int is_interpreted;   /* an interpreter's: `path` is that of the code, and this is the line: */
     int line;
-    int is_between; /* of the CUDA runtime, the driver or Tenure: not the program's own */
+    int is_between;      /* of the CUDA runtime, the driver or Tenure: not the program's own */
+    int is_outside;      /* of the C library and the like: between_is_outside */
+    const char *mangled; /* the function as the linker names it, if that is another name */
 } check_frame;
 
 /* The texts live as long as the process. */

@@ -34,7 +34,7 @@ void check_record(CUdeviceptr address, CUstream stream)
 __attribute__((destructor)) static void record_at_end(void)
 {
     char room[512];
-    check_text said = {room, 0, sizeof(room)};
+    check_text said = {room, 0, sizeof(room), 0};
     uint64_t seen, unread;
     if (!check_does(CHECK_RECORDS) || service_is_forked() ||
         !atomic_load(&driver_is_found) || !check_enter())

@@ -163,7 +163,7 @@ static int is_left(const check_block *freed, void *user)
     (void)user;
     for (uint32_t i = 0; i < freed->uses_count && stream->name == freed->made.stream; i++) {
         const check_touch *use = &freed->uses[i];
-        if (!check_is_after(stream, use->index, use->number))
+        if (!check_was_after(stream, use->index, use->number))
             free_is_early(freed, CHECK_FREE_IN_USE, use,
                           check_doubt(stream, use->index, use->number), &freed->freed);
     }

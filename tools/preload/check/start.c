@@ -27,6 +27,12 @@ int check_begin(void)
     return state;
 }
 
+static void driver_found(void)
+{
+    check_state_hold();
+    check_races_begin();
+}
+
 /* Before the program runs; and the unwinder, which is loaded when it is first used. */
 __attribute__((constructor)) static void begin_early(void)
 {
@@ -35,7 +41,7 @@ __attribute__((constructor)) static void begin_early(void)
     check_stack room;
     (void)check_stack_here(&room);
     check_findings_begin();
-    atomic_store(&driver_when_found, check_races_begin);
+    atomic_store(&driver_when_found, driver_found);
     if (atomic_load(&driver_is_found))
-        check_races_begin(); /* a library's constructor was here before */
+        driver_found(); /* a library's constructor was here before */
 }

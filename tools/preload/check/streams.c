@@ -28,10 +28,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* All under the lock. */
 static check_stream **streams; /* by index; never freed */
 static size_t streams_count, streams_room;
+static size_t dead_count; /* of those whose index is not used again yet */
 static uint64_t names;
 static check_clock host;
 static check_clock maybe; /* what the host may know by memory that it has polled */
 static uint64_t host_changes = 1;
+static check_clock host_when; /* the number of the change by which it last learned of an index */
 static size_t legacy[LEGACY_MAX];             /* index + 1 of each device's legacy stream */
 static uint64_t blocking_changes[LEGACY_MAX]; /* of the clocks of its blocking streams */
 static handles by_handle = HANDLES_INIT;      /* -> index + 1 */
@@ -114,6 +116,14 @@ static int clock_join(check_clock *to, const check_clock *from)
     return has_grown;
 }
 
+/* Takes over what comes before the work of a stream with this number, and that. A stream's clock
+ * says nothing of the stream itself: most know of no other, and then they have none. */
+static int stream_join(check_clock *to, const check_stream *stream, uint64_t number)
+{
+    int has_grown = clock_join(to, &stream->known);
+    return clock_raise(to, stream->index, number) | has_grown;
+}
+
 /* ---- streams -------------------------------------------------------------------------------- */
 
 /* Each thread's own place in a table of handles for its default stream is an address, which no
@@ -144,8 +154,10 @@ static void stream_end(const void *key)
     uint64_t found;
     if (!check_enter())
         return;
-    if (handles_take(&by_handle, key, &found))
+    if (handles_take(&by_handle, key, &found)) {
         streams[found - 1]->is_dead = 1;
+        dead_count++;
+    }
     check_leave();
 }
 
@@ -207,13 +219,19 @@ static void stream_changed(check_stream *stream)
         blocking_changes[stream->device]++;
 }
 
-/* An index whose stream is gone, and its work over as the host knows; else a new one. Null: no
- * memory. */
+/* An index whose stream is gone, and its work over as the host knows; else a new one. Where many
+ * are gone some are looked at each time, in turn. Null: no memory. */
 static check_stream *stream_room(void)
 {
-    for (size_t i = 0; i < streams_count; i++)
-        if (streams[i]->is_dead && streams[i]->done <= clock_at(&host, i))
-            return streams[i];
+    enum { LOOKED_AT = 64 };
+    static size_t turn;
+    for (size_t i = 0; i < streams_count && i < LOOKED_AT && dead_count > 0; i++) {
+        size_t at = turn++ % streams_count;
+        if (!streams[at]->is_dead || streams[at]->done > clock_at(&host, at))
+            continue;
+        dead_count--;
+        return streams[at];
+    }
     if (streams_count == streams_room) {
         size_t room = streams_room * 2 + 16;
         check_stream **grown = realloc(streams, room * sizeof(*grown));
@@ -246,30 +264,28 @@ static check_stream *stream_make(const void *key, int device, int is_legacy, int
     stream->known.is_open = 0;
     if (stream->known.count > 0)
         memset(stream->known.at, 0, stream->known.count * sizeof(stream->known.at[0]));
-    (void)clock_raise(&stream->known, stream->index, stream->done);
     if (is_legacy)
         legacy[device] = stream->index + 1;
     handles_set(&by_handle, key, stream->index + 1);
     return stream;
 }
 
-/* Takes over what the host knows, and what the legacy stream and the others wait for each other. */
+/* Takes over what the legacy stream and the others wait for each other. What the host knows is in
+ * no stream's clock: whoever asks for an order asks for that of work that is enqueued now, and now
+ * the host knows all that it knew before. */
 static void stream_settle(check_stream *stream)
 {
     int has_grown = 0;
-    if (stream->host_seen != host_changes) {
-        has_grown |= clock_join(&stream->known, &host);
-        stream->host_seen = host_changes;
-    }
+    stream->host_seen = host_changes;
     if (stream->is_legacy && stream->others_seen != blocking_changes[stream->device]) {
         stream->others_seen = blocking_changes[stream->device];
         for (size_t i = 0; i < streams_count; i++)
             if (streams[i]->is_blocking && streams[i]->device == stream->device)
-                has_grown |= clock_join(&stream->known, &streams[i]->known);
+                has_grown |= stream_join(&stream->known, streams[i], streams[i]->done);
     } else if (stream->is_blocking && legacy[stream->device] != 0) {
         const check_stream *first = streams[legacy[stream->device] - 1];
         if (stream->others_seen != first->changes)
-            has_grown |= clock_join(&stream->known, &first->known);
+            has_grown |= stream_join(&stream->known, first, first->done);
         stream->others_seen = first->changes;
     }
     if (has_grown)
@@ -356,7 +372,7 @@ check_stream *check_stream_stamped(check_stamp stamp)
 
 void check_clock_cover(check_clock *to, const check_stream *stream)
 {
-    (void)clock_join(to, &stream->known);
+    (void)stream_join(to, stream, stream->done);
 }
 
 void check_clock_cover_moment(check_clock *to, const check_moment *moment)
@@ -372,18 +388,21 @@ int check_clock_has(const check_clock *clock, size_t index, uint64_t number)
 
 uint64_t check_stream_work(check_stream *stream)
 {
-    uint64_t number = ++stream->done;
-    if (stream->index < stream->known.count) /* it knows itself best */
-        stream->known.at[stream->index] = number;
-    else
-        (void)clock_raise(&stream->known, stream->index, number);
     stream_changed(stream);
-    return number;
+    return ++stream->done;
 }
 
 int check_is_after(const check_stream *stream, size_t index, uint64_t number)
 {
-    return clock_at(&stream->known, index) >= number;
+    return index == stream->index
+               ? stream->done >= number
+               : clock_at(&stream->known, index) >= number || clock_at(&host, index) >= number;
+}
+
+int check_was_after(const check_stream *stream, size_t index, uint64_t number)
+{
+    return clock_at(&stream->known, index) >= number ||
+           (clock_at(&host, index) >= number && clock_at(&host_when, index) < stream->host_seen);
 }
 
 int check_host_is_after(size_t index, uint64_t number)
@@ -416,7 +435,7 @@ check_moment *check_moment_of(const check_stream *stream)
     if (moment == NULL)
         return NULL;
     moment->sharers = 1;
-    (void)clock_join(&moment->clock, &stream->known);
+    (void)stream_join(&moment->clock, stream, stream->done);
     return moment;
 }
 
@@ -444,7 +463,7 @@ void check_stream_follow(check_stream *stream, const check_moment *moment)
 void check_stream_follow_all(check_stream *stream)
 {
     for (size_t i = 0; i < streams_count; i++)
-        if (clock_join(&stream->known, &streams[i]->known))
+        if (stream_join(&stream->known, streams[i], streams[i]->done))
             stream_changed(stream);
 }
 
@@ -455,13 +474,19 @@ static void host_close(void)
         (void)clock_raise(&maybe, i, streams[i]->done);
 }
 
+/* Once for each index, which is what is learned. */
+static void host_learn(size_t index, uint64_t number)
+{
+    if (clock_raise(&host, index, number))
+        (void)clock_raise(&host_when, index, host_changes++);
+}
+
 static void host_join(const check_clock *clock)
 {
     if (clock->is_open)
         host_close();
-    if (clock_join(&host, clock))
-        host_changes++;
-    host.is_open = 0;
+    for (size_t i = 0; i < clock->count; i++)
+        host_learn(i, clock->at[i]);
 }
 
 void check_host_follow(const check_moment *moment)
@@ -473,23 +498,17 @@ void check_host_follow(const check_moment *moment)
 /* What the stream waits for since that moment counts as well: that only orders more. */
 void check_host_saw(const check_stream *stream, uint64_t number)
 {
-    uint64_t now = stream->done;
-    if (now > number && stream->index < stream->known.count)
-        stream->known.at[stream->index] = number;
     host_join(&stream->known);
-    if (stream->index < stream->known.count)
-        stream->known.at[stream->index] = now;
-    if (now <= number)
+    host_learn(stream->index, number < stream->done ? number : stream->done);
+    if (stream->done <= number)
         streams[stream->index]->known.is_open = 0;
 }
 
 void check_host_saw_device(int device)
 {
     for (size_t i = 0; i < streams_count; i++)
-        if (device < 0 || streams[i]->device == device) {
-            host_join(&streams[i]->known);
-            streams[i]->known.is_open = 0;
-        }
+        if (device < 0 || streams[i]->device == device)
+            check_host_saw(streams[i], streams[i]->done);
 }
 
 /* ---- what is not seen ----------------------------------------------------------------------- */
@@ -508,16 +527,10 @@ const char *check_doubt(const check_stream *stream, size_t index, uint64_t numbe
 
 void check_host_may_poll(const check_stream *stream, int of_itself)
 {
-    size_t index = stream->index;
-    if (index >= stream->known.count)
-        return;
     if (stream->known.is_open)
         host_close();
-    if (!of_itself)
-        stream->known.at[index]--;
-    (void)clock_join(&maybe, &stream->known);
+    (void)stream_join(&maybe, stream, stream->done - !of_itself);
     maybe.is_open = 0;
-    stream->known.at[index] = stream->done;
 }
 
 void check_stream_open(check_stream *stream)
@@ -548,7 +561,7 @@ static int moment_renew(check_moment *moment, const check_stream *stream)
     moment->clock.is_open = 0;
     if (moment->clock.count > 0)
         memset(moment->clock.at, 0, moment->clock.count * sizeof(moment->clock.at[0]));
-    (void)clock_join(&moment->clock, &stream->known);
+    (void)stream_join(&moment->clock, stream, stream->done);
     return 1;
 }
 

@@ -4,10 +4,10 @@
  *
  * Each stream has an index, and numbers its work from 1. A stream's clock says for each index up to
  * which number the stream's next work comes after that stream's work. The clock grows by what the
- * stream waits for, by the rules of the legacy stream, and by what the host knows when it enqueues
- * something. All host threads count as one: the checker cannot see how they tell each other what
- * they know, and a false alarm is worse than silence. For the same reason the legacy streams of one
- * device count as one.
+ * stream waits for, and by the rules of the legacy stream. What the host knows when it enqueues
+ * something comes before that, too. All host threads count as one: the checker cannot see how they
+ * tell each other what they know, and a false alarm is worse than silence. For the same reason the
+ * legacy streams of one device count as one.
  *
  * Some means of order cannot be seen. Each makes only those findings doubtful that it could order:
  *
@@ -52,10 +52,10 @@ typedef struct check_stream {
     int device;
     uint8_t is_legacy, is_blocking, is_dead;
     uint64_t done;        /* how much has been enqueued */
-    uint64_t changes;     /* of its clock */
-    uint64_t host_seen;   /* the host's changes when its clock was taken over */
+    uint64_t changes;     /* of its clock, and of what it has enqueued */
+    uint64_t host_seen;   /* the host's changes when it was last asked for */
     uint64_t others_seen; /* the same of the legacy stream, or of all blocking ones */
-    check_clock known;
+    check_clock known;    /* of other streams, without what the host knows */
 } check_stream;
 
 /* A stream of the program's, as the program named it. */
@@ -108,6 +108,9 @@ uint64_t check_stream_work(check_stream *stream);
 /* The first: 1 if the work with this number on the stream with this index comes before the next
  * work on this stream. The second: 1 if the host knows that work to be over. */
 int check_is_after(const check_stream *stream, size_t index, uint64_t number);
+
+/* The same as it was when the stream was last asked for, of another stream's work. */
+int check_was_after(const check_stream *stream, size_t index, uint64_t number);
 int check_host_is_after(size_t index, uint64_t number);
 
 /* Why the next work of a stream, or of the host (null), may come after that work all the same, by

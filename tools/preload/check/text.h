@@ -10,6 +10,7 @@
 typedef struct check_text {
     char *string;
     size_t length, room;
+    int has_places; /* frames are followed by where they lie, for `tenure run` to look up */
 } check_text;
 
 __attribute__((format(printf, 2, 3))) void check_text_add(check_text *to, const char *format, ...);

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the checker says, with lines of the source: see run_said.h. */
+#include "run_said.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "debug_info.h"
+#include "elfutils.h"
+#include "shown.h"
+
+enum { KNOWN = 8192, LINE_BYTES = 1 << 15, WAIT_NS = 20 * 1000 * 1000 };
+
+/* Bytes between a frame and where it lies: findings.h in tools/preload/check. */
+#define APART '\x1f'
+
+/* A frame that was looked up. */
+typedef struct known {
+    char *place; /* as it was written; null: none is here */
+    char *line;  /* file and line; empty: not known */
+} known;
+
+/* The thread's own but for the first three. */
+static pthread_t thread;
+static int has_thread;
+static _Atomic int is_ending;
+static FILE *file;
+static known list[KNOWN];
+static size_t known_count;
+static budget limits;
+static debug_info *opened; /* the file that was asked last, by: */
+static char opened_name[LINE_BYTES];
+
+/* ---- places --------------------------------------------------------------------------------- */
+
+/* Opens the file of code, if it is not the one that is open. */
+static void code_open(const char *path, const char *build_id)
+{
+    char name[LINE_BYTES], why[DEBUG_WHY_BYTES];
+    int length = snprintf(name, sizeof(name), "%s%c%s", path, APART, build_id);
+    if (length < 0 || (size_t)length >= sizeof(name) || strcmp(name, opened_name) == 0)
+        return;
+    if (opened)
+        debug_info_close(opened);
+    opened = debug_info_open(path, build_id, &limits, why);
+    memcpy(opened_name, name, (size_t)length + 1);
+}
+
+/* The file and the line of a place: path, offset and build id. The text is the caller's to free. */
+static char *line_of(const char *place)
+{
+    char path[LINE_BYTES], text[LINE_BYTES] = "";
+    debug_place found[DEBUG_PLACES_MAX];
+    const char *offset = strchr(place, APART),
+               *build_id = offset ? strchr(offset + 1, APART) : NULL;
+    if (!build_id || (size_t)(offset - place) >= sizeof(path))
+        return NULL;
+    memcpy(path, place, (size_t)(offset - place));
+    path[offset - place] = '\0';
+    code_open(path, build_id + 1);
+    uint64_t at = strtoull(offset + 1, NULL, 10);
+    if (opened && at > 0 && debug_info_find(opened, at - 1, found) > 0 && found[0].file)
+        snprintf(text, sizeof(text), "%s:%" PRIu32, found[0].file, found[0].line);
+    return strdup(text);
+}
+
+/* The same of one that may have been asked for. Null: not known. */
+static const char *line_known(const char *place)
+{
+    uint64_t mixed = 0;
+    for (const char *at = place; *at; at++)
+        mixed = mixed * UINT64_C(0x100000001b3) ^ (unsigned char)*at;
+    size_t slot = (size_t)(mixed * UINT64_C(0x9e3779b97f4a7c15) >> 32) % KNOWN;
+    while (list[slot].place && strcmp(list[slot].place, place) != 0)
+        slot = (slot + 1) % KNOWN;
+    if (!list[slot].place && known_count < KNOWN / 2) {
+        char *line = line_of(place);
+        list[slot].place = line ? strdup(place) : NULL;
+        list[slot].line = line;
+        known_count += list[slot].place != NULL;
+    }
+    return list[slot].place ? list[slot].line : NULL;
+}
+
+static void missing_say(void)
+{
+    static int is_said;
+    if (!is_said)
+        fprintf(stderr, "tenure run: files and lines are not looked up: %s.\n", elfutils_missing());
+    is_said = 1;
+}
+
+/* ---- lines ---------------------------------------------------------------------------------- */
+
+/* Prints a line, which ends with a newline. */
+static void line_say(char *line)
+{
+    char *place = strchr(line, APART);
+    if (!place) {
+        fputs(line, stderr);
+        return;
+    }
+    *place++ = '\0';
+    place[strcspn(place, "\n")] = '\0';
+    if (elfutils_missing()) {
+        missing_say();
+        fprintf(stderr, "%s\n", line);
+        return;
+    }
+    const char *found = line_known(place);
+    if (found && *found)
+        say(stderr, "%s  %s\n", line, found);
+    else
+        fprintf(stderr, "%s\n", line);
+}
+
+/* Prints all whole lines that are there. */
+static void lines_say(void)
+{
+    static char line[LINE_BYTES];
+    static size_t length; /* of one that is not whole yet */
+    clearerr(file);
+    while (fgets(line + length, (int)(sizeof(line) - length), file)) {
+        length += strlen(line + length);
+        if (length == 0 || (line[length - 1] != '\n' && length + 1 < sizeof(line)))
+            continue;
+        line_say(line);
+        length = 0;
+    }
+}
+
+static void *follow(void *user)
+{
+    const struct timespec pause = {0, WAIT_NS};
+    (void)user;
+    while (!atomic_load(&is_ending)) {
+        lines_say();
+        nanosleep(&pause, NULL);
+    }
+    lines_say();
+    return NULL;
+}
+
+/* ---- the beginning and the end -------------------------------------------------------------- */
+
+int run_said_begin(const char *path)
+{
+    sigset_t all, before;
+    /* The program may put something else there, but not before it runs; it is not waited for. */
+    int opened_file = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    file = opened_file < 0 ? NULL : fdopen(opened_file, "r");
+    if (!file)
+        return 0;
+    budget_start(&limits, (size_t)1 << 30);
+    atomic_store(&is_ending, 0);
+    sigfillset(&all); /* signals are for the thread that forwards them */
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    has_thread = pthread_create(&thread, NULL, follow, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return has_thread;
+}
+
+void run_said_end(void)
+{
+    if (!file)
+        return;
+    atomic_store(&is_ending, 1);
+    if (has_thread)
+        pthread_join(thread, NULL);
+    else
+        lines_say();
+    fclose(file);
+    file = NULL;
+    if (opened)
+        debug_info_close(opened);
+    opened = NULL;
+    for (size_t i = 0; i < KNOWN; i++) {
+        free(list[i].place);
+        free(list[i].line);
+        list[i] = (known){NULL, NULL};
+    }
+}
