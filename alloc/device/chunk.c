@@ -2,6 +2,7 @@
 /* Physical memory: see chunk.h. */
 #include "device/chunk.h"
 
+#include "base/bytes_text.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "conf/conf.h"
@@ -110,8 +111,9 @@ tnr_status tnri_chunk_check(tnri_account *account, size_t bytes)
 {
     const tnri_device *device = account->device;
     if (bytes > device->capabilities.memory_bytes && !tnri_account_is_foreign(account))
-        return tnri_error(TNR_ERR_OUT_OF_MEMORY, "device %d has %zu bytes in all; %zu were needed.",
-                          device->index, device->capabilities.memory_bytes, bytes);
+        return tnri_error(TNR_ERR_OUT_OF_MEMORY, "device %d has %s in all; %s were needed.",
+                          device->index, TNRI_BYTES(device->capabilities.memory_bytes),
+                          TNRI_BYTES(bytes));
     if (bytes > sum_most(&device->reserved_bytes, tnri_device_most(device)))
         return device_limit_error(device, bytes);
     if (bytes > sum_most(&account->reserved_bytes, atomic_load(&account->limit_bytes)))
@@ -307,8 +309,8 @@ tnr_status tnri_chunk_foresee(tnri_account *account, size_t bytes, int was_refus
     if (!was_refused)
         return memory_try(account, bytes);
     return tnri_error_driver(TNR_ERR_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY,
-                             "device %d hands out %zu bytes more; %zu were needed.", device->index,
-                             left > withheld ? left - withheld : 0, bytes);
+                             "device %d hands out %s more; %s were needed.", device->index,
+                             TNRI_BYTES(left > withheld ? left - withheld : 0), TNRI_BYTES(bytes));
 }
 
 int tnri_chunk_was_refused(tnr_status status)

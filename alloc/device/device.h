@@ -59,6 +59,7 @@ typedef struct tnri_device {
     _Atomic uint64_t reserved_bytes, reserved_peak_bytes;
     _Atomic uint64_t reserved_total_bytes; /* ever taken from the driver */
     _Atomic uint64_t limit_bytes;
+    _Atomic(const char *) limit_by; /* who set it, for people: a constant text */
     _Atomic uint64_t ceiling_bytes; /* in its group: device/group.h; UINT64_MAX: none */
     _Atomic int in_group;
     tnri_flow chunks;
@@ -174,6 +175,13 @@ tnr_status tnri_device_enter(tnri_device *device, tnri_visit *visit);
 /* The same, but leaves the thread's last error alone. */
 CUresult tnri_device_push(tnri_device *device, tnri_visit *visit);
 void tnri_device_leave(tnri_visit *visit);
+
+/* Sets the device's limit. `by` says who did, for people: a constant text. */
+static inline void tnri_device_limit(tnri_device *device, uint64_t bytes, const char *by)
+{
+    atomic_store(&device->limit_by, by);
+    atomic_store(&device->limit_bytes, bytes);
+}
 
 /* The most that may be mapped: the limit, or the ceiling in a group if that is less. */
 static inline uint64_t tnri_device_most(const tnri_device *device)

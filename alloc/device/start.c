@@ -126,6 +126,7 @@ tnr_status tnri_device_start(tnri_device *device)
     tnri_lock_init(&device->lock, TNRI_RANK_DEVICE);
     tnri_event_store_create(&device->events);
     atomic_store(&device->limit_bytes, device_limit(device));
+    atomic_store(&device->limit_by, "per_process_memory_fraction");
     tnri_tags_start(device->index);
     CUcontext context;
     CUresult result = tnri_drive(cuDevicePrimaryCtxRetain, (&context, device->capabilities.handle));

@@ -23,7 +23,8 @@ enum { TNRI_TAGS_MAX = 64, TNRI_TAG_BYTES = 64 };
 
 /* What the pools of one device that carry a tag may have mapped together, and have. */
 typedef struct tnri_tag_sum {
-    _Atomic uint64_t limit_bytes; /* UINT64_MAX: none */
+    _Atomic uint64_t limit_bytes;   /* UINT64_MAX: none */
+    _Atomic(const char *) limit_by; /* who set it, for people: a constant text */
     _Atomic uint64_t reserved_bytes;
 } tnri_tag_sum;
 

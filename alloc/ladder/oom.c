@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Out of memory: see oom.h. The report says what was asked for, what the device has, who holds it
- * (the streams with the most live bytes), what is free but of no use and why, and what would help.
+ * Out of memory: see oom.h. The report says what was asked for, which limit refused it and who set
+ * that, what is live and free, what the device has; then who holds most (the streams with the most
+ * live bytes) and what is free but pinned; then the one thing that would have helped.
  */
 #include "ladder/oom.h"
 
@@ -168,11 +169,16 @@ static size_t holders_find(tnri_device *device, holder *holders, holder *total)
     return count;
 }
 
+/* What is left below a limit. */
+static uint64_t below(uint64_t limit, uint64_t mapped)
+{
+    return limit > mapped ? limit - mapped : 0;
+}
+
 /* What an account has left under its limit. */
 static uint64_t limit_left(const _Atomic uint64_t *account, uint64_t most)
 {
-    uint64_t now = atomic_load(account);
-    return most > now ? most - now : 0;
+    return below(most, atomic_load(account));
 }
 
 /* What the pool could still have been given: what the device has free, as far as limits allow. */
@@ -190,13 +196,23 @@ static uint64_t free_bytes(const tnr_pool pool, uint64_t device_free)
     return device_free < least ? device_free : least;
 }
 
+static const char *stream_text(tnr_stream stream, char text[40])
+{
+    if (stream == NULL)
+        return "the default stream";
+    snprintf(text, 40, "stream %p", (void *)stream);
+    return text;
+}
+
 /* Who has what, and what of it is free but pinned. */
 static void holders_tell(const holder *holders, size_t count, const holder *total)
 {
     for (size_t i = 0; i < count; i++) {
         const holder *one = &holders[i];
-        tnri_error_append("\n  pool \"%s\", stream %p: %s live, %s free", one->pool_name,
-                          (void *)one->stream, TNRI_BYTES(one->live), TNRI_BYTES(one->idle));
+        char stream[40];
+        tnri_error_append("\n  pool \"%s\", %s: %s live, %s free", one->pool_name,
+                          stream_text(one->stream, stream), TNRI_BYTES(one->live),
+                          TNRI_BYTES(one->idle));
         if (one->pinned > 0)
             tnri_error_append(", %s of it pinned", TNRI_BYTES(one->pinned));
         if (one->tag_name[0] != '\0')
@@ -214,10 +230,67 @@ static void holders_tell(const holder *holders, size_t count, const holder *tota
                           (void *)total->pin, total->pool_name);
 }
 
+/* "; limit 4.00 GiB (set by tnr_limit_set), 4.00 GiB mapped": of the limits, the one that leaves
+ * least. Returns what raises it; null: nothing was limited. */
+static const char *limit_tell(const tnr_pool pool)
+{
+    const tnri_device *device = pool->device;
+    const tnri_account *account = &pool->account;
+    const tnri_tag_sum *sum = account->tag != NULL ? &account->tag->on[device->index] : NULL;
+    uint64_t of_group = atomic_load(&device->ceiling_bytes);
+    struct {
+        uint64_t limit, mapped;
+        const char *of, *name, *by, *raise;
+    } limits[] = {
+        {atomic_load(&device->limit_bytes), atomic_load(&device->reserved_bytes), "", "",
+         atomic_load(&device->limit_by),
+         "tnr_limit_set, or the setting per_process_memory_fraction"},
+        {of_group, atomic_load(&device->reserved_bytes), " of the group ", tnri_conf_get()->group,
+         "group_ceiling_mb", "the setting group_ceiling_mb"},
+        {atomic_load(&account->limit_bytes), atomic_load(&account->reserved_bytes), " of the pool ",
+         account->name, "the pool's options or tnr_pool_limit_set", "tnr_pool_limit_set"},
+        {sum != NULL ? atomic_load(&sum->limit_bytes) : UINT64_MAX,
+         sum != NULL ? atomic_load(&sum->reserved_bytes) : 0, " of the tag ",
+         sum != NULL ? account->tag->name : "", sum != NULL ? atomic_load(&sum->limit_by) : NULL,
+         "tnr_tag_limit_set"},
+    };
+    size_t least = 0;
+    for (size_t i = 1; i < sizeof(limits) / sizeof(limits[0]); i++)
+        if (limits[i].limit != UINT64_MAX && below(limits[i].limit, limits[i].mapped) <
+                                                 below(limits[least].limit, limits[least].mapped))
+            least = i;
+    const char *quote = limits[least].name[0] != '\0' ? "\"" : "";
+    tnri_error_append("; limit %s%s%s%s%s (set by %s), %s mapped", TNRI_BYTES(limits[least].limit),
+                      limits[least].of, quote, limits[least].name, quote,
+                      limits[least].by != NULL ? limits[least].by : limits[least].raise,
+                      TNRI_BYTES(limits[least].mapped));
+    return limits[least].raise;
+}
+
+/* What would have served the request, one sentence. */
+static void way_tell(const holder *total, const tnri_request *request, const char *raise,
+                     size_t device_free)
+{
+    const tnri_conf *conf = tnri_conf_get();
+    if (raise != NULL && device_free >= request->bytes)
+        tnri_error_append("\nThe device has room: raise the limit with %s.", raise);
+    else if (total->idle >= request->bytes && conf->cross_stream != TNRI_CROSS_WAIT)
+        tnri_error_append("\nOther streams hold enough free memory: set cross_stream:wait.");
+    else if (total->retired >= request->bytes && conf->reuse != TNRI_REUSE_WAIT)
+        tnri_error_append("\n%s are freed and wait for graphs, captures or other streams: set "
+                          "reuse:wait.",
+                          TNRI_BYTES(total->retired));
+    else if (total->retired > 0)
+        tnri_error_append("\n%s are freed and wait for graphs, captures or other streams.",
+                          TNRI_BYTES(total->retired));
+    else
+        tnri_error_append("\nFree something, or ask for less.");
+}
+
 tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_status status)
 {
     tnri_device *device = arena->device;
-    char reason[512];
+    char reason[512], stream[40];
     snprintf(reason, sizeof(reason), "%s", tnr_last_error());
     int driver_result = tnr_last_driver_result();
     holder holders[HOLDERS_MAX];
@@ -225,28 +298,21 @@ tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_s
     size_t count = holders_find(device, holders, &total);
     size_t device_free = 0;
     size_t device_total = 0;
+    const char *raise = NULL;
     if (tnri_drive(cuMemGetInfo, (&device_free, &device_total)) != CUDA_SUCCESS)
         device_total = device->capabilities.memory_bytes;
-    tnri_error_driver(
-        status, driver_result,
-        "Tenure out of memory. Tried to allocate %s on stream %p of pool \"%s\". Device %d has a "
-        "total capacity of %s, of which %s is free; Tenure has mapped %s, of which %s is live and "
-        "%s free, the longest free run being %s. Cause: %s",
-        TNRI_BYTES(request->bytes_requested), (void *)tnri_oom_stream(arena),
-        arena->pool->account.name, device->index, TNRI_BYTES(device_total), TNRI_BYTES(device_free),
-        TNRI_BYTES(atomic_load(&device->reserved_bytes)), TNRI_BYTES(total.live),
-        TNRI_BYTES(total.idle), TNRI_BYTES(total.largest), reason);
+    tnri_error_driver(status, driver_result, "Out of memory: %s for %s",
+                      TNRI_BYTES(request->bytes_requested),
+                      stream_text(tnri_oom_stream(arena), stream));
+    if (status == TNR_ERR_LIMIT)
+        raise = limit_tell(arena->pool);
+    tnri_error_append("; %s live, %s free in pieces of up to %s; device %d has %s of %s free.",
+                      TNRI_BYTES(total.live), TNRI_BYTES(total.idle), TNRI_BYTES(total.largest),
+                      device->index, TNRI_BYTES(device_free), TNRI_BYTES(device_total));
+    if (status != TNR_ERR_LIMIT)
+        tnri_error_append(" Cause: %s", reason);
     holders_tell(holders, count, &total);
-    if (total.idle >= request->bytes && tnri_conf_get()->cross_stream != TNRI_CROSS_WAIT)
-        tnri_error_append("\nOther streams hold enough free memory; cross_stream:wait would let "
-                          "this one use it.");
-    if (total.retired > 0)
-        tnri_error_append("\n%s more are freed, and wait for graphs, captures or other streams.",
-                          TNRI_BYTES(total.retired));
-    if (status == TNR_ERR_LIMIT && device_free >= request->bytes)
-        tnri_error_append(
-            "\nThe device itself has room: raise the limit (tnr_limit_set, "
-            "per_process_memory_fraction, tnr_pool_limit_set, or tnr_tag_limit_set).");
+    way_tell(&total, request, raise, device_free);
     tnri_note_oom(arena, request->bytes_requested, free_bytes(arena->pool, device_free));
     tnri_oom_watcher watcher = atomic_load(&tnri_oom_watched);
     if (watcher != NULL)

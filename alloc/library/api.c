@@ -345,7 +345,7 @@ tnr_status tnr_limit_set(size_t limit_bytes, int device)
     tnri_device *found;
     tnr_status status = tnri_library_device(device, &found);
     if (status == TNR_OK)
-        atomic_store(&found->limit_bytes, limit_bytes);
+        tnri_device_limit(found, limit_bytes, "tnr_limit_set, in Python tenure.set_limit");
     return status;
 }
 

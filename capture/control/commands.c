@@ -14,6 +14,7 @@
 #include <tenure/tag.h>
 
 #include "base/error.h"
+#include "device/tag.h"
 #include "library/library.h"
 
 /* A request on its way. */
@@ -162,6 +163,22 @@ static tnr_status compact_work(const task *self, int device)
     return status;
 }
 
+/* Whoever runs into the limit reads who set it. */
+static void limit_sign(const tnri_control_request *request, int device)
+{
+    static const char by[] = "tenure ctl";
+    tnri_device *found;
+    if (tnri_library_device(device, &found) != TNR_OK)
+        return;
+    if (request->tags_count == 0)
+        atomic_store(&found->limit_by, by);
+    for (size_t i = 0; i < request->tags_count; i++) {
+        tnri_tag *tag = tnri_tag_find(request->tags[i]);
+        if (tag != NULL)
+            atomic_store(&tag->on[found->index].limit_by, by);
+    }
+}
+
 static tnr_status limit_work(const task *self, int device)
 {
     const tnri_control_request *request = self->request;
@@ -169,8 +186,10 @@ static tnr_status limit_work(const task *self, int device)
     tnr_status status = request->tags_count == 0 ? tnr_limit_set(limit, device) : TNR_OK;
     for (size_t i = 0; i < request->tags_count && status == TNR_OK; i++)
         status = tnr_tag_limit_set(request->tags[i], limit, device);
-    if (status == TNR_OK)
+    if (status == TNR_OK) {
+        limit_sign(request, device);
         device_told(self, device, 0, 0);
+    }
     return status;
 }
 
@@ -245,10 +264,8 @@ static tnr_status status_work(const task *self)
 static tnr_status command_work(const task *self)
 {
     static const device_work on_devices[TNRI_COMMAND_COUNT] = {
-        [TNRI_COMMAND_SLEEP] = sleep_work,
-        [TNRI_COMMAND_WAKE] = wake_work,
-        [TNRI_COMMAND_TRIM] = trim_work,
-        [TNRI_COMMAND_COMPACT] = compact_work,
+        [TNRI_COMMAND_SLEEP] = sleep_work, [TNRI_COMMAND_WAKE] = wake_work,
+        [TNRI_COMMAND_TRIM] = trim_work,   [TNRI_COMMAND_COMPACT] = compact_work,
         [TNRI_COMMAND_LIMIT] = limit_work,
     };
     switch (self->request->command) {

@@ -116,9 +116,11 @@ tnr_status tnr_tag_limit_set(const char *name, size_t limit_bytes, int device)
     tnri_tag *tag;
     tnri_device *found;
     tnr_status status = tag_on(&tag, &found, name, device);
-    if (status == TNR_OK)
-        atomic_store(&tag->on[found->index].limit_bytes,
-                     limit_bytes == SIZE_MAX ? UINT64_MAX : limit_bytes);
+    if (status == TNR_OK) {
+        tnri_tag_sum *sum = &tag->on[found->index];
+        atomic_store(&sum->limit_by, "tnr_tag_limit_set, in Python tenure.tags");
+        atomic_store(&sum->limit_bytes, limit_bytes == SIZE_MAX ? UINT64_MAX : limit_bytes);
+    }
     return status;
 }
 

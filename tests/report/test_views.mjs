@@ -119,6 +119,19 @@ async function until(what) {
     assert.ok(await what(), 'not within ten seconds');
 }
 
+/* Seen to fail with the device's memory in place of the limit in roomOf, and with the words of the
+ * failed allocation that are for another allocator's. */
+test('a limit is what there is', async () => {
+    const limited = structuredClone(example);
+    limited.devices[0].limit_bytes = 32 * 2 ** 20;
+    const path = join(folder, 'limited.json');
+    writeFileSync(path, JSON.stringify(limited));
+    await open(path);
+    assert.match(await textOf('.summary h1'), /16\.0 MiB of its limit of 32\.0 MiB on GPU 0/);
+    assert.match(await textOf('.summary .legend'), /Left of the limit\s+16\.0 MiB/);
+    assert.match(await textOf('.findings'), /were left of the limit of 32\.0 MiB then/);
+});
+
 test('the timeline zooms by keys, by a drag and back', async () => {
     await open(program);
     const shown = () => page.$eval('.chart', (chart) => chart.querySelector('canvas').toDataURL());

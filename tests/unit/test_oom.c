@@ -12,7 +12,8 @@
  * out in holder_of, or called for pools that stay as they are: what_is_pinned failed.
  * tnri_chunk_foresee left out in chunks_create, or the limits left out in it, or was_refused never
  * set: what_does_not_fit_makes_no_chunk failed; memory_try left out:
- * what_the_driver_hands_out_is_taken; tnri_chunk_withheld always 0: what_the_driver_withholds.
+ * what_the_driver_hands_out_is_taken; tnri_chunk_withheld always 0: what_the_driver_withholds. In
+ * limit_tell, the first limit always taken, or limit_by not set: the_limit_is_named.
  */
 #include "unit.h"
 
@@ -37,13 +38,11 @@ static void the_report(void **state)
     small = unit_malloc(10 * MIB, NULL);
     tnr_stats before = unit_stats();
     assert_error(tnr_malloc(&none, 30 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY,
-                 "Tried to allocate 30.00 MiB");
+                 "Out of memory: 30.00 MiB for the default stream; 50.00 MiB live, 0 bytes free");
     assert_null(none);
-    static const char *const says[] = {"Device 0",         "total capacity of 64.00 MiB",
-                                       "mapped 50.00 MiB", "50.00 MiB is live",
-                                       "\"weights\"",      "40.00 MiB live",
-                                       "\"default\"",      "10.00 MiB live",
-                                       "Cause: "};
+    static const char *const says[] = {
+        "device 0 has ", "of 64.00 MiB free.", "\"weights\"", "40.00 MiB live",
+        "\"default\"",   "10.00 MiB live",     "Cause: ",     "\nFree something, or ask for less."};
     for (size_t i = 0; i < sizeof(says) / sizeof(says[0]); i++)
         if (strstr(tnr_last_error(), says[i]) == NULL)
             fail_msg("the report lacks \"%s\": %s", says[i], tnr_last_error());
@@ -58,6 +57,46 @@ static void the_report(void **state)
     assert_ok(tnr_free(small));
     assert_ok(tnr_malloc(&none, 20 * MIB, 0, NULL)); /* the next call works */
     assert_ok(tnr_free(big));
+}
+
+static void check_says(const char *words)
+{
+    if (strstr(tnr_last_error(), words) == NULL)
+        fail_msg("the report lacks \"%s\": %s", words, tnr_last_error());
+}
+
+/* The limit that leaves least is named, with who set it, and with what raises it. */
+static void the_limit_is_named(void **state)
+{
+    (void)state;
+    unit_start("per_process_memory_fraction:0.5", "MEMORY=64M", NULL);
+    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
+    tnr_pool pool, tagged;
+    void *held, *ptr;
+    options.name = "cache";
+    options.limit_bytes = 8 * MIB;
+    assert_ok(tnr_pool_create(&pool, 0, &options));
+    assert_ok(tnr_tag_pool(&tagged, "weights", TNR_CONTENT_DEFAULT));
+    held = unit_malloc(4 * MIB, NULL);
+    assert_error(tnr_malloc(&ptr, 30 * MIB, 0, NULL), TNR_ERR_LIMIT,
+                 "Out of memory: 30.00 MiB for the default stream; limit 32.00 MiB (set by "
+                 "per_process_memory_fraction), 4.00 MiB mapped; 4.00 MiB live, ");
+    check_says("; device 0 has 60.00 MiB of 64.00 MiB free.");
+    check_says("\nThe device has room: raise the limit with tnr_limit_set, or the setting "
+               "per_process_memory_fraction.");
+    assert_ok(tnr_limit_set(16 * MIB, 0));
+    assert_error(tnr_malloc(&ptr, 30 * MIB, 0, NULL), TNR_ERR_LIMIT,
+                 "; limit 16.00 MiB (set by tnr_limit_set, in Python tenure.set_limit), 4.00");
+    assert_error(tnr_pool_malloc(&ptr, pool, 10 * MIB, 0, NULL), TNR_ERR_LIMIT,
+                 "; limit 8.00 MiB of the pool \"cache\" (set by the pool's options or "
+                 "tnr_pool_limit_set), 0 bytes mapped; ");
+    check_says("\nThe device has room: raise the limit with tnr_pool_limit_set.");
+    assert_ok(tnr_tag_limit_set("weights", 6 * MIB, 0));
+    assert_error(tnr_pool_malloc(&ptr, tagged, 10 * MIB, 0, NULL), TNR_ERR_LIMIT,
+                 "; limit 6.00 MiB of the tag \"weights\" (set by tnr_tag_limit_set, in Python "
+                 "tenure.tags), 0 bytes mapped; ");
+    assert_ok(tnr_free(held));
+    assert_ok(tnr_pool_destroy(pool));
 }
 
 /* What is free inside chunks that blocks have other parts of is told, with whose it is; not where
@@ -261,7 +300,7 @@ static void check_refused(size_t bytes, tnr_status status, uint64_t creates)
 {
     void *ptr;
     simcuda_calls_reset();
-    assert_error(tnr_malloc(&ptr, bytes, 0, NULL), status, "out of memory");
+    assert_error(tnr_malloc(&ptr, bytes, 0, NULL), status, "Out of memory: ");
     assert_int_equal(simcuda_calls("cuMemCreate"), creates);
     assert_int_equal(simcuda_calls("cuMemMap") + simcuda_calls("cuMemUnmap"), 0);
     assert_int_equal(simcuda_calls("cuMemRelease"), 0);
@@ -353,7 +392,7 @@ static void what_the_driver_withholds(void **state)
         assert_int_equal(cuMemCreate(&others, 1024 * MIB, &properties, 0), CUDA_SUCCESS);
         refusals = 0;
         assert_error(tnr_malloc(&ptr, (4096 - 1024 - 1000 + more) * MIB, 0, NULL),
-                     TNR_ERR_OUT_OF_MEMORY, "out of memory");
+                     TNR_ERR_OUT_OF_MEMORY, "Out of memory: ");
         assert_in_range(refusals, 1, 2);
         assert_ok(tnr_malloc(&ptr, (4096 - 1024 - 1000) * MIB, 0, NULL)); /* and that is there */
         assert_ok(tnr_free(ptr));
@@ -415,7 +454,7 @@ static void the_report_shows_fragmentation(void **state)
         assert_ok(tnr_free(blocks[i]));
     void *ptr;
     assert_error(tnr_malloc(&ptr, 8 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY,
-                 "30.00 MiB free, the longest free run being 1.50 MiB");
+                 "30.00 MiB free in pieces of up to 1.50 MiB");
     assert_int_equal(unit_stats().bytes_free, 30 * MIB);
     (void)unit_malloc(3 * MIB / 2, NULL);
 }
@@ -441,6 +480,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(the_report, unit_stop),
+        cmocka_unit_test_teardown(the_limit_is_named, unit_stop),
         cmocka_unit_test_teardown(what_is_pinned, unit_stop),
         cmocka_unit_test_teardown(the_callback_frees_something, unit_stop),
         cmocka_unit_test_teardown(the_callback_frees_part_of_a_chunk, unit_stop),

@@ -45,7 +45,8 @@ function headline(app: App): HTMLElement {
         parts.push([strong(bytes(shares.asleep)), ' is asleep']);
     }
     heading.append(`${holderWord(app)} holds `, strong(bytes(device.reservedBytes)),
-        device.memoryBytes > 0
+        isLimited(app) ? ` of its limit of ${bytes(roomOf(app))} on ${deviceName(app)}: `
+            : device.memoryBytes > 0
             ? ` of the ${bytes(device.memoryBytes)} of ${deviceName(app)}: `
             : ` on ${deviceName(app)}: `);
     for (const child of listText(parts)) {
@@ -53,6 +54,23 @@ function headline(app: App): HTMLElement {
     }
     heading.append('.');
     return heading;
+}
+
+/** A limit below what the device has is what there is. */
+function isLimited({ device }: Pick<App, 'device'>): boolean {
+    return device.limitBytes !== null && device.memoryBytes > 0 &&
+        device.limitBytes < device.memoryBytes;
+}
+
+function roomOf({ device }: Pick<App, 'device'>): number {
+    return isLimited({ device }) ? device.limitBytes! : device.memoryBytes;
+}
+
+/** What an allocation that failed could still have had: of Tenure's, limits count. */
+function leftWords(app: App): string {
+    return isConverted(app) ? 'were free on the device then'
+        : isLimited(app) ? `were left of the limit of ${bytes(roomOf(app))} then`
+            : 'could still be had then';
 }
 
 function deviceName(app: App): string {
@@ -115,13 +133,13 @@ function reasonText(reason: string): string {
 /** Whether the parts of what Tenure holds would be too small to tell apart on a bar that stands for
  * the whole device. */
 function isSmall({ device, accounting }: App): boolean {
-    return accounting.total < 0.12 * device.memoryBytes;
+    return accounting.total < 0.12 * roomOf({ device });
 }
 
 function shareBar(app: App): HTMLElement {
     const { device, accounting } = app;
     const whole = isSmall(app) ? accounting.total
-        : Math.max(accounting.total, device.memoryBytes);
+        : Math.max(accounting.total, roomOf(app));
     const bar = el('div', { class: 'share', role: 'img', 'aria-label': shareText(app) });
     for (const share of SHARES) {
         const size = accounting.bytes[share];
@@ -157,11 +175,15 @@ function shareLegend(app: App): HTMLElement {
     const legend = el('ul', { class: 'legend', 'aria-label': 'Where the memory is' },
         ...SHARES.filter((share) => accounting.bytes[share] > 0)
             .map((share) => legendEntry(share, accounting.bytes[share])));
-    if (device.memoryBytes > accounting.total) {
+    if (isLimited(app) && roomOf(app) > accounting.total) {
+        legend.append(el('li', { title: 'What the limit leaves' },
+            el('i', { class: 'key outline' }), el('span', {}, 'Left of the limit'),
+            el('b', {}, bytes(roomOf(app) - accounting.total))));
+    } else if (!isLimited(app) && device.memoryBytes > accounting.total) {
         legend.append(el('li', {
             title: 'What the device has beyond what Tenure holds: unused, or in use by others',
         }, el('i', { class: 'key outline' }), el('span', {}, isSmall(app)
-            ? 'Not held by it, not drawn' : 'Not held by it'),
+            ? 'Rest of the GPU, not drawn' : 'Rest of the GPU'),
         el('b', {}, bytes(device.memoryBytes - accounting.total))));
     }
     return legend;
@@ -181,7 +203,7 @@ function findings(app: App): Finding[] {
                 (history.timed
                     ? ` ${duration(snapshot.takenNs - history.time[oom]!)} before the snapshot`
                     : '') + '; ' +
-                `${bytes(history.value[oom]!)} were free on the device then. `],
+                `${bytes(history.value[oom]!)} ${leftWords(app)}. `],
         });
     } else if (device.ooms > 0) {
         found.push({
