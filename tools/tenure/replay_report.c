@@ -2,8 +2,9 @@
 /*
  * What a replay has shown, as tables for people and as JSON for programs.
  *
- * PyTorch's figures beside ours were recorded with the traces. The build makes their table from
- * tests/traces/recorded.csv. A trace that is not in it has no such figures.
+ * PyTorch's figures beside ours were recorded with the traces. Of the project's own the build makes
+ * a table from tests/traces/recorded.csv; they are known by their contents, whatever the file is
+ * called. A trace that `tenure snapshot trace` made says what its PyTorch reserved.
  */
 #include <string.h>
 
@@ -13,10 +14,10 @@
 #include "replay.h"
 #include "table.h"
 
-static const recorded_figures *recorded_find(const char *name)
+static const recorded_figures *recorded_find(const trace *source)
 {
     for (size_t i = 0; i < sizeof(recorded_table) / sizeof(recorded_table[0]); i++)
-        if (strcmp(recorded_table[i].trace, name) == 0)
+        if (recorded_table[i].crc32 == source->crc32)
             return &recorded_table[i];
     return NULL;
 }
@@ -100,9 +101,14 @@ static void passes_json(json_writer *json, const replay_result *result)
     json_array_end(json);
 }
 
-static void recorded_json(json_writer *json, const char *name)
+static void recorded_json(json_writer *json, const trace *source)
 {
-    const recorded_figures *figures = recorded_find(name);
+    const recorded_figures *figures = recorded_find(source);
+    if (!figures && source->recorded_peak_bytes > 0) {
+        json_object_begin(json, "pytorch_reserved_bytes");
+        json_unsigned(json, "as_recorded", source->recorded_peak_bytes);
+        json_object_end(json);
+    }
     if (!figures)
         return;
     json_object_begin(json, "pytorch_reserved_bytes");
@@ -159,7 +165,7 @@ void replay_json(const replay_result *result, const session *active, const char 
     json_unsigned(&json, "wall_ns", result->wall_ns);
     if (result->loops > 1)
         passes_json(&json, result);
-    recorded_json(&json, result->source->name);
+    recorded_json(&json, result->source);
     json_unsigned(&json, "exit_code", (uint64_t)result->code);
     json_text(&json, "error", result->code == EXIT_CODE_OK ? NULL : result->error);
     json_object_end(&json);
@@ -175,58 +181,65 @@ static void headings(table *rows, const char *const *texts)
         table_cell(rows, "%s", texts[i]);
 }
 
-/* "23.870 GB  1.224", or a dash. */
+/* "22.2 GiB 1.224", or a dash. */
 static void recorded_cell(table *rows, uint64_t bytes, uint64_t live)
 {
     char text[32];
     if (bytes == 0)
         table_cell(rows, "-");
     else
-        table_cell(rows, "%s  %.3f", format_bytes(bytes, text), ratio(bytes, live));
+        table_cell(rows, "%s %.3f", format_bytes_binary(bytes, text), ratio(bytes, live));
 }
 
 /* Said wherever it applies, because it makes PyTorch's bytes look worse than they are. */
 static void waiting_note(const replay_result *result, FILE *file)
 {
     char text[32];
-    const recorded_figures *figures = recorded_find(result->source->name);
+    const recorded_figures *figures = recorded_find(result->source);
     if (!figures || figures->held_bytes <= result->peak_live_bytes)
         return;
     fprintf(file,
             "%s: when it was recorded, freed blocks waited for other streams;\n"
             "PyTorch's ratios are over the %s held then. The replay frees at once, on the\n"
             "block's own stream.\n",
-            figures->trace, format_bytes(figures->held_bytes, text));
+            result->source->name, format_bytes_binary(figures->held_bytes, text));
+}
+
+/* A name that leaves room for the rest of a line. */
+static void name_cell(table *rows, const replay_result *one)
+{
+    enum { MOST = 16 };
+    const char *name = one->source->name;
+    int is_long = strlen(name) > MOST;
+    table_cell(rows, "%.*s%s", is_long ? MOST - 3 : MOST, name, is_long ? "..." : "");
 }
 
 static void memory_table(const replay_result *results, size_t count, FILE *file)
 {
-    static const char *const texts[] = {"trace",      "ops",
-                                        "peak live",  "Tenure reserves",
-                                        "/ live",     "PyTorch default",
-                                        "expandable", "cudaMallocAsync",
-                                        NULL};
+    static const char *const texts[] = {"trace",   "ops",        "peak live",    "Tenure / live",
+                                        "PyTorch", "expandable", "malloc async", NULL};
     table rows;
     char text[32];
-    table_start(&rows, 8);
+    table_start(&rows, 7);
     headings(&rows, texts);
     for (size_t i = 0; i < count; i++) {
         const replay_result *one = &results[i];
         uint64_t reserved = one->stats.reserved_bytes.peak;
-        const recorded_figures *figures = recorded_find(one->source->name);
+        const recorded_figures *figures = recorded_find(one->source);
         table_row(&rows);
-        table_cell(&rows, "%s", one->source->name);
+        name_cell(&rows, one);
         table_cell(&rows, "%llu", (unsigned long long)one->ops_count);
-        table_cell(&rows, "%s", format_bytes(one->peak_live_bytes, text));
-        table_cell(&rows, "%s", reserved ? format_bytes(reserved, text) : "-");
-        table_cell(&rows, "%.3f", ratio(reserved, one->peak_live_bytes));
-        uint64_t held = figures ? figures->held_bytes : 0;
-        recorded_cell(&rows, figures ? figures->native_bytes : 0, held);
+        table_cell(&rows, "%s", format_bytes_binary(one->peak_live_bytes, text));
+        recorded_cell(&rows, reserved, one->peak_live_bytes);
+        uint64_t held = figures ? figures->held_bytes : one->peak_live_bytes;
+        recorded_cell(&rows, figures ? figures->native_bytes : one->source->recorded_peak_bytes,
+                      held);
         recorded_cell(&rows, figures ? figures->expandable_bytes : 0, held);
         recorded_cell(&rows, figures ? figures->malloc_async_bytes : 0, held);
     }
-    fputs("\nMemory: the most reserved, in bytes and over the most that was live. PyTorch's\n"
-          "figures were recorded with the traces.\n",
+    fputs("\nMemory: the most reserved, and that over the most that was live. PyTorch's figures "
+          "were\n"
+          "recorded with the traces.\n",
           file);
     table_print(&rows, file);
     table_release(&rows);
@@ -236,10 +249,9 @@ static void memory_table(const replay_result *results, size_t count, FILE *file)
 
 static void work_table(const replay_result *results, size_t count, FILE *file)
 {
-    static const char *const texts[] = {"trace",  "driver calls", "driver ms", "modelled ms**",
-                                        "chunks", "moved",        "2nd half*", "ns/op",
-                                        "median", "p99",          "seconds",   "pattern errors",
-                                        NULL};
+    static const char *const texts[] = {"trace", "calls",  "ms",    "on H200**", "chunks",
+                                        "moved", "late*",  "ns/op", "median",    "p99",
+                                        "s",     "errors", NULL};
     table rows;
     table_start(&rows, 12);
     headings(&rows, texts);
@@ -247,7 +259,7 @@ static void work_table(const replay_result *results, size_t count, FILE *file)
         const replay_result *one = &results[i];
         const tnr_stats *stats = &one->stats;
         table_row(&rows);
-        table_cell(&rows, "%s", one->source->name);
+        name_cell(&rows, one);
         table_cell(&rows, "%llu",
                    (unsigned long long)sum(stats->driver_calls, TNR_DRIVER_KIND_COUNT));
         table_cell(&rows, "%.1f", (double)sum(stats->driver_ns, TNR_DRIVER_KIND_COUNT) / 1e6);
@@ -269,11 +281,13 @@ static void work_table(const replay_result *results, size_t count, FILE *file)
         if (one->code != EXIT_CODE_OK)
             table_cell_bad(&rows);
     }
-    fputs("\nWork: ns/op is the mean time of one tnr_malloc or tnr_free, driver calls included.\n",
-          file);
+    fputs(
+        "\nWork: calls of the driver, and ms in them; ns/op is the mean time of one tnr_malloc or\n"
+        "tnr_free, driver calls included; s the time of all; errors in the patterns of blocks.\n",
+        file);
     table_print(&rows, file);
     fputs("* allocations in the second half of the trace that reached the driver\n"
-          "** on the simulated device: what the calls would cost on an H200, by a table\n",
+          "** on the simulated device: ms that the calls would take on an H200, by a table\n",
           file);
     table_release(&rows);
 }

@@ -58,6 +58,7 @@ typedef struct reader {
     size_t ops_capacity;
     uint64_t live_bytes;
     size_t live_count;
+    int is_of_torch; /* the first line says so */
 } reader;
 
 /* One line, taken apart. */
@@ -95,6 +96,7 @@ static int buffer_fill(reader *in)
         return fail(in, "the gzip data end too early: the file is truncated; fetch it again");
     in->buffer_length = (size_t)got;
     in->buffer_at = 0;
+    in->out->crc32 = (uint32_t)crc32(in->out->crc32, (const Bytef *)in->buffer, (uInt)got);
     return got > 0;
 }
 
@@ -337,12 +339,27 @@ static int free_accept(reader *in, const fields *line)
     return 0;
 }
 
+/* The comments that `tenure snapshot trace` writes say what PyTorch reserved. */
+static void comment_take(reader *in, const char *line)
+{
+    uint64_t at_end, at_peak;
+    if (in->line == 1)
+        in->is_of_torch = strncmp(line, "# From a snapshot of PyTorch;", 29) == 0;
+    if (in->is_of_torch &&
+        sscanf(line,
+               "# Its allocator had %" SCNu64 " bytes reserved at the end and %" SCNu64 " at its",
+               &at_end, &at_peak) == 2)
+        in->out->recorded_peak_bytes = at_peak;
+}
+
 /* Reads all lines. */
 static int trace_parse(reader *in)
 {
     char line[TRACE_LINE_BYTES_MAX + 1];
     int more;
     while ((more = line_read(in, line)) > 0) {
+        if (line[0] == '#')
+            comment_take(in, line);
         if (line[0] == '#' || (in->line == 1 && strcmp(line, TRACE_HEADER) == 0))
             continue;
         fields parsed;

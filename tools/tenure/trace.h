@@ -48,6 +48,9 @@ typedef struct trace {
     uint64_t peak_live_bytes;            /* the most that was live at once, by what was asked for */
     size_t peak_op;                      /* the first operation after which that was live */
     size_t live_at_end;                  /* blocks that the trace never frees */
+    uint32_t crc32;                      /* of the file's text */
+    uint64_t recorded_peak_bytes;        /* most that the recording allocator had reserved, by a
+                                          * comment in the file; 0: not known */
     uint64_t us_first, us_last; /* the time of the first operation, and the latest of all */
     uint64_t back_count;        /* operations with an earlier time than one before them, */
     uint64_t back_line;         /* the line of the first of them, */
