@@ -10,16 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/helper.h"
 #include "history/history.h"
 #include "pool/cache.h"
+#include "snapshot/exit_path.h"
 #include "snapshot/formats.h"
 #include "snapshot/snapshot.h"
 
-enum { OOM_SNAPSHOTS_MAX = 16, NAME_BYTES = 512, EXIT_BYTES = 2048 };
+enum { OOM_SNAPSHOTS_MAX = 16, NAME_BYTES = 512 };
 
 /* ---- on a signal ---------------------------------------------------------------------------- */
 
@@ -155,36 +157,35 @@ static tnr_status watcher_follow(int number)
 static struct {
     pthread_once_t once;
     _Atomic int is_due; /* 1: at the end of the process, unless tnr_shutdown comes before */
+    int64_t since_ns;   /* when the setting was first seen, on the real-time clock; of `once` */
 } at_exit = {.once = PTHREAD_ONCE_INIT};
-
-/* The path that the setting says, with this process's number for each %p: several processes of a
- * program may end. */
-static void exit_path(char path[EXIT_BYTES], const char *setting)
-{
-    size_t length = 0;
-    for (; *setting != '\0' && length + 24 < EXIT_BYTES; setting++)
-        if (strncmp(setting, "%p", 2) == 0) {
-            length += (size_t)snprintf(path + length, EXIT_BYTES - length, "%ld", (long)getpid());
-            setting++;
-        } else {
-            path[length++] = *setting;
-        }
-    path[length] = '\0';
-}
 
 static void exit_write(void)
 {
-    char path[EXIT_BYTES];
-    exit_path(path, tnri_conf_get()->snapshot_at_exit);
+    char path[TNRI_EXIT_PATH_BYTES];
+    int is_moved;
+    const char *setting = tnri_conf_get()->snapshot_at_exit;
+    tnri_exit_path(path, setting);
     if (!atomic_exchange(&at_exit.is_due, 0) || path[0] == '\0' ||
         atomic_load(&tnri_generation) == 0)
         return;
-    if (tnri_snapshot_take(path, TNR_SNAPSHOT_AUTO, TNRI_SNAPSHOT_EXIT) != TNR_OK)
+    int descriptor = tnri_exit_path_enter(path, at_exit.since_ns, &is_moved);
+    tnr_status status = tnri_snapshot_take(path, TNR_SNAPSHOT_AUTO, TNRI_SNAPSHOT_EXIT);
+    tnri_exit_path_leave(descriptor, path);
+    if (status == TNR_OK && is_moved)
+        (void)tnri_error(TNR_ERR_BUSY,
+                         "snapshot_at_exit: another process has written %s; this one's snapshot "
+                         "is %s. %%p in the setting gives each process its file, %%r its rank's.",
+                         setting, path);
+    if (status != TNR_OK || is_moved)
         complain();
 }
 
 static void exit_register(void)
 {
+    struct timespec now = {0, 0};
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    at_exit.since_ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
     (void)atexit(exit_write);
 }
 

@@ -147,6 +147,21 @@ static int program_afresh(void)
     return tnr_shutdown(0) != TNR_OK;
 }
 
+/* Another process of the program's begins later, and ends first. */
+static int program_parent(void)
+{
+    int status = 1;
+    usleep(30000);
+    pid_t child = fork();
+    if (child == 0) {
+        execl(getenv("TRIGGERS_PROGRAM"), "test_triggers", "--program", "exit", folder,
+              (char *)NULL);
+        _exit(9);
+    }
+    (void)wait(&status);
+    return status != 0;
+}
+
 static int program_run(const char *what)
 {
     if (strcmp(what, "afresh") == 0)
@@ -159,6 +174,8 @@ static int program_run(const char *what)
         return 2;
     if (strcmp(what, "forks") == 0)
         return program_forks();
+    if (strcmp(what, "parent") == 0)
+        return program_parent();
     if (strcmp(what, "signal") == 0) {
         raise(SIGUSR1);
         usleep(100000); /* a shutdown at once would leave it unwritten */
@@ -185,8 +202,9 @@ static const char *complaint_of(const char *what, const char *conf)
         close(ends[1]);
         /* Of a library that runs to the end, memory is found only through sheets (mmap), where
          * LeakSanitizer does not look. */
-        if (strcmp(what, "exit") == 0)
+        if (strcmp(what, "exit") == 0 || strcmp(what, "parent") == 0)
             setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+        setenv("TRIGGERS_PROGRAM", program, 1);
         execl(program, "test_triggers", "--program", what, folder, (char *)NULL);
         _exit(9);
     }
@@ -353,6 +371,45 @@ static void of_several_processes(void **state)
     assert_int_equal(files_count("*"), 4);
 }
 
+/* Without %p no process writes over what another one has written since it began, but over what was
+ * there before. Seen to fail without tnri_exit_path_enter: one file; and with files of any age
+ * taken for others': two after the first process. */
+static void of_processes_at_once(void **state)
+{
+    (void)state;
+    const char *conf = conf_with("snapshot_at_exit:%s/memory.json");
+    assert_string_equal(complaint_of("exit", conf), "");
+    struct timespec later = {0, 30000000};
+    nanosleep(&later, NULL);
+    assert_string_equal(complaint_of("exit", conf), ""); /* a later run */
+    assert_int_equal(files_count("*"), 1);
+    nanosleep(&later, NULL);
+    const char *said = complaint_of("parent", conf); /* its child ends first */
+    assert_non_null(strstr(said, "another process has written"));
+    assert_int_equal(files_count("memory.json"), 1);
+    assert_int_equal(files_count("memory-[1-9]*.json"), 1);
+    assert_int_equal(files_count("*"), 2);
+}
+
+/* Seen to fail with %r or %h left out of tnri_exit_path. */
+static void by_rank_and_machine(void **state)
+{
+    (void)state;
+    char name[256], wanted[300];
+    assert_int_equal(gethostname(name, sizeof(name)), 0);
+    const char *conf = conf_with("snapshot_at_exit:%s/%%h-%%r-100%%.json");
+    setenv("SLURM_PROCID", "9", 1);
+    setenv("RANK", "3", 1);
+    assert_string_equal(complaint_of("exit", conf), "");
+    unsetenv("RANK");
+    unsetenv("SLURM_PROCID");
+    assert_string_equal(complaint_of("exit", conf), "");
+    snprintf(wanted, sizeof(wanted), "%s-3-100%%.json", name);
+    assert_int_equal(files_count(wanted), 1);
+    snprintf(wanted, sizeof(wanted), "%s-0-100%%.json", name);
+    assert_int_equal(files_count(wanted), 1);
+}
+
 static void into_a_folder_that_is_not_there(void **state)
 {
     (void)state;
@@ -387,6 +444,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(a_shutdown_that_fails, triggers_stop),
         cmocka_unit_test_teardown(at_the_end_of_the_process, triggers_stop),
         cmocka_unit_test_teardown(of_several_processes, triggers_stop),
+        cmocka_unit_test_teardown(of_processes_at_once, triggers_stop),
+        cmocka_unit_test_teardown(by_rank_and_machine, triggers_stop),
         cmocka_unit_test_teardown(into_a_folder_that_is_not_there, triggers_stop),
         cmocka_unit_test_teardown(sixteen_at_most, triggers_stop),
     };
