@@ -10,6 +10,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/assert.h"
 #include "base/error.h"
@@ -128,11 +129,14 @@ static int setting_store(const setting *row, tnri_conf *conf, const char *value)
         *(double *)field = number;
         return 1;
     case SWITCH: {
-        int on = strcmp(value, "on") == 0 || strcmp(value, "True") == 0;
-        if (!on && strcmp(value, "off") != 0 && strcmp(value, "False") != 0)
-            return 0;
-        *(int *)field = on;
-        return 1;
+        static const char *const words[][2] = {
+            {"off", "on"}, {"false", "true"}, {"no", "yes"}, {"0", "1"}};
+        for (size_t i = 0; i < 2 * sizeof(words) / sizeof(words[0]); i++)
+            if (strcasecmp(value, words[i / 2][i % 2]) == 0) {
+                *(int *)field = (int)(i % 2);
+                return 1;
+            }
+        return 0;
     }
     case CHOICE: {
         int index = choice_find(row->allowed, value);

@@ -27,6 +27,13 @@ static tnr_setting_info setting_find(const char *key)
 #define SIXTY_FOUR "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
 #define TOO_LONG SIXTY_FOUR SIXTY_FOUR SIXTY_FOUR SIXTY_FOUR
 
+/* As people write them, and as they do not. Seen to fail with "on" and "True" alone. */
+#define SWITCHES                                                                                   \
+    {"on", "off", "True", "false", "0", "1", "YES", "no"},                                         \
+    {                                                                                              \
+        "", "2", "y", "onn", "tru"                                                                 \
+    }
+
 /* Values for one key: those it takes, and those it refuses. */
 static const struct {
     const char *key;
@@ -45,11 +52,11 @@ static const struct {
     {"chunk_share", {"1", "2048", "65536"}, {"0", "65537", "1/2"}},
     {"control", {"off"}, {"", "yes", "On", "off|on", "0"}}, /* on and try: tests/control */
     {"control_dir", {"/tmp", ""}, {TOO_LONG}},
-    {"apart", {"on", "off", "True", "False"}, {"", "1", "0", "512", "true", "On"}},
-    {"canary", {"on", "off", "True", "False"}, {"", "1", "0", "yes", "true", "On"}},
+    {"apart", SWITCHES},
+    {"canary", SWITCHES},
     {"guard", {"on", "wait", "off"}, {"", "1", "true", "Wait", "on|wait"}},
     {"guard_mb", {"2", "4096", "1048576"}, {"1", "1048577", "4G"}},
-    {"poison", {"on", "off", "True", "False"}, {"", "1", "0", "yes", "true", "On"}},
+    {"poison", SWITCHES},
     {"trap_file", {"/tmp/x", ""}, {TOO_LONG}},
     {"trap_every", {"1", "1000000"}, {"0", "1000001", "1/2"}},
     {"trap_fill_kb", {"1", "64"}, {"0", "65", "-1"}},
@@ -59,8 +66,8 @@ static const struct {
     {"garbage_collection_threshold",
      {"0", "1", "0.5", ".25", "0.999"},
      {"1.01", "-0.5", "nan", "inf", "0.5x", "0.5.5", ".", "0x1", "1e-1", "50%", ""}},
-    {"lend", {"on", "off", "True", "False"}, {"", "1", "0", "yes", "true", "On"}},
-    {"gpu_direct_rdma", {"on", "off", "True", "False"}, {"", "1", "0", "yes", "true", "On"}},
+    {"lend", SWITCHES},
+    {"gpu_direct_rdma", SWITCHES},
     {"graph_end_ms", {"0", "100", "60000"}, {"60001", "-1", "1s"}},
     {"group", {"jobs", "a-B_9", ""}, {"a/b", "a.b", "a*"}},
     {"group_ceiling_mb", {"2", "81920", "1073741824"}, {"1", "-1", "80g"}},
@@ -83,7 +90,7 @@ static const struct {
      {"0", "0.5", "1"},
      {"2", "1.0001", "half", "0.0000000000000000000000000000001"}},
     {"release_threshold_mb", {"0", "1048576"}, {"1048577", "all"}},
-    {"regrow", {"on", "off"}, {"1", "yes"}},
+    {"regrow", SWITCHES},
     {"roundup_power2_divisions",
      {"off", "4", "[64:8,256:4,>:1]", "64", "0"},
      {"3", "128", "[64:8", "64:8]", "[]", "[63:8]", "[64:3]", "[64;8]", "[>8]", "[64:8,]", ""}},

@@ -520,6 +520,50 @@ static int segments_take(torch_reader *in, const value_list *list)
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
+static uint64_t number_of(value any)
+{
+    uint64_t number = 0;
+    if (value_kind_of(any) == VALUE_TRUE)
+        return 1;
+    return value_as_unsigned(any, &number) && number <= DECODE_NUMBER_MAX ? number : 0;
+}
+
+/* The number, or the greatest of a list with one for each device; booleans are 0 and 1. */
+static uint64_t greatest_of(value any)
+{
+    uint64_t most = number_of(any);
+    for (uint32_t i = 0; value_kind_of(any) == VALUE_LIST && i < value_as_list(any)->count; i++) {
+        uint64_t number = number_of(value_as_list(any)->items[i]);
+        most = number > most ? number : most;
+    }
+    return most;
+}
+
+/* PyTorch says that its buffer of entries was full, not how many it has overwritten: at least one.
+ * Newer versions say it beside the traces, others in the settings. */
+static void overflow_take(torch_reader *in, value document)
+{
+    model *out = in->out;
+    const value_heap *heap = in->from->heap;
+    value from[2] = {document, document}, any;
+    if (!value_get(heap, document, "allocator_settings", &from[1]) ||
+        value_kind_of(from[1]) != VALUE_DICT)
+        from[1] = document;
+    for (int i = 0; i < 2 && value_kind_of(document) == VALUE_DICT; i++) {
+        if (value_get(heap, from[i], "trace_alloc_max_entries", &any) &&
+            greatest_of(any) > out->history.capacity)
+            out->history.capacity = greatest_of(any);
+        if (value_get(heap, from[i], "trace_alloc_overflowed", &any) && greatest_of(any) > 0 &&
+            out->history.overwritten == 0)
+            out->history.overwritten = 1;
+    }
+    if (out->history.overwritten > 0 && out->records.count > 0 &&
+        out->history.complete_since_ns == 0)
+        out->history.complete_since_ns = (uint64_t)(MODEL_AT(out->records, record, 0)->time_ns > 0
+                                                        ? MODEL_AT(out->records, record, 0)->time_ns
+                                                        : 0);
+}
+
 static void summary_fill(torch_reader *in, value document)
 {
     model *out = in->out;
@@ -529,8 +573,10 @@ static void summary_fill(torch_reader *in, value document)
         if (event->time_ns > out->taken_ns)
             out->taken_ns = event->time_ns;
     }
+    overflow_take(in, document);
     out->history.written = out->records.count + out->history.overwritten;
-    out->history.capacity = out->records.count;
+    if (out->history.capacity == 0)
+        out->history.capacity = out->records.count;
     out->history.mode = out->records.count == 0 ? "off" : out->stacks.count > 1 ? "full" : "light";
     if (in->has_contexts)
         model_note(out, "the compile contexts of the trace are not kept");

@@ -475,6 +475,22 @@ static void settings_write(writer *to)
     pickle_text(&to->to, "external_annotations");
     pickle_list_begin(&to->to);
     pickle_list_end(&to->to);
+    if (to->in->history.overwritten == 0)
+        return;
+    pickle_text(&to->to, "trace_alloc_overflowed");
+    pickle_list_begin(&to->to);
+    for (size_t i = 0; i < to->in->devices.count; i++) {
+        pickle_list_item(&to->to);
+        pickle_boolean(&to->to, 1);
+    }
+    pickle_list_end(&to->to);
+    pickle_text(&to->to, "trace_alloc_max_entries");
+    pickle_list_begin(&to->to);
+    for (size_t i = 0; i < to->in->devices.count; i++) {
+        pickle_list_item(&to->to);
+        pickle_int(&to->to, (int64_t)to->in->history.capacity);
+    }
+    pickle_list_end(&to->to);
 }
 
 /* [{address, kind, stream, mark_number, since_us, graph}]: only what applies. */

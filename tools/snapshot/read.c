@@ -33,6 +33,32 @@ static int is_tenure(const value_heap *heap, value document)
     return value_get(heap, document, "format", &format) && value_kind_of(format) == VALUE_TEXT;
 }
 
+/* 1 if the item is a snapshot of PyTorch. */
+static int is_snapshot(const decoder *from, const value_list *list, uint32_t at)
+{
+    value any;
+    return list->count > at && value_kind_of(list->items[at]) == VALUE_DICT &&
+           value_get(from->heap, list->items[at], "segments", &any);
+}
+
+/* The one snapshot in a dictionary of the user's: {"snapshot": ..., "step": 3}. 0: there is none,
+ * or several. */
+static int wrapped_find(const decoder *from, value *document)
+{
+    const value_dict *dict = value_as_dict(*document);
+    value any, found = *document;
+    int count = 0;
+    for (uint32_t i = 0; i < dict->shape->count; i++)
+        if (value_kind_of(dict->items[i]) == VALUE_DICT &&
+            value_get(from->heap, dict->items[i], "segments", &any)) {
+            found = dict->items[i];
+            count++;
+        }
+    if (count == 1)
+        *document = found;
+    return count == 1;
+}
+
 static int document_decode(decoder *from, value document)
 {
     value_kind kind = value_kind_of(document);
@@ -45,6 +71,12 @@ static int document_decode(decoder *from, value document)
                            "it is partly of Tenure's form and partly of another: this is no memory "
                            "snapshot");
     value any;
+    if (kind == VALUE_LIST && is_snapshot(from, value_as_list(document), 0))
+        return decode_fail(from, (place){"the document", PLACE_WHOLE},
+                           "it is a list of snapshots; write each to a file of its own");
+    if (kind == VALUE_DICT && !value_get(from->heap, document, "segments", &any) &&
+        wrapped_find(from, &document))
+        return decode_torch(from, document);
     if (kind == VALUE_DICT && !value_get(from->heap, document, "segments", &any))
         return decode_fail(from, (place){"the document", PLACE_WHOLE},
                            "it has neither \"format\", as Tenure's snapshots, nor \"segments\", as "
@@ -52,11 +84,40 @@ static int document_decode(decoder *from, value document)
     return decode_torch(from, document);
 }
 
+/* What a file is that a snapshot was packed into, and what to do; null: none that is known. */
+static const char *archive_name(const input *in)
+{
+    static const struct {
+        const char *begin;
+        size_t bytes;
+        const char *is;
+    } known[] = {
+        {"PK\3\4", 4,
+         "this is a zip archive, as torch.save writes; take the snapshot out of it "
+         "(unzip; of torch.save it is data.pkl)"},
+        {"BZh", 3, "this was compressed with bzip2; decompress it first (bunzip2)"},
+        {"\xfd"
+         "7zXZ",
+         5, "this was compressed with xz; decompress it first (unxz)"},
+        {"\x28\xb5\x2f\xfd", 4, "this was compressed with zstd; decompress it first (unzstd)"},
+    };
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (in->length - in->at >= known[i].bytes &&
+            memcmp(in->buffer + in->at, known[i].begin, known[i].bytes) == 0)
+            return known[i].is;
+    return NULL;
+}
+
 static int values_read(input *in, value_heap *heap, const value_taker *taker, value *document)
 {
     int state = input_fill(in);
     if (state <= 0)
         return state < 0 ? -1 : input_fail(in, 0, "the file is empty");
+    if (archive_name(in))
+        return input_fail(in, 0, "%s", archive_name(in));
+    /* Editors of one system put a mark of UTF-8 before a text. */
+    if (in->length - in->at > 3 && memcmp(in->buffer + in->at, "\xef\xbb\xbf", 3) == 0)
+        in->at += 3;
     if (looks_like_json(in))
         return json_read(in, heap, taker, document);
     /* As every pickle since 2003 begins. Some other file's bytes are instructions, too, up to the

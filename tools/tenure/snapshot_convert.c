@@ -241,6 +241,19 @@ static void trace_report(const trace_counts *counts, const char *path)
             format_bytes(counts->peak_live_bytes, peak), counts->live_at_end);
 }
 
+static exit_code trace_empty(const model *snapshot, const char *path)
+{
+    fprintf(stderr,
+            "tenure snapshot trace: %s is not written: no record of the history fits what is there "
+            "at the end%s\n",
+            path,
+            snapshot->segments.count == 0
+                ? ", where the snapshot has no segments; take it with them "
+                  "(torch.cuda.memory._dump_snapshot)"
+                : "");
+    return EXIT_CODE_BAD_INPUT;
+}
+
 static exit_code trace_write(const model *snapshot, size_t device_at, const char *path)
 {
     trace_counts counts;
@@ -250,6 +263,8 @@ static exit_code trace_write(const model *snapshot, size_t device_at, const char
     if (code == EXIT_CODE_OK) {
         if (encode_trace(snapshot, device_at, out, &counts, &lost) != 0)
             code = snapshot_no_memory(&trace_syntax, snapshot->limits);
+        else if (counts.allocations == 0)
+            code = trace_empty(snapshot, path);
         code = output_finish(&trace_syntax, out, code);
     }
     free(out);

@@ -15,6 +15,7 @@
 #include "holders.h"
 #include "json.h"
 #include "peak.h"
+#include "rewind.h"
 #include "shown.h"
 #include "table.h"
 
@@ -50,6 +51,7 @@ typedef struct summary {
     array *at_peak;      /* holder, of each device, by stack */
     scatter free_memory;
     uint64_t live_bytes, live_count, retired_bytes, retired_count;
+    size_t contradictions; /* records that do not fit the picture */
 } summary;
 
 static const char *const kind_titles[] = {"Pool", "Stream", "Allocated by", "Asked for"};
@@ -364,9 +366,18 @@ static void head_print(const summary *all)
             printf("Device %" PRIu64 " ran out of memory %" PRIu64 " time%s.\n", one->index,
                    one->ooms, plural(one->ooms));
     }
-    if (in->history.overwritten > 0)
+    if (in->history.overwritten > 0 && in->origin == ORIGIN_TORCH)
+        printf("The history is not whole: PyTorch keeps %" PRIu64 " entries and has overwritten "
+               "older ones (max_entries).\n",
+               in->history.capacity);
+    else if (in->history.overwritten > 0)
         printf("The history is not whole: %" PRIu64 " older records were overwritten.\n",
                in->history.overwritten);
+    if (all->contradictions > 0)
+        printf("The history has holes: %zu of its %zu records do not fit what is there at the end. "
+               "What it\nsays of earlier moments, the peak among them, may be too little or too "
+               "much.\n",
+               all->contradictions, in->records.count);
 }
 
 static void text_print(const summary *all)
@@ -470,6 +481,8 @@ static void json_print(const summary *all)
     json_text(&json, "writer", all->in->writer_name);
     json_unsigned(&json, "devices", all->in->devices.count);
     json_unsigned(&json, "records", all->in->records.count);
+    json_unsigned(&json, "records_overwritten", all->in->history.overwritten);
+    json_unsigned(&json, "records_contradicting", all->contradictions);
     json_unsigned(&json, "reserved_bytes", free->reserved_bytes);
     json_unsigned(&json, "live_bytes", all->live_bytes);
     json_unsigned(&json, "live_blocks", all->live_count);
@@ -511,6 +524,12 @@ static int summary_make(summary *all)
     scatter_find(all->in, &all->free_memory);
     if (waiting_find(all->in, &all->waits) != 0 ||
         advice_find(all->in, &all->advice, &all->peaks) != 0)
+        return -1;
+    rewind_result history;
+    int code = rewind_run(all->in, &history);
+    all->contradictions = history.contradictions_count;
+    rewind_release(&history);
+    if (code != 0)
         return -1;
     all->at_peak = calloc(all->in->devices.count + 1, sizeof(array));
     for (size_t i = 0; i < all->in->devices.count; i++)
