@@ -27,6 +27,7 @@
 #include "pool/handle.h"
 #include "pool/peers.h"
 #include "snapshot/trigger.h"
+#include "trap/ending.h"
 #include "trap/trap.h"
 
 tnri_lock tnri_library_lock = {.rank = TNRI_RANK_LIBRARY};
@@ -393,6 +394,7 @@ tnr_status tnr_shutdown(int force)
         return status;
     }
     tnri_control_end();
+    tnri_trap_sums_tell();
     tnri_lock_take(&tnri_library_lock);
     tnri_gate_set(0, TNRI_GATE_STOPPED);
     tnri_nvtx_end();

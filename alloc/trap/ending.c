@@ -2,8 +2,11 @@
 /* The last look at canaries and poison: see ending.h. */
 #include "trap/ending.h"
 
+#include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "arena/upper.h"
 #include "base/calm.h"
@@ -13,6 +16,7 @@
 #include "pool/cache.h"
 #include "pool/pool.h"
 #include "trap/canary.h"
+#include "trap/guard.h"
 #include "trap/look.h"
 #include "trap/poison.h"
 
@@ -207,6 +211,39 @@ void tnri_trap_last_look(tnri_device *device)
     tnri_looks_settle(device, 0);
 }
 
+/* ---- the sums ------------------------------------------------------------------------------- */
+
+static _Atomic int is_used; /* 1: blocks have had traps since the sums were told */
+
+static void sums_text(char *text, size_t room)
+{
+    tnri_looks_sums sums = tnri_looks_sums_get();
+    uint64_t guarded = atomic_load(&tnri_guarded_count);
+    uint64_t unguarded = atomic_load(&tnri_unguarded_count);
+    char found[48] = "nothing looked at";
+    char guards[96] = "";
+    if (sums.findings > 0)
+        (void)snprintf(found, sizeof(found), "found %" PRIu64, sums.findings);
+    else if (sums.made > 0)
+        (void)snprintf(found, sizeof(found), "nothing found");
+    if (guarded + unguarded > 0)
+        (void)snprintf(guards, sizeof(guards), "; guarded %" PRIu64 ", could not be %" PRIu64,
+                       guarded, unguarded);
+    (void)snprintf(text, room,
+                   "tenure: traps: process %ld: %s (looked at %" PRIu64 ", could not be %" PRIu64
+                   ")%s\n",
+                   (long)getpid(), found, sums.made, sums.missed, guards);
+}
+
+void tnri_trap_sums_tell(void)
+{
+    char text[256];
+    if (!atomic_exchange(&is_used, 0))
+        return;
+    sums_text(text, sizeof(text));
+    tnri_trap_say(text);
+}
+
 /* ---- the end of the process ----------------------------------------------------------------- */
 
 /* Peers may use each other's memory: first all devices are waited for. In a forked child Tenure has
@@ -239,6 +276,7 @@ static void exit_look(void)
     if (!is_quiet)
         tnri_trap_say("tenure: traps: what was left at the end was not looked at: a capture or "
                       "work was still under way, or a device is lost\n");
+    tnri_trap_sums_tell();
 }
 
 static void exit_watch(void)
@@ -250,4 +288,6 @@ void tnri_trap_watch_end(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, exit_watch);
+    if (!atomic_load_explicit(&is_used, memory_order_relaxed))
+        atomic_store(&is_used, 1);
 }

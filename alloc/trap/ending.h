@@ -15,6 +15,10 @@
 /* Has the process look at its end, unless all devices have ended by then. */
 void tnri_trap_watch_end(void);
 
+/* Tells how many looks there were and what they found, unless a function listens, or no block has
+ * had a trap since that was told last. */
+void tnri_trap_sums_tell(void);
+
 /* Waits until all work of the device is over, and looks at everything. In the device's context, no
  * lock held. */
 void tnri_trap_last_look(tnri_device *device);

@@ -55,7 +55,7 @@ tnri_story tnri_story_of(const tnri_arena *arena, const tnri_block *block);
 /* Tells a finding to the function that listens, or else in the file that the setting names. No lock
  * is held. */
 void tnri_finding_tell(const tnri_finding *finding);
-/* Writes a line to that file. */
+/* Writes a line to that file, if no function listens. */
 void tnri_trap_say(const char *line);
 
 #endif

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Telling what a trap has found: see story.h. The text is made without host memory, and is bounded.
- * It goes to the standard error if no file is named, because a silent trap would be of no use.
+ * It goes to the standard error if no file is named or the file cannot be opened, because a silent
+ * trap would be of no use.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <link.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -72,34 +76,78 @@ static void text_add_described(text *self, uintptr_t frame)
     text_add(self, "    %s:%d (%s)\n", info.file, (int)info.line, info.function);
 }
 
+/* The module of a return address, and its path from the root: the program's own name may be
+ * relative. 0: it is in none that is known. */
+static int frame_find(uintptr_t frame, Dl_info *info, char path[PATH_MAX])
+{
+    void *map = NULL;
+    if (dladdr1((void *)(frame - 1), info, &map, RTLD_DL_LINKMAP) == 0) /* -1: the call itself */
+        return 0;
+    const struct link_map *loaded = map;
+    int is_program = loaded != NULL && (loaded->l_name == NULL || loaded->l_name[0] == '\0');
+    ssize_t length = is_program ? readlink("/proc/self/exe", path, PATH_MAX - 1) : -1;
+    if (length > 0)
+        path[length] = '\0';
+    else if (info->dli_fname == NULL || realpath(info->dli_fname, path) == NULL)
+        (void)snprintf(path, PATH_MAX, "%s", info->dli_fname == NULL ? "?" : info->dli_fname);
+    return 1;
+}
+
+/* 1 for a frame of the C library. */
+static int is_libc(uintptr_t frame)
+{
+    Dl_info info;
+    if (tnri_frame_is_described(frame) || dladdr((void *)(frame - 1), &info) == 0 ||
+        info.dli_fname == NULL)
+        return 0;
+    const char *slash = strrchr(info.dli_fname, '/');
+    return strncmp(slash == NULL ? info.dli_fname : slash + 1, "libc.so", 7) == 0;
+}
+
+/* How many frames are left of a stack without what the C library starts threads and programs with:
+ * its outermost frames, and the frame of the program's that they return to. */
+static size_t frames_end(const uintptr_t *frames, size_t count)
+{
+    size_t end = count;
+    if (end > 1 && !is_libc(frames[end - 1]) && is_libc(frames[end - 2]))
+        end--;
+    while (end > 0 && is_libc(frames[end - 1]))
+        end--;
+    return end > 0 ? end : count;
+}
+
+static void text_add_frame(text *self, uintptr_t frame, const Dl_info *info, const char *path)
+{
+    text_add(self, "    %s+0x%zx", path, (size_t)(frame - 1 - (uintptr_t)info->dli_fbase));
+    text_add(self, info->dli_sname == NULL ? "\n" : " (%s)\n", info->dli_sname);
+}
+
 static void text_add_stack(text *self, uint32_t number, const char *what)
 {
-    size_t count;
+    size_t count = 0;
     size_t shown = 0;
     int is_inside = 1;
     const uintptr_t *frames = tnri_stack_get(number, &count);
     text_add(self, "  %s%s\n", what, frames == NULL ? ": the stack is not known" : " at");
-    for (size_t i = 0; frames != NULL && i < count && shown < FRAMES_SHOWN; i++) {
-        Dl_info frame = {0};
+    size_t end = frames == NULL ? 0 : frames_end(frames, count);
+    for (size_t i = 0; i < end && shown < FRAMES_SHOWN; i++) {
+        char path[PATH_MAX];
+        Dl_info info = {0};
         if (tnri_frame_is_described(frames[i])) {
             text_add_described(self, frames[i]);
             is_inside = 0;
             shown++;
             continue;
         }
-        int is_known =
-            dladdr((void *)(frames[i] - 1), &frame) != 0; /* the call, not what follows */
-        if (is_inside && is_known && is_ours(&frame))
+        int is_known = frame_find(frames[i], &info, path);
+        if (is_inside && is_known && is_ours(&info))
             continue;
         is_inside = 0;
         shown++;
-        if (!is_known) {
+        if (is_known)
+            text_add_frame(self, frames[i], &info, path);
+        else
             text_add(self, "    %p\n", (void *)frames[i]);
-            continue;
-        }
-        const char *file = frame.dli_fname == NULL ? "?" : frame.dli_fname;
-        text_add(self, "    %s+0x%zx", file, (size_t)(frames[i] - 1 - (uintptr_t)frame.dli_fbase));
-        text_add(self, frame.dli_sname == NULL ? "\n" : " (%s)\n", frame.dli_sname);
     }
 }
 
@@ -130,17 +178,25 @@ static void text_make(text *self, const tnri_finding *finding)
     text_add_stack(self, story->allocated, "allocated");
 }
 
+/* The file that the setting names; the standard error if none is, or if it cannot be opened. It is
+ * not waited for: it may be a pipe that no process reads. */
+static int file_open(void)
+{
+    const char *path = tnri_conf_get()->trap_file;
+    int file = -1;
+    if (path[0] != '\0')
+        file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0644);
+    return file < 0 ? STDERR_FILENO : file;
+}
+
 /* Writes all of it; what cannot be written is lost. */
 static void bytes_write(const char *bytes, size_t count)
 {
-    const char *path = tnri_conf_get()->trap_file;
-    int file = STDERR_FILENO;
     struct stat found;
-    if (path[0] != '\0')
-        file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    int file = file_open();
     int has_room =
-        path[0] == '\0' ||
-        (file >= 0 && fstat(file, &found) == 0 &&
+        file == STDERR_FILENO ||
+        (fstat(file, &found) == 0 &&
          (!S_ISREG(found.st_mode) || tnri_file_limit((uint64_t)found.st_size + count) == 0));
     for (size_t done = 0; has_room && done < count;) {
         ssize_t written = write(file, bytes + done, count - done);
@@ -148,13 +204,17 @@ static void bytes_write(const char *bytes, size_t count)
             break;
         done += (size_t)written;
     }
-    if (file >= 0 && path[0] != '\0')
+    if (file != STDERR_FILENO)
         (void)close(file);
 }
 
 void tnri_trap_say(const char *line)
 {
-    bytes_write(line, strlen(line));
+    tnri_lock_take(&listener.lock);
+    int is_heard = listener.function != NULL;
+    tnri_lock_release(&listener.lock);
+    if (!is_heard)
+        bytes_write(line, strlen(line));
 }
 
 void tnri_finding_tell(const tnri_finding *finding)

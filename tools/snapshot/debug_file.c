@@ -44,19 +44,23 @@ static int regular_open(const char *path, char *why, size_t why_bytes)
     return fd;
 }
 
-static int build_id_equals(Elf *elf, const char *build_id)
+enum { BUILD_ID_MAX = 64 };
+
+/* The file's build id in hexadecimal; empty if it has none. */
+static const char *build_id_take(Elf *elf, char hex[2 * BUILD_ID_MAX + 1])
 {
     const void *bytes = NULL;
     ssize_t count = elfutils.dwelf_elf_gnu_build_id(elf, &bytes);
-    if (count <= 0 || strlen(build_id) != 2 * (size_t)count)
-        return 0;
-    for (ssize_t i = 0; i < count; i++) {
-        char hex[3];
-        snprintf(hex, sizeof(hex), "%02x", ((const unsigned char *)bytes)[i]);
-        if (memcmp(hex, build_id + 2 * i, 2) != 0)
-            return 0;
-    }
-    return 1;
+    hex[0] = '\0';
+    for (ssize_t i = 0; i < count && count <= BUILD_ID_MAX; i++)
+        snprintf(hex + 2 * i, 3, "%02x", ((const unsigned char *)bytes)[i]);
+    return hex;
+}
+
+static int build_id_equals(Elf *elf, const char *build_id)
+{
+    char own[2 * BUILD_ID_MAX + 1];
+    return build_id_take(elf, own)[0] != '\0' && strcmp(own, build_id) == 0;
 }
 
 int debug_file_open(debug_file *file, const char *path, const char *build_id, char *why,
@@ -76,7 +80,7 @@ int debug_file_open(debug_file *file, const char *path, const char *build_id, ch
         !elfutils.gelf_getehdr(file->elf, &head) ||
         (head.e_type != ET_DYN && head.e_type != ET_EXEC))
         snprintf(why, why_bytes, "is no program and no library");
-    else if (!build_id_equals(file->elf, build_id))
+    else if (build_id && !build_id_equals(file->elf, build_id))
         snprintf(why, why_bytes, "is another build than the one that ran");
     else
         return 0;
@@ -99,8 +103,11 @@ int debug_file_open_apart(debug_file *file, const debug_file *from, const char *
                           const char *build_id)
 {
     char place[PATH_MAX + 512], why[256];
+    char own[2 * BUILD_ID_MAX + 1];
     Elf64_Word sum;
     *file = (debug_file){-1, NULL};
+    if (!build_id)
+        build_id = build_id_take(from->elf, own);
     if (strlen(build_id) > 2 && strspn(build_id, "0123456789abcdef") == strlen(build_id)) {
         int length = snprintf(place, sizeof(place), DEBUG_FOLDER "/.build-id/%.2s/%s.debug",
                               build_id, build_id + 2);

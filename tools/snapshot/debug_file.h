@@ -20,7 +20,8 @@ typedef struct debug_file {
 } debug_file;
 
 /* Opens the file if it is an executable or a shared library of this build (a build id in lower case
- * hexadecimal). Returns 0, or -1; then `why` continues a sentence that begins with the path. */
+ * hexadecimal; null: of any, for a program that runs now). Returns 0, or -1; then `why` continues a
+ * sentence that begins with the path. */
 int debug_file_open(debug_file *file, const char *path, const char *build_id, char *why,
                     size_t why_bytes);
 void debug_file_close(debug_file *file);

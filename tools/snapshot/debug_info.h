@@ -24,8 +24,8 @@ enum { DEBUG_PLACES_MAX = 64, DEBUG_WHY_BYTES = 256 };
 
 typedef struct debug_info debug_info;
 
-/* Opens the file if it has the build id. Null if not: then `why` continues a sentence that begins
- * with the path, or is empty if memory ran out. `why` has room for DEBUG_WHY_BYTES. */
+/* Opens the file if it has the build id (null: any). Null if not: then `why` continues a sentence
+ * that begins with the path, or is empty if memory ran out. `why` has room for DEBUG_WHY_BYTES. */
 debug_info *debug_info_open(const char *path, const char *build_id, budget *limits, char *why);
 void debug_info_close(debug_info *from);
 

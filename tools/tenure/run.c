@@ -25,12 +25,14 @@
 #include "run_check.h"
 #include "run_journal.h"
 #include "run_python.h"
+#include "run_traps.h"
 
 /* As the shell's, and as of other commands that run one. */
 enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
 static const char *run_conf, *run_history, *run_snapshot, *run_report;
 static const char *run_driver, *run_findings, *run_error_code, *run_suppress;
+static run_traps traps;
 static int run_stats, run_strict, run_json, run_checked, run_leaks, run_possible, run_account;
 
 static const cli_option run_options[] = {
@@ -59,7 +61,9 @@ static const cli_option run_options[] = {
     {"leaks", NULL, "with --check: list what is allocated when the program ends", NULL, &run_leaks},
     {"possible", NULL, "with --check: print also what rests on words that may be no address", NULL,
      &run_possible},
-    {"error-exitcode", "N", "with --check: the exit code if something was found; default 99",
+    {"error-exitcode", "N",
+     "the exit code if --check, or the settings poison and canary,\n"
+     "have found something; default 99",
      &run_error_code, NULL},
     {"account", NULL,
      "measure what contexts, code, graphs and others take of the device,\n"
@@ -77,8 +81,9 @@ static const cli_syntax run_syntax = {
     "in the programs that it starts: docs/run.md says which, and what is passed on to the driver.\n"
     "What Tenure cannot serve, the driver does, and a line on stderr says so.\n"
     "Once the program uses a GPU, `tenure top` and `tenure ctl` find it: --conf control:off.\n\n"
-    "Exit codes: the program's; 2 bad usage; 126 the program cannot be run; 127 not found; with\n"
-    "--check 99, or what --error-exitcode says, if there are certain findings.\n",
+    "Exit codes: the program's; 2 bad usage; 126 the program cannot be run; 127 not found;\n"
+    "99, or what --error-exitcode says, if --check has certain findings, or the settings poison\n"
+    "and canary have found something.\n",
     run_options,
     0,
     0,
@@ -179,6 +184,7 @@ static exit_code environment_conf(const char *snapshot)
             return exit_code_of(status);
         }
         environment_record();
+        run_traps_choose(&traps);
         status = tnr_shutdown(0); /* it was a check: nothing of it holds for this process */
         if (status != TNR_OK)
             return exit_code_of(status);
@@ -336,6 +342,8 @@ static int program_wait(char **arguments, const run_journal *journal, const run_
     if (child > 0)
         signals_watch();
     sigprocmask(SIG_SETMASK, &before, NULL);
+    if (child > 0)
+        run_traps_follow(&traps);
     if (child < 0) {
         fprintf(stderr, "tenure run: no process for the program: %s\n", strerror(errno));
         return -1;
@@ -432,10 +440,9 @@ static int check_choose(run_check *check)
                          .found_code = (int)code,
                          .findings = run_findings,
                          .suppress = run_suppress};
-    if (!run_checked &&
-        (run_findings || run_suppress || run_leaks || run_possible || run_error_code))
-        return cli_usage_error(&run_syntax, "--findings, --suppress, --leaks, --possible and "
-                                            "--error-exitcode are for --check");
+    if (!run_checked && (run_findings || run_suppress || run_leaks || run_possible))
+        return cli_usage_error(&run_syntax,
+                               "--findings, --suppress, --leaks and --possible are for --check");
     if (run_error_code && (end == run_error_code || *end != '\0' || code < 0 || code > 255))
         return cli_usage_error(&run_syntax, "--error-exitcode must be 0 to 255, not \"%s\"",
                                run_error_code);
@@ -447,14 +454,18 @@ static int check_choose(run_check *check)
 /* The exit code of a program that was waited for. */
 static int run_end(run_check *check, int status)
 {
+    int is_trapped = run_traps_end(&traps) > 0;
     int has_findings = run_check_end(check);
-    if (!has_findings || status == -1)
+    const char *who = !has_findings ? "the traps have"
+                      : is_trapped  ? "the check and the traps have"
+                                    : "the check has";
+    if (status == -1 || (!has_findings && !is_trapped))
         return end_as(status);
     if (WIFEXITED(status))
-        fprintf(stderr, "tenure run: the check has findings; the program's exit code was %d\n",
+        fprintf(stderr, "tenure run: %s findings; the program's exit code was %d\n", who,
                 WEXITSTATUS(status));
     else
-        fprintf(stderr, "tenure run: the check has findings; the program died of signal %d\n",
+        fprintf(stderr, "tenure run: %s findings; the program died of signal %d\n", who,
                 WTERMSIG(status));
     return check->found_code;
 }
@@ -540,8 +551,14 @@ int command_run(int argc, char **argv)
         code = snapshot_path(snapshot, folder);
     if (code == EXIT_CODE_OK)
         code = environment_make(library, snapshot);
+    if (code == EXIT_CODE_OK && run_error_code && !run_checked && !traps.is_wanted)
+        return cli_usage_error(&run_syntax, "--error-exitcode is for --check, and for the settings "
+                                            "poison and canary");
+    check.has_traps = traps.is_wanted;
     if (code == EXIT_CODE_OK)
         code = run_check_begin(&check);
+    if (code == EXIT_CODE_OK && traps.is_wanted)
+        code = run_traps_begin(&traps, check.folder);
     if (code == EXIT_CODE_OK)
         code = journal_begin_for(&journal, &check, snapshot);
     if (code != EXIT_CODE_OK)

@@ -147,7 +147,7 @@ exit_code run_check_begin(run_check *check)
     const char *place = getenv("TMPDIR");
     exit_code code = EXIT_CODE_OK;
     check->folder[0] = '\0';
-    if (!check->is_wanted && !check->is_simulated)
+    if (!check->is_wanted && !check->is_simulated && !check->has_traps)
         return code;
     snprintf(check->folder, PATH_MAX, "%s/tenure-run-XXXXXX", place && *place ? place : "/tmp");
     if (!mkdtemp(check->folder)) {
