@@ -8,6 +8,7 @@ Taken back, to see a test fail:
   run_traps.c, debug_info_find and between_is: test_names_and_lines; demangled: test_a_name_of_cpp
   tell.c, frames_end: test_names_and_lines
   file_open, the standard error for a file that cannot be opened: test_a_child_that_outlives_all
+  service.c, conf_restore: test_a_program_that_clears_its_environment
   tnr_shutdown, tnri_trap_sums_tell: test_a_reset_at_the_end
 """
 import ctypes.util
@@ -113,6 +114,9 @@ class Traps(PreloadTest):
     def test_a_reset_at_the_end(self):
         self.check_found(self.run_trapped("live", "reset"), "canary: 4 bytes")
         self.assertIn("nothing found", self.run_trapped("clean", "reset", code=0).err)
+
+    def test_a_program_that_clears_its_environment(self):
+        self.check_found(self.run_trapped("clear"), "canary: 4 bytes")
 
     def test_a_child_that_outlives_all(self):
         """Its report comes too late for the exit code, and not too late for the terminal."""

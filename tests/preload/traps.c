@@ -7,6 +7,7 @@
  *   async    behind a block that it frees with cudaFreeAsync
  *   late     into a block after cudaFree, at once and on another stream
  *   live     behind a block that it never frees
+ *   clear    as over, after it has emptied its environment, before the first call
  *   child    as over, in a child that goes on when its parent has ended
  *
  *   return, quit (_exit), abort, reset (cudaDeviceReset before the end), wait (until its standard
@@ -95,6 +96,8 @@ static void child_go_on(void)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "", *end = argc > 2 ? argv[2] : "return";
+    if (strcmp(what, "clear") == 0)
+        clearenv();
     if (strcmp(what, "child") == 0)
         child_go_on();
     run(what);

@@ -316,10 +316,28 @@ static int is_same_driver(void)
     return handle != NULL && driver_has(dlsym_of_libc()(handle, "cuInit"));
 }
 
+/* The settings as they were when the program began, for one that has emptied its environment by the
+ * time that Tenure starts; null: there were none. */
+static char *conf_at_first;
+
+__attribute__((constructor)) static void conf_keep(void)
+{
+    const char *conf = getenv("TENURE_CONF");
+    conf_at_first = conf == NULL ? NULL : strdup(conf);
+}
+
+static void conf_restore(void)
+{
+    if (conf_at_first != NULL && getenv("TENURE_CONF") == NULL &&
+        tnr_configure(conf_at_first) != TNR_OK)
+        service_say("%s", tnr_last_error());
+}
+
 /* Under the mutex. */
 static int library_start(void)
 {
     static int is_started;
+    conf_restore();
     if (is_started)
         return tnr_init() == TNR_OK; /* again, after a reset: the last snapshot was written then */
     atomic_store(&service.is_touched, 1);
