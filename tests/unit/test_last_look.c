@@ -95,6 +95,21 @@ static void the_end_after_other_ends(void **state)
     assert_int_equal(found_count, 0);
 }
 
+static void the_end_of_several_devices(void **state)
+{
+    (void)state;
+    traps_start("canary:on,poison:on", "DEVICES=2");
+    tnr_stream stream = unit_stream(1);
+    char *ptr;
+    assert_ok(tnr_malloc((void **)&ptr, 1000, 1, stream));
+    (void)unit_malloc(1000, NULL);
+    assert_int_equal(fill(ptr, 1002, stream), CUDA_SUCCESS);
+    assert_ok(tnr_shutdown(1));
+    assert_int_equal(found_count, 1);
+    assert_int_equal(found[0].device, 1);
+    assert_ptr_equal(found[0].address, ptr + 1000);
+}
+
 /* Growable blocks and a graph's have no traps, at the end either; guarded ones have a canary. */
 static void the_end_of_other_blocks(void **state)
 {
@@ -302,6 +317,7 @@ int main(int argc, char **argv)
         END(the_end_looks_at_what_is_left),
         END(the_end_looks_at_all),
         END(the_end_after_other_ends),
+        END(the_end_of_several_devices),
         END(the_end_of_other_blocks),
         END(the_end_of_a_lost_device),
         cmocka_unit_test(the_process_ends),

@@ -40,8 +40,9 @@ int traps_stop(void **state)
 {
     (void)cuCtxSetCurrent(NULL);
     (void)cuDevicePrimaryCtxRelease(0);
-    tnr_trap_callback_set(NULL, NULL);
-    return unit_stop(state);
+    int failed = unit_stop(state);
+    tnr_trap_callback_set(NULL, NULL); /* it has heard what was left, too */
+    return failed;
 }
 
 tnr_traps_info traps(int wait)
