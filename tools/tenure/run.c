@@ -56,11 +56,9 @@ static const cli_option run_options[] = {
      "ordered before the free or after the allocation",
      NULL, &run_checked},
     {"findings", "FILE", "with --check: each finding, too, as a line of JSON", &run_findings, NULL},
-    {"suppress", "FILE", "with --check: rules for findings that are not to be said", &run_suppress,
-     NULL},
+    {"suppress", "FILE", "with --check: file of rules for findings to hide", &run_suppress, NULL},
     {"leaks", NULL, "with --check: list what is allocated when the program ends", NULL, &run_leaks},
-    {"possible", NULL, "with --check: print also what rests on words that may be no address", NULL,
-     &run_possible},
+    {"possible", NULL, "with --check: print uncertain findings, too", NULL, &run_possible},
     {"error-exitcode", "N",
      "the exit code if --check, or the settings poison and canary,\n"
      "have found something; default 99",
@@ -77,10 +75,12 @@ static const cli_syntax run_syntax = {
     "run",
     "start a program with Tenure in place of cudaMalloc",
     "[options] -- PROGRAM [ARGUMENT...]",
-    "Every allocation call of the CUDA runtime and driver is served by Tenure, in the program and\n"
-    "in the programs that it starts: docs/run.md says which, and what is passed on to the driver.\n"
-    "What Tenure cannot serve, the driver does, and a line on stderr says so.\n"
-    "Once the program uses a GPU, `tenure top` and `tenure ctl` find it: --conf control:off.\n\n"
+    "Tenure serves every allocation call of the CUDA runtime and driver, in the program and in "
+    "the\n"
+    "programs that it starts: docs/run.md says which, and what is passed on to the driver. What\n"
+    "Tenure cannot serve, the driver does, and a line on stderr says so.\n"
+    "Once the program uses a GPU, `tenure top` and `tenure ctl` find it; not with\n"
+    "--conf control:off.\n\n"
     "Exit codes: the program's; 2 bad usage; 126 the program cannot be run; 127 not found;\n"
     "99, or what --error-exitcode says, if --check has certain findings, or the settings poison\n"
     "and canary have found something.\n",
