@@ -9,7 +9,7 @@
  *
  * Rules for every call through the table:
  *   - the caller holds no lock, except for the event records that say so at their place;
- *   - the device's context is current (device/context.h), except for start-up calls;
+ *   - the device's context is current (device/device.h), except for start-up calls;
  *   - the call is made with DRIVER(name)(arguments), wrapped in tnri_drive, which counts it and its
  *     time to the device whose context is current:
  *         CUresult result = tnri_drive(cuMemUnmap, (address, bytes));
