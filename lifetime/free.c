@@ -2,6 +2,8 @@
 /* Frees of blocks that have uses: see free.h. */
 #include "free.h"
 
+#include <stdatomic.h>
+
 #include "announced.h"
 #include "arena/free.h"
 #include "base/calm.h"
@@ -137,11 +139,14 @@ tnr_status tnri_free_used(tnri_arena *arena, tnri_block *block, void *ptr)
     return status;
 }
 
-enum { TRAPPED_WAIT_MS = 1000 };
+enum { TRAPPED_WAIT_MS = 1000, TRAPPED_WAITS_MS = 5000 };
+
+/* What such waits that came to nothing may still take, of the whole process. */
+static atomic_uint trapped_waits_ms = TRAPPED_WAITS_MS;
 
 /* With traps: what is to be done to a block once the device is through with it is enqueued now, so
  * that it comes before whatever the program does next on the streams that are busy. With `waits`
- * also before what it does on others: the host waits as in cudaFree, but not for ever, because a
+ * also before what it does on others: the host waits as in cudaFree, but within bounds, because a
  * stream may wait for the host. Where nothing can be enqueued, it is done later. */
 static TNRI_SELDOM void fence_at_once(tnri_device *device, int waits)
 {
@@ -154,9 +159,12 @@ static TNRI_SELDOM void fence_at_once(tnri_device *device, int waits)
     if (tnri_batch_fence(device) == TNR_OK && waits &&
         tnri_proxy_stream(device, &proxy) == TNR_OK &&
         tnri_stream_mark(proxy, &event, &number) == TNR_OK) {
-        uint64_t until_ns = tnri_clock_ns() + TRAPPED_WAIT_MS * UINT64_C(1000000);
-        if (tnri_event_wait_until(event, until_ns))
+        unsigned left_ms = atomic_load(&trapped_waits_ms);
+        unsigned wait_ms = left_ms < TRAPPED_WAIT_MS ? left_ms : TRAPPED_WAIT_MS;
+        if (tnri_event_wait_until(event, tnri_clock_ns() + wait_ms * UINT64_C(1000000)))
             tnri_looks_poll(device);
+        else
+            (void)atomic_compare_exchange_strong(&trapped_waits_ms, &left_ms, left_ms - wait_ms);
         tnri_stream_recycle(proxy, event);
     }
     tnri_device_leave(&visit);
