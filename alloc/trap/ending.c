@@ -220,19 +220,22 @@ static void sums_text(char *text, size_t room)
     tnri_looks_sums sums = tnri_looks_sums_get();
     uint64_t guarded = atomic_load(&tnri_guarded_count);
     uint64_t unguarded = atomic_load(&tnri_unguarded_count);
-    char found[48] = "nothing looked at";
-    char guards[96] = "";
+    char found[32] = "nothing looked at";
+    char looks[96];
+    char guards[96];
     if (sums.findings > 0)
         (void)snprintf(found, sizeof(found), "found %" PRIu64, sums.findings);
     else if (sums.made > 0)
         (void)snprintf(found, sizeof(found), "nothing found");
-    if (guarded + unguarded > 0)
-        (void)snprintf(guards, sizeof(guards), "; guarded %" PRIu64 ", could not be %" PRIu64,
-                       guarded, unguarded);
-    (void)snprintf(text, room,
-                   "tenure: traps: process %ld: %s (looked at %" PRIu64 ", could not be %" PRIu64
-                   ")%s\n",
-                   (long)getpid(), found, sums.made, sums.missed, guards);
+    (void)snprintf(looks, sizeof(looks), "%s (looked at %" PRIu64 ", could not be %" PRIu64 ")",
+                   found, sums.made, sums.missed);
+    (void)snprintf(guards, sizeof(guards), "guarded %" PRIu64 ", could not be %" PRIu64, guarded,
+                   unguarded);
+    int has_guards = guarded + unguarded > 0;
+    int has_looks = sums.made + sums.missed > 0 || !has_guards;
+    (void)snprintf(text, room, "tenure: traps: process %ld: %s%s%s\n", (long)getpid(),
+                   has_looks ? looks : "", has_looks && has_guards ? "; " : "",
+                   has_guards ? guards : "");
 }
 
 void tnri_trap_sums_tell(void)
