@@ -4,7 +4,8 @@
  * abort, segv, quit (without exit handlers), kill (by SIGKILL) or wait (for a signal). Before its
  * first call ("before"), after its last one ("after"), in a child before the first ("child"), or
  * before it starts itself once more ("exec") it becomes another user, or, with a folder, changes
- * its root to that: leak END WHEN [FOLDER].
+ * its root to that: leak END WHEN [FOLDER]. With "both" a child does all of it first, and then the
+ * program, without a change.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -53,6 +54,8 @@ int main(int argc, char **argv)
     int status;
     if (strcmp(when, "child") == 0 && fork() != 0)
         return wait(&status) < 0 || !WIFEXITED(status) ? 4 : WEXITSTATUS(status);
+    if (strcmp(when, "both") == 0 && fork() != 0 && wait(&status) < 0)
+        return 4;
     if (strcmp(when, "before") == 0 || strcmp(when, "child") == 0)
         change(root);
     if (strcmp(when, "exec") == 0) {

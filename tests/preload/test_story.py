@@ -194,6 +194,17 @@ class Story(PreloadTest):
                     result = self.check_changed(when, *root, end="abort", code=-signal.SIGABRT)
                     self.assertIn("died of signal 6", result.err)
 
+    def test_a_child_that_dies_too(self):
+        """Each has a journal of its own. Without early_renew the two of root's share the parent's
+        file, and one of them is not told of."""
+        result = self.run_program([TENURE, "run", "--json", "--", PROGRAMS / "preload_leak",
+                                   "abort", "both"])
+        self.assertEqual(result.code, -signal.SIGABRT, result.err)
+        self.assertEqual(len(result.counts), 2, result.err)
+        for counts in result.counts:
+            self.assertEqual((counts["allocations_served"], counts["live_bytes"]), (7, 18 << 20))
+            self.assertIs(counts["ended_by_itself"], False)
+
     @unittest.skipIf(os.geteuid() != 0, "only root becomes another user")
     def test_a_program_that_another_user_starts(self):
         """It finds the driver, but not the journal; nor does it write where it may not. Without the
