@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Work of a capture on its stream: what it allocates it frees again, or it stays live. */
 static void captured_work(world *w, int device, CUstream stream, void **stays)
@@ -222,12 +223,22 @@ static void nothing(world *w)
     (void)w;
 }
 
-/* Attaches to a capture that the program begins itself, and works in it. */
+/* Attaches to a capture that the program begins itself, and works in it. Null: a thread beside
+ * broke it first, by a call that waited for the device. */
 static CUstream attached_begin(world *w, int device, tnr_graph *number, void **stays)
 {
     CUstream stream = world_stream(w, device);
     drive(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    ok(tnr_capture_attach(number, device, stream, NULL));
+    if (w->has_threads) /* they find it before Tenure knows of it */
+        usleep(1000);
+    if (!may(tnr_capture_attach(number, device, stream, NULL),
+             MAY(w->has_threads && w->waits_for_device, TNR_ERR_CAPTURE))) {
+        CUgraph cuda = NULL;
+        if (cuStreamEndCapture(stream, &cuda) != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+            compose_finding("Tenure takes a capture for invalid that is not");
+        world_stream_end(w, stream, device, 1);
+        return NULL;
+    }
     captured_work(w, device, stream, stays);
     return stream;
 }
@@ -252,6 +263,8 @@ static void wrong_end_act(world *w, int turn)
     if (w->asleep[device])
         return;
     CUstream stream = attached_begin(w, device, &number, &stays);
+    if (stream == NULL)
+        return;
     if (pthread_create(&thread, NULL, end_wrongly, stream) != 0)
         abort();
     (void)pthread_join(thread, NULL);
@@ -307,6 +320,9 @@ static void destroyed_act(world *w, int turn)
     if (w->asleep[device])
         return;
     CUstream stream = attached_begin(w, device, &number, turn == 1 ? NULL : &stays);
+    if (stream == NULL)
+        return;
+    w->waits_for_device = 1;
     world_stream_end(w, stream, device, 1);
     if (stays == NULL) /* with no free after it, only this says that it is over */
         ok(tnr_capture_ended(number, NULL));

@@ -36,6 +36,15 @@ static void pooled_enter(world *w, pooled *p)
     p->kept[1] = pooled_malloc(w, p, 64 * KIB, 1);
 }
 
+/* A pool that begins and ends meanwhile, with memory that is free in it. */
+static void passing(world *w, int device)
+{
+    tnr_pool pool = NULL;
+    ok(tnr_pool_create(&pool, device, NULL));
+    world_free(w, world_malloc(w, pool, 24 * MIB, device, w->lanes[device][1]));
+    world_pool_destroy(w, pool);
+}
+
 static void pooled_act(world *w, pooled *p, int turn)
 {
     block *a = pooled_malloc(w, p, MIB, 0), *b = pooled_malloc(w, p, 5 * MIB / 2, 1);
@@ -47,6 +56,8 @@ static void pooled_act(world *w, pooled *p, int turn)
     world_free(w, b);
     world_free(w, p->kept[turn % KEPT]);
     p->kept[turn % KEPT] = pooled_malloc(w, p, (4 + (size_t)turn) * MIB, turn % LANES);
+    if (turn == 1)
+        passing(w, p->device);
 }
 
 static void pooled_leave(world *w, pooled *p)
@@ -94,13 +105,6 @@ static void own_enter(world *w)
 static void own_act(world *w, int turn)
 {
     pooled_act(w, &own, turn);
-    if (turn == 1) { /* a pool that begins and ends meanwhile, with memory that is free in it */
-        tnr_pool other = NULL;
-        ok(tnr_pool_create(&other, own.device, NULL));
-        block *b = world_malloc(w, other, 24 * MIB, own.device, w->lanes[own.device][1]);
-        world_free(w, b);
-        world_pool_destroy(w, other);
-    }
 }
 
 static void own_leave(world *w)

@@ -10,23 +10,51 @@
 
 static block *parked_own;
 
-static void block_park(world *w, block *b, tnr_content content)
+/* Parks it on the lane; a refusal keeps no host memory. Returns 0 then. */
+static int block_park_once(world *w, block *b, CUstream lane, uint64_t refusals)
+{
+    simcuda_live before, after;
+    int captures = w->captures > 0;
+    (void)simcuda_live_get(b->device, &before);
+    if (may(tnr_park(NULL, b->at, lane, TNR_CONTENT_KEEP),
+            refusals |
+                MAY(b->pool != NULL || b->is_grown || b->is_graphs || b->is_alone || w->guarded ||
+                        w->published > 0,
+                    TNR_ERR_INVALID_ARGUMENT) |
+                MAY(b->stream_ended, TNR_ERR_INVALID_STREAM) | MAY(captures, TNR_ERR_CAPTURE) |
+                MAY(captures, TNR_ERR_BUSY)))
+        return 1;
+    (void)simcuda_live_get(b->device, &after);
+    if (after.pinned > before.pinned)
+        compose_finding("a refused tnr_park keeps %llu bytes pinned",
+                        (unsigned long long)(after.pinned_bytes - before.pinned_bytes));
+    return 0;
+}
+
+/* Everything that a park needs of the driver is refused once, before it is parked. Failures are the
+ * whole process's: not beside other threads. */
+static void block_park_refused(world *w, block *b, CUstream lane)
+{
+    uint64_t failed = 1;
+    for (uint64_t nth = 1; failed > 0 && !b->is_parked && w->captures == 0; nth++) {
+        simcuda_fail("*", nth, 0, CUDA_ERROR_UNKNOWN);
+        b->is_parked =
+            block_park_once(w, b, lane, MAY(1, TNR_ERR_DRIVER) | MAY(1, TNR_ERR_HOST_MEMORY));
+        failed = simcuda_fail_hits();
+        simcuda_fail_clear();
+    }
+}
+
+static void block_park(world *w, block *b)
 {
     CUstream lane = w->lanes[b->device][0];
     world_fence(w, lane);
     if (!b->stream_ended && b->stream != lane)
         world_order(w, b->stream, lane, b->device);
-    int captures = w->captures > 0;
-    if (!may(tnr_park(NULL, b->at, lane, content),
-             MAY(b->pool != NULL || b->is_grown || b->is_graphs || b->is_alone || w->guarded ||
-                     w->published > 0,
-                 TNR_ERR_INVALID_ARGUMENT) |
-                 MAY(b->stream_ended, TNR_ERR_INVALID_STREAM) | MAY(captures, TNR_ERR_CAPTURE) |
-                 MAY(captures, TNR_ERR_BUSY)))
-        return;
-    b->is_parked = 1;
-    if (content == TNR_CONTENT_DISCARD && b->bytes >= 4 * MIB)
-        b->is_lost = 1;
+    if (b == parked_own && !w->has_threads)
+        block_park_refused(w, b, lane);
+    if (!b->is_parked)
+        b->is_parked = block_park_once(w, b, lane, 0);
 }
 
 static int can_be_parked(const world *w, const block *b)
@@ -58,7 +86,7 @@ static void all_unpark(world *w)
 
 static void parked_enter(world *w)
 {
-    parked_own = world_malloc(w, NULL, 6 * MIB, w->device, w->lanes[w->device][0]);
+    parked_own = world_malloc(w, NULL, 6 * MIB, w->device, w->lanes[w->device][1]);
 }
 
 static void parked_act(world *w, int turn)
@@ -69,7 +97,7 @@ static void parked_act(world *w, int turn)
     } else {
         for (int i = 0; i < BLOCKS_MAX; i++)
             if (can_be_parked(w, &w->blocks[i]) && !w->blocks[i].is_alone)
-                block_park(w, &w->blocks[i], TNR_CONTENT_KEEP);
+                block_park(w, &w->blocks[i]);
     }
     if (turn != 0)
         all_unpark(w);

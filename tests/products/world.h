@@ -104,6 +104,7 @@ struct world {
     int published;            /* blocks that are held under a name */
     int has_threads;          /* 1: others call Tenure right now */
     int guarded;              /* 1: traps are on */
+    int waits_for_device;     /* 1: a call may have to wait for what a stream did that is gone */
 
     /* A capture that the others may join. */
     CUstream open_origin;
