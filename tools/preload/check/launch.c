@@ -53,6 +53,7 @@ typedef struct reading {
     int has_zero;               /* a parameter is zero that was something else */
     int may_be_zero;            /* or of which that is not known yet */
     int is_polled;              /* one leads to memory that the host can read */
+    int has_unfollowed;         /* a pointer leads to memory of ours that is not followed */
     size_t count;
     check_word pointers[POINTERS_MAX]; /* parameters of 8 bytes that are addresses of ours */
     check_parameter *owners[POINTERS_MAX];
@@ -76,7 +77,7 @@ static void reading_begin(reading *self, const check_layout *layout, check_words
     self->low = atomic_load_explicit(&service_low, memory_order_relaxed);
     self->span = atomic_load_explicit(&service_high, memory_order_relaxed) - self->low;
     self->count = self->held_count = 0;
-    self->has_zero = self->may_be_zero = self->is_polled = 0;
+    self->has_zero = self->may_be_zero = self->is_polled = self->has_unfollowed = 0;
     if (layout != NULL && layout->is_known && layout->large_count == 0)
         return;
     /* The upper half of a word has what all addresses from the first to the last have in common. */
@@ -222,26 +223,62 @@ static inline void read_pointer(reading *self, check_parameter *one, const char 
         return;
     }
     if (self->count < POINTERS_MAX) {
+        check_word *word = &self->pointers[self->count];
         self->owners[self->count] = one;
-        self->count += is_ours(&self->pointers[self->count], address) != 0;
+        self->count += is_ours(word, address) != 0;
+        self->has_unfollowed |= word->block == NULL;
     } else {
         read_surplus(self, address);
     }
 }
 
-/* One in which no address has room. */
-static inline void read_number(reading *self, check_parameter *one, const char *from)
+static int is_zero(const char *from, size_t bytes)
 {
-    uint32_t four = 0;
-    if (one->bytes == sizeof(four)) {
+    uint32_t four;
+    if (bytes == sizeof(four)) {
         memcpy(&four, from, sizeof(four));
-        number_note(self, one, four == 0);
-        return;
+        return four == 0;
     }
-    size_t i = 0;
-    while (i < one->bytes && from[i] == 0)
-        i++;
-    number_note(self, one, i == one->bytes);
+    for (size_t i = 0; i < bytes; i++)
+        if (from[i] != 0)
+            return 0;
+    return 1;
+}
+
+/* Those in which no address has room, all at once: a bit for each that is zero. */
+static void numbers_note(reading *self, check_numbers *all, uint64_t zeros)
+{
+    uint64_t every = all->count < 64 ? (UINT64_C(1) << all->count) - 1 : ~UINT64_C(0);
+    uint64_t counted = zeros & ~all->settled;
+    self->has_zero |= (zeros & all->others) != 0;
+    self->may_be_zero |= counted != 0;
+    all->others |= every & ~zeros;
+    for (; counted != 0; counted &= counted - 1) {
+        unsigned i = (unsigned)__builtin_ctzll(counted);
+        if (++all->zeros[i] == CHECK_ZEROS_MIN)
+            all->settled |= UINT64_C(1) << i;
+    }
+}
+
+static void read_numbers(reading *self, check_numbers *all, void *const *parameters)
+{
+    uint64_t zeros = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        const char *from = parameters[all->list[i].index];
+        zeros |= (uint64_t)(from != NULL && is_zero(from, all->list[i].bytes)) << i;
+    }
+    numbers_note(self, all, zeros);
+}
+
+static void read_packed_numbers(reading *self, check_numbers *all, const char *from, size_t bytes)
+{
+    uint64_t zeros = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        const struct check_number *one = &all->list[i];
+        int is_there = one->offset + one->bytes <= bytes;
+        zeros |= (uint64_t)(is_there && is_zero(from + one->offset, one->bytes)) << i;
+    }
+    numbers_note(self, all, zeros);
 }
 
 /* 1 if a word of a structure leads to memory that the host can read. */
@@ -268,8 +305,8 @@ static int is_list(const reading *self, const check_parameter *one)
         return 1;
     int is_one = !check_words_may_be(one->words) && self->held_count == 0;
     for (size_t i = 0; is_one && layout->large_count > 1 && i < layout->count; i++)
-        is_one = layout->parameters[i].bytes <= WORD || !layout->parameters[i].has_word ||
-                 !check_words_may_be(layout->parameters[i].words);
+        is_one =
+            layout->parameters[i].bytes <= WORD || !check_words_may_be(layout->parameters[i].words);
     return is_one;
 }
 
@@ -359,9 +396,7 @@ static void read_bytes(reading *self, check_parameter *one, const char *from, si
 
 static inline void read_parameter(reading *self, check_parameter *one, const char *from)
 {
-    if (!one->has_word)
-        read_number(self, one, from);
-    else if (one->bytes == WORD) /* it is aligned, or would have no room */
+    if (one->bytes == WORD) /* it is aligned, or would have no room */
         read_pointer(self, one, from);
     else
         read_bytes(self, one, from, one->offset, one->bytes);
@@ -398,7 +433,7 @@ static int is_end_of_another(const reading *self, const check_word *pointer)
         return 0;
     const check_block *below = block_ending_at(pointer->address, pointer->block);
     if (below == NULL)
-        return is_end_of_unfollowed(self, pointer->block);
+        return self->has_unfollowed && is_end_of_unfollowed(self, pointer->block);
     if (!below->is_live)
         return 0;
     for (size_t i = 0; i < self->count; i++)
@@ -441,7 +476,7 @@ static void read_held(reading *self, check_layout *layout)
         size_t count = 0;
         while (from + count < self->held_count && self->holders[from + count] == one)
             count++;
-        if (count > 0 || (one->bytes > WORD && one->has_word && check_words_may_be(one->words)))
+        if (count > 0 || (one->bytes > WORD && check_words_may_be(one->words)))
             check_words_judge(&one->words, one->bytes, &self->held[from], count);
         from += count;
     }
@@ -459,7 +494,8 @@ static int leads_to_live(const check_word *word)
 static int are_all_pointers(const reading *self, const check_layout *layout)
 {
     int has_live = 0;
-    if (layout == NULL || !layout->is_known || self->count != layout->count)
+    if (layout == NULL || !layout->is_known || self->count != layout->count ||
+        layout->numbers.count > 0)
         return 0;
     for (size_t i = 0; i < self->count && !has_live; i++) {
         const check_word *word = &self->pointers[i];
@@ -511,6 +547,7 @@ static int read_packed(reading *self, check_layout *layout, void *const *extra)
         check_words_blind();
         return buffer != NULL || bytes == 0;
     }
+    read_packed_numbers(self, &layout->numbers, buffer, bytes);
     for (size_t i = 0; i < layout->count; i++) {
         check_parameter *one = &layout->parameters[i];
         if (one->offset + one->bytes <= bytes)
@@ -536,6 +573,8 @@ static unsigned words_each(reading *self, check_layout *layout, void *const *par
             if (is_read)
                 read_parameter(self, one, parameters[one->index]);
         }
+        if (parameters != NULL)
+            read_numbers(self, &layout->numbers, parameters);
     }
     if (!is_read)
         check_words_blind();

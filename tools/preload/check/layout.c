@@ -35,6 +35,13 @@ static int has_word(const check_parameter *one)
     return ((0 - one->offset) & (WORD - 1)) + WORD <= one->bytes;
 }
 
+static void number_add(check_numbers *to, const check_parameter *one)
+{
+    if (to->count < CHECK_NUMBERS_MAX)
+        to->list[to->count++] = (struct check_number){(uint32_t)one->index, (uint32_t)one->offset,
+                                                      (uint32_t)one->bytes};
+}
+
 static int parameter_add(check_layout *to, const check_parameter *one)
 {
     if (to->count == to->room) {
@@ -45,9 +52,8 @@ static int parameter_add(check_layout *to, const check_parameter *one)
         to->parameters = grown;
         to->room = room;
     }
-    to->parameters[to->count] = *one;
-    to->parameters[to->count++].has_word = has_word(one) != 0;
-    to->large_count += one->bytes > WORD && has_word(one);
+    to->parameters[to->count++] = *one;
+    to->large_count += one->bytes > WORD;
     return 1;
 }
 
@@ -76,7 +82,9 @@ static check_layout *layout_ask(const void *function, int is_kernel)
             check_cannot_read();
         if (result != CUDA_SUCCESS)
             return fresh;
-        if (!parameter_add(fresh, &one)) {
+        if (!has_word(&one)) {
+            number_add(&fresh->numbers, &one);
+        } else if (!parameter_add(fresh, &one)) {
             fresh->is_known = 0;
             return fresh;
         }

@@ -12,11 +12,22 @@
 typedef struct check_parameter {
     size_t index, offset, bytes;
     check_words *words; /* what those of a larger one have held */
-    uint8_t has_word;   /* an address has room in it: in most there are sizes and numbers */
     uint8_t was_live;   /* it has led to a live block */
-    uint8_t was_other;  /* of one without words, or of one word: it was not zero, */
+    uint8_t was_other;  /* of one word: it was not zero, */
     uint8_t zeros;      /* or it was, so often; at most CHECK_ZEROS_MIN */
 } check_parameter;
+
+/* Parameters in which no address has room: most of them. The first so many are looked at. */
+enum { CHECK_NUMBERS_MAX = 64 };
+typedef struct check_numbers {
+    size_t count;
+    uint64_t others;                  /* a bit for each that was something else than zero, */
+    uint64_t settled;                 /* and for each that was zero CHECK_ZEROS_MIN times */
+    uint8_t zeros[CHECK_NUMBERS_MAX]; /* how often it was; at most CHECK_ZEROS_MIN */
+    struct check_number {
+        uint32_t index, offset, bytes;
+    } list[CHECK_NUMBERS_MAX];
+} check_numbers;
 
 typedef struct check_layout {
     struct check_layout *next; /* in the part */
@@ -25,7 +36,8 @@ typedef struct check_layout {
     int is_known;
     size_t large_count; /* parameters with words that are judged */
     size_t count, room;
-    check_parameter *parameters;
+    check_parameter *parameters; /* those in which an address has room */
+    check_numbers numbers;
 } check_layout;
 
 /* As often a parameter must have been zero, and never anything else, until it is taken for one that
