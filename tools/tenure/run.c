@@ -352,9 +352,10 @@ static int program_wait(char **arguments, const run_journal *journal, const run_
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR)
             return -1;
-    run_journal_end(journal, child, status);
+    pid_t ended = child;
     child = 0;
-    run_check_wait(check);
+    run_check_wait(check); /* first: what still starts looks for the journal's folder */
+    run_journal_end(journal, ended, status);
     return status;
 }
 
