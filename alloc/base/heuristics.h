@@ -23,17 +23,6 @@ enum {
     TNRI_CALLBACKS = 8,     /* [bound] times the user's callback is asked for one request */
 };
 
-/* ---- growing anew ---------------------------------------------------------------------------- */
-
-enum {
-    TNRI_REGROW_ROUNDS = 3,    /* [30c261f] a pool drifts if it has grown in so many rounds */
-    TNRI_REGROW_OVER = 50,     /* [30c261f] and holds this part (1/n) more than was in use; */
-    TNRI_REGROW_IDLE = 2,      /* [30c261f] low is this part (1/n) of the most that was idle, */
-    TNRI_REGROW_FORGETS = 256, /* [30c261f] of which a look forgets this part (1/n); */
-    TNRI_REGROW_BURST = 16,    /* [30c261f] it takes no more than this part (1/n) of a burst, */
-    TNRI_REGROW_TIMES = 2,     /* [30c261f] and a chunk costs so many moves, for it comes again */
-};
-
 /* ---- windows --------------------------------------------------------------------------------- */
 
 enum {

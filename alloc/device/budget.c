@@ -34,15 +34,6 @@ int tnri_device_may_move(const tnri_device *device, uint64_t holds, uint64_t nee
     return spent_ns / price_times(holds, needs) < budget_allowance(device).allowed_ns;
 }
 
-int tnri_device_may_regrow(tnri_device *device, uint64_t chunks)
-{
-    allowance may = budget_allowance(device);
-    uint64_t spent_ns = atomic_load_explicit(&device->move_spent_ns, memory_order_relaxed);
-    uint64_t left_ns = may.burst_ns - may.burst_ns / TNRI_REGROW_BURST;
-    return spent_ns + left_ns < may.allowed_ns &&
-           spent_ns + chunks * TNRI_REGROW_TIMES * TNRI_MOVE_NS < may.allowed_ns;
-}
-
 static void budget_charge(tnri_device *device, uint64_t ns)
 {
     allowance may = budget_allowance(device);
@@ -61,12 +52,6 @@ void tnri_device_moved(tnri_device *device, size_t chunks, size_t chunks_all, ui
     uint64_t least_ns = (uint64_t)chunks * TNRI_MOVE_NS;
     uint64_t took_ns = (tnri_decision_ns() - began_ns) / chunks_all * chunks / 2 * 3;
     budget_charge(device, took_ns > least_ns ? took_ns : least_ns);
-}
-
-void tnri_device_regrew(tnri_device *device, size_t chunks, uint64_t began_ns)
-{
-    size_t moves = 1 + chunks * TNRI_REGROW_TIMES; /* to ask costs as much as a move, or less */
-    tnri_device_moved(device, moves, moves, began_ns);
 }
 
 void tnri_device_lent(tnri_device *device, uint64_t began_ns)

@@ -20,12 +20,6 @@
 /* 1 if a pool that holds and needs so many bytes may move chunks for a request. */
 int tnri_device_may_move(const tnri_device *device, uint64_t holds, uint64_t needs);
 
-/* 1 if a pool may give so many idle chunks back in order to grow anew (ladder/regrow.h): if nearly
- * the whole burst is left, so that moves find some, and is enough for that. */
-int tnri_device_may_regrow(tnri_device *device, uint64_t chunks);
-/* Charges for it; began then by tnri_decision_ns. */
-void tnri_device_regrew(tnri_device *device, size_t chunks, uint64_t began_ns);
-
 /* Charges for a request that moved `chunks` of its `chunks_all` chunks, and began then by
  * tnri_decision_ns. */
 void tnri_device_moved(tnri_device *device, size_t chunks, size_t chunks_all, uint64_t began_ns);

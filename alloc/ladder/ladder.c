@@ -26,7 +26,6 @@
 #include "ladder/plan.h"
 #include "ladder/price.h"
 #include "ladder/reclaim.h"
-#include "ladder/regrow.h"
 #include "ladder/segment.h"
 #include "ladder/stale.h"
 #include "ladder/trade.h"
@@ -469,7 +468,6 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
     (void)tnri_streams_reap(device, TNRI_STREAM_REAP_LOOKS);
     tnri_reclaim_above_threshold(arena->pool, request->bytes);
     tnri_use use = tnri_price_look(arena->pool, request);
-    tnri_regrow_look(arena, use);
     ladder_means means = ladder_moves(arena, request, use);
     status = ladder_climb(arena, request, means, 0, ptr);
     ladder_means most = {ladder_moves_max(arena), ladder_moves_max(arena),

@@ -375,22 +375,6 @@ tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
     return status == TNR_ERR_CAPTURE ? TNR_OK : status;
 }
 
-size_t tnri_stale_release_over(tnri_arena *arena)
-{
-    cuttings cut = {.pages_max = SIZE_MAX};
-    tnri_event *event;
-    size_t released = 0;
-    arena_cut_idle(&cut, arena);
-    int is_marked = cuttings_mark(&cut, arena, &event) == TNR_OK;
-    int is_over = is_marked && (event == NULL || tnri_event_is_over(event));
-    cuttings_end(&cut, arena, is_over, event);
-    if (is_marked)
-        tnri_event_drop(event);
-    if (is_over && cut.pages > 0)
-        (void)tnri_stale_drain(arena, 0, 0, &released);
-    return released;
-}
-
 size_t tnri_stale_held_bytes(const tnri_arena *arena)
 {
     size_t bytes = 0;

@@ -34,11 +34,6 @@ tnr_status tnri_stale_expire(tnri_arena *arena, size_t keep);
  * bytes queued in *queued. In the device's context, no lock held. */
 tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued);
 
-/* Gives all idle chunks of an arena back at once, if its stream is through with them; otherwise
- * they stay where they are. Waits for nothing. Returns the bytes given back. In the device's
- * context, no lock held. */
-size_t tnri_stale_release_over(tnri_arena *arena);
-
 /* For a chunk that goes back to the driver: removes its old mappings that stayed, in all arenas of
  * its pool. Work on those addresses was over, or ordered, before the chunk moved on. So if the
  * chunk is idle where it is, it is idle everywhere. Returns 0 if one is left: it lies in a window

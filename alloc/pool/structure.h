@@ -14,16 +14,6 @@
 
 enum { TNRI_POOL_HASH_MIN = 16 };
 
-/* How a pool grows in round after round of its program: see ladder/regrow.h. */
-typedef struct tnri_rounds {
-    _Atomic int is_taken; /* 1: a thread looks, and has what follows to itself */
-    int is_low;           /* 1: the latest look found little in use */
-    int has_grown;        /* 1: the pool has grown since it became low */
-    unsigned grown;       /* rounds in which it has grown */
-    uint64_t reserved_most, in_use_most;
-    uint64_t idle_most; /* lately */
-} tnri_rounds;
-
 struct tnr_pool_st {
     /* Of the structure, whichever pool it is. A late look at a pool that has ended reads only
      * these. */
@@ -58,7 +48,6 @@ struct tnr_pool_st {
     _Atomic uint64_t release_threshold_bytes; /* UINT64_MAX: the setting */
     _Atomic uint32_t routed_threads;
     tnri_asleep asleep;       /* see pool/asleep.h */
-    tnri_rounds rounds;       /* with its own */
     _Atomic uint32_t keepers; /* graphs and captures that need its addresses: none is given back */
 };
 

@@ -450,8 +450,8 @@ byte of `offload_streams` is live, so the least that it can grow by, a chunk of 
 its limit: with chunks of 4 MiB (`chunk_exact_mb:4`) it holds 1.000 and moves chunks for ever.
 `serve_streams` drifts: five streams with the addresses of each other, in which no pass begins as
 the one before did. In `gpt2_reduce` two streams take memory from each other, other blocks in each
-pass. Both grow anew again and again (`regrow`), for the share of their time that the list says:
-otherwise they would hold 1.210 and 1.164 and grow on (a row of "Changes"). A replay of
+pass. Both gave idle memory back and grew anew again and again at the commit of this table, and
+chunks were as large as 16 MiB then; what holds since is in two rows of "Changes". A replay of
 `gpt2_reduce` has no pools for its graphs, which peak when the rest does not; if each stream keeps
 its own (`cross_stream:off`), it holds 1.239 and maps nothing in the last ten. With all idle memory
 given back after each pass (`tnr_trim`) `serve_streams` held 1.119, for 0.98 % of its time (a row of

@@ -263,8 +263,7 @@ static void run_begin(fault_run *run, const fault_scenario *scenario)
     char conf[256];
     memset(run, 0, sizeof(*run));
     setenv("TENURE_SIM_MEMORY", scenario->memory, 1);
-    const char *schedule = getenv("FAULT_SCHEDULE");
-    setenv("TENURE_SIM_SCHEDULE", schedule != NULL ? schedule : "lazy", 1);
+    setenv("TENURE_SIM_SCHEDULE", "lazy", 1);
     setenv("TENURE_SIM_DEVICES", "1", 1);
     snprintf(conf, sizeof(conf), "address_space_gb:%d%s%s", few_or(32, 8),
              scenario->conf == NULL ? "" : ",", scenario->conf == NULL ? "" : scenario->conf);

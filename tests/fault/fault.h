@@ -10,8 +10,7 @@
  * body is over, faults are switched off and the library must serve, free, hold its data and
  * its equations, and leave nothing behind at shutdown.
  *
- * The simulated device does nothing before somebody waits for it, unless FAULT_SCHEDULE names
- * another schedule.
+ * The simulated device does nothing before somebody waits for it.
  */
 #ifndef TENURE_TESTS_FAULT_H
 #define TENURE_TESTS_FAULT_H

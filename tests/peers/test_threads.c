@@ -9,7 +9,7 @@
  *   is_changing not looked at in lend_from: a run was lent from an arena that was still to come to
  *   one that had been
  *   what is STALE taken for still there in mapping_is_still: a change was refused by the driver,
- *   since idle memory of a pool that grows anew was just being unmapped (3 of 80 runs)
+ *   since idle memory that went back was just being unmapped (3 of 80 runs)
  *   what is put back in cuttings_end not counted as returned: a block was not closed (3 of 8 runs)
  */
 #include "unit.h"
