@@ -69,17 +69,17 @@ def contains(data, names, pattern, texts):
     return found and found.decode("latin-1")
 
 
-def check_binary(place, path, data):
+def check_binary(path, data):
     """Yields what is wrong, and ("holds", NAME) for allowed code."""
     names = defined(path)
     for name, (pattern, texts, library) in FORBIDDEN.items():
         found = contains(data, names, pattern, texts)
         if found:
-            yield f"{place}: contains {name} ({found!r}), which docs/licenses does not allow"
+            yield f"contains {name} ({found!r}), which docs/licenses does not allow"
         needed = tenure_elf.needs(str(path)).libraries if library and data[:4] == b"\x7fELF" else []
         for one in needed:
             if re.match(library, one):
-                yield f"{place}: needs {one} in order to start"
+                yield f"needs {one} in order to start"
     for name, (pattern, texts) in ALLOWED.items():
         if contains(data, names, pattern, texts):
             yield ("holds", name)
@@ -147,8 +147,8 @@ def check_notices(folder, kind, root, held):
                 yield f"copyright: does not name {name}"
 
 
-def check(folder, kind, root=ROOT):
-    """A list of what is wrong."""
+def check(folder, kind, root=ROOT, known={}):
+    """A list of what is wrong. `known` has what each file is that a call looked through."""
     wrong, held, seen = [], set(), 0
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or not path.is_file():
@@ -156,7 +156,13 @@ def check(folder, kind, root=ROOT):
         place, data, found = path.relative_to(folder), path.read_bytes(), []
         if is_binary(data):
             seen += 1
-            found = check_binary(place, path, data)
+            # One that was looked through already, as in the copies that the test makes by links.
+            status = path.stat()
+            identity = status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+            if identity not in known:
+                known[identity] = list(check_binary(path, data))
+            found = [one if isinstance(one, tuple) else f"{place}: {one}"
+                     for one in known[identity]]
         elif path.suffix == ".html":
             found = check_page(place, data, root)
         elif path.name == "cuda.h" and kind != "prefix":

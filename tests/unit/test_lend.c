@@ -312,7 +312,8 @@ static void loans_without_end_use_few_addresses(void **state)
     const tnr_stream streams[] = {a, b, c};
     uint64_t random = 7;
     size_t early = 0, late = 0;
-    for (int round = 0; round < few_or(20000, 400); round++) {
+    int rounds = getenv("TENURE_TEST_LONG") == NULL ? few_or(4000, 400) : 20000;
+    for (int round = 0; round < rounds; round++) {
         void *block = NULL, *other = NULL;
         size_t bytes = (2 + 2 * unit_below(&random, 15)) * MIB;
         assert_ok(tnr_malloc(&block, bytes, 0, streams[unit_below(&random, 3)]));

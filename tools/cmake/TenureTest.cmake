@@ -41,7 +41,8 @@ if(NOT TNR_CMOCKA_FOUND)
 endif()
 
 # Some 250 programs are linked, each with the whole library: lld takes half of bfd's processor time
-# for it. What is shipped is linked as the system's compiler does.
+# for it, and again half of that if it joins no strings and waits for no threads. What is shipped is
+# linked as the system's compiler does.
 include(CheckLinkerFlag)
 check_linker_flag(C "-fuse-ld=lld" TNR_HAS_LLD)
 
@@ -179,7 +180,7 @@ function(tenure_test)
   set_target_properties(${target} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
   if(TNR_HAS_LLD)
-    target_link_options(${target} PRIVATE -fuse-ld=lld)
+    target_link_options(${target} PRIVATE -fuse-ld=lld LINKER:-O0,--threads=1)
   endif()
   tenure_note_statuses(${target})
   if(TARGET tenure_simcuda)

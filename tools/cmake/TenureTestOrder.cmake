@@ -3,13 +3,18 @@
 # tnr_test_order(name): which tests ctest begins with. What takes long and begins late runs alone at
 # a row's end, while other cores have nothing to do. A build folder that has run its tests once
 # knows how long each takes; a fresh one does not, hence this list, for all rows: those that take
-# longest by the clock, longest first. It changes no test: a name too much or too few costs seconds.
+# longest by the clock, longest first. Some of them wait more than they work, for what hangs or for
+# what comes late: with them, too, a core has something else to do only if they begin early. It
+# changes no test: a name too much or too few costs seconds.
 set(tnr_tests_long
-  fuzz_gates python_wheel check_programs report_views preload_ways cccl_real bench_instructions
-  snapshot_torch control fault_driver preload_hostile control_faults_host conformance_hang
-  fuzz_tool lock_model report_blocks bench_report segments_pools fault_host snapshot_traces
-  sleep_contents sleep_pools cli_replay snapshot_large snapshot_read fuzz_replay park_layers
-  capture_handles install_deb python_under sleep_faults_driver soak)
+  python_wheel fuzz_gates check_programs bench_instructions report_views control_faults_host
+  conformance_hang snapshot_traces preload_ways fuzz_tool fault_driver products fault_missing
+  cccl_real lock_model report_blocks cli_replay preload_missing preload_hostile
+  sleep_faults_driver install_deb snapshot_torch fault_host snapshot_large threads_last python_under
+  fuzz_snapshot fuzz_trace fuzz_conf snapshot_command cli_ctl cli_input snapshot_files bench_report
+  cli_bench model misuse python_zoo python_check sleep_contents sleep_compact sleep_pools
+  lifetime_offload_threads lifetime_offload_lazy lifetime_offload_random capture_experiments_1000
+  publish group snapshot_read fuzz_replay soak)
 
 function(tnr_test_order name)
   list(FIND tnr_tests_long "${name}" place)
