@@ -23,8 +23,8 @@
 # In a build for another processor programs run under its emulator (CMAKE_CROSSCOMPILING_EMULATOR),
 # those of tenure_test; commands that run more than that are not for it.
 #
-# The target tests_LABEL (valgrind, threads) builds what the tests of that label need and nothing
-# else: those rows of tools/test run nothing else.
+# The target tests_LABEL (valgrind, threads, release) builds what the tests of that label need and
+# nothing else: those rows of tools/test run nothing else.
 #
 # A deadline ends a test that hangs. It is no measure of speed: the longest takes less than a
 # minute on a quiet core, in every row. TIMEOUT is for those few that are given longer work.
@@ -76,8 +76,12 @@ elseif(TNR_TEST_VALGRIND OR TNR_SANITIZE)
   list(APPEND tnr_test_environment "TENURE_TEST_FEW=1")
 endif()
 
-foreach(label IN ITEMS valgrind threads)
+set(tnr_labels_built valgrind threads release)
+foreach(label IN LISTS tnr_labels_built)
   add_custom_target(tests_${label})
+  if(TARGET tenure_simcuda) # which programs load
+    add_dependencies(tests_${label} tenure_simcuda)
+  endif()
 endforeach()
 include(TenureStatuses) # tenure_note_statuses()
 
@@ -125,7 +129,7 @@ endfunction()
 
 # Adds to tests_LABEL what a test's command and environment name: programs and $<TARGET_FILE:...>.
 function(tnr_label_builds labels)
-  foreach(label IN ITEMS valgrind threads)
+  foreach(label IN LISTS tnr_labels_built)
     if(NOT label IN_LIST labels)
       continue()
     endif()
