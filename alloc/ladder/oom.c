@@ -301,7 +301,7 @@ tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_s
     const char *raise = NULL;
     if (tnri_drive(cuMemGetInfo, (&device_free, &device_total)) != CUDA_SUCCESS)
         device_total = device->capabilities.memory_bytes;
-    tnri_error_driver(status, driver_result, "Out of memory: %s for %s",
+    tnri_error_driver(status, driver_result, "Tenure out of memory: %s for %s",
                       TNRI_BYTES(request->bytes_requested),
                       stream_text(tnri_oom_stream(arena), stream));
     if (status == TNR_ERR_LIMIT)

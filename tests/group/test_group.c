@@ -119,7 +119,7 @@ static void ceilings_bind(void **state)
     (void)state;
     peer one = peer_start("group:g,group_ceiling_mb:16");
     peer_must(&one, PEER_MALLOC, 0, 12 * MIB);
-    peer_must_fail(&one, PEER_MALLOC, 1, 20 * MIB, TNR_ERR_LIMIT, "in group \"g\" this process");
+    peer_must_fail(&one, PEER_MALLOC, 1, 20 * MIB, TNR_ERR_LIMIT, "of the group \"g\" (set by");
     peer_must_fail(&one, PEER_MALLOC, 1, 8 * MIB, TNR_ERR_LIMIT, "group_ceiling_mb");
     peer_must(&one, PEER_MALLOC, 1, 4 * MIB);
     assert_true(peer_end(&one));

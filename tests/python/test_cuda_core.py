@@ -73,7 +73,7 @@ class CudaCore(unittest.TestCase):
             tenure.cuda_core.MemoryResource(1, pool)
 
     def test_failures(self):
-        with self.assertRaisesRegex(MemoryError, "Out of memory: "):
+        with self.assertRaisesRegex(MemoryError, "Tenure out of memory: "):
             self.memory.allocate(1 << 50)
         with self.assertRaises(TypeError):
             self.memory.allocate(MIB, stream="no stream")

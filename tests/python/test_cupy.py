@@ -156,7 +156,7 @@ class Memory(Case):
                     del stream
 
     def test_short_memory(self):
-        with self.assertRaisesRegex(cupy.cuda.memory.OutOfMemoryError, "Out of memory: "):
+        with self.assertRaisesRegex(cupy.cuda.memory.OutOfMemoryError, "Tenure out of memory: "):
             cupy.ndarray(1 << 50)
         with self.assertRaises(MemoryError):
             cupy.ndarray(1 << 50)

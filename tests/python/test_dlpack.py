@@ -254,7 +254,7 @@ class Dlpack(unittest.TestCase):
             tenure.dlpack.empty(1, stream=2)
         with self.assertRaisesRegex(MemoryError, "larger than any device"):
             tenure.dlpack.empty((1 << 40, 1 << 40))
-        with self.assertRaisesRegex(MemoryError, "Out of memory: "):
+        with self.assertRaisesRegex(MemoryError, "Tenure out of memory: "):
             tenure.dlpack.empty(1 << 50)
         self.assertEqual(dir(tenure.dlpack), ["Array", "empty"])
         self.assertIn("dlpack", dir(tenure))

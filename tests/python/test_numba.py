@@ -89,7 +89,7 @@ class Numba(unittest.TestCase):
         again.free()
 
     def test_failures(self):
-        with self.assertRaisesRegex(MemoryError, "Out of memory: "):
+        with self.assertRaisesRegex(MemoryError, "Tenure out of memory: "):
             self.manager.memalloc(1 << 50)
         cuda.state.refuses_pointers = True
         try:

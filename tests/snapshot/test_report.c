@@ -75,7 +75,7 @@ static void nothing_would_have_helped(void **state)
     unit_start(conf_with("history:off"), "MEMORY=64M", NULL);
     void *held = unit_malloc(20 * MIB + 1000, NULL);
     const char *report = report_of(60 * MIB, TNR_ERR_OUT_OF_MEMORY, 0, NULL);
-    check_has(report, "Out of memory: 60.00 MiB for the default stream; ");
+    check_has(report, "Tenure out of memory: 60.00 MiB for the default stream; ");
     check_has(report, "20.00 MiB live from nobody knows where; history:full records it.");
     check_has(report, "were asked for");
     check_has(report, "Nothing that Tenure could be told");

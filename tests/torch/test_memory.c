@@ -121,7 +121,7 @@ static void short_memory_is_raised(void **state)
     }
     assert_true(raised_memory);
     assert_string_equal(raised_by, "tnr_malloc");
-    assert_non_null(strstr(raised_text, "CUDA out of memory. Out of memory: "));
+    assert_non_null(strstr(raised_text, "CUDA out of memory. Tenure out of memory: "));
     assert_non_null(strstr(raised_text, "limit"));
     tenure_torch_memory_fraction(1, 0);
     assert_ok(tnr_limit_get(&limit, 0));

@@ -121,7 +121,7 @@ static void hopeless_requests_cost_nothing(void **state)
     for (size_t i = 0; i < 100; i++) {
         void *ptr = &ptr;
         assert_error(tnr_malloc(&ptr, (1 + i % 8) * GIB, 0, unit_stream(0)), TNR_ERR_OUT_OF_MEMORY,
-                     "Out of memory: ");
+                     "Tenure out of memory: ");
         assert_null(ptr);
     }
     tnr_stats after = unit_stats();
@@ -132,7 +132,7 @@ static void hopeless_requests_cost_nothing(void **state)
     for (size_t i = 0; i < 10; i++)
         assert_ok(tnr_malloc(&ptr, 5 * MIB, 0, unit_stream(0)));
     assert_ok(tnr_limit_set(100 * MIB, 0));
-    assert_error(tnr_malloc(&ptr, 101 * MIB, 0, NULL), TNR_ERR_LIMIT, "Out of memory: ");
+    assert_error(tnr_malloc(&ptr, 101 * MIB, 0, NULL), TNR_ERR_LIMIT, "Tenure out of memory: ");
 }
 
 static void bad_arguments(void **state)

@@ -37,8 +37,9 @@ static void the_report(void **state)
     assert_ok(tnr_pool_malloc(&big, pool, 40 * MIB, 0, stream));
     small = unit_malloc(10 * MIB, NULL);
     tnr_stats before = unit_stats();
-    assert_error(tnr_malloc(&none, 30 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY,
-                 "Out of memory: 30.00 MiB for the default stream; 50.00 MiB live, 0 bytes free");
+    assert_error(
+        tnr_malloc(&none, 30 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY,
+        "Tenure out of memory: 30.00 MiB for the default stream; 50.00 MiB live, 0 bytes free");
     assert_null(none);
     static const char *const says[] = {
         "device 0 has ", "of 64.00 MiB free.", "\"weights\"", "40.00 MiB live",
@@ -79,7 +80,7 @@ static void the_limit_is_named(void **state)
     assert_ok(tnr_tag_pool(&tagged, "weights", TNR_CONTENT_DEFAULT));
     held = unit_malloc(4 * MIB, NULL);
     assert_error(tnr_malloc(&ptr, 30 * MIB, 0, NULL), TNR_ERR_LIMIT,
-                 "Out of memory: 30.00 MiB for the default stream; limit 32.00 MiB (set by "
+                 "Tenure out of memory: 30.00 MiB for the default stream; limit 32.00 MiB (set by "
                  "per_process_memory_fraction), 4.00 MiB mapped; 4.00 MiB live, ");
     check_says("; device 0 has 60.00 MiB of 64.00 MiB free.");
     check_says("\nThe device has room: raise the limit with tnr_limit_set, or the setting "
@@ -300,7 +301,7 @@ static void check_refused(size_t bytes, tnr_status status, uint64_t creates)
 {
     void *ptr;
     simcuda_calls_reset();
-    assert_error(tnr_malloc(&ptr, bytes, 0, NULL), status, "Out of memory: ");
+    assert_error(tnr_malloc(&ptr, bytes, 0, NULL), status, "Tenure out of memory: ");
     assert_int_equal(simcuda_calls("cuMemCreate"), creates);
     assert_int_equal(simcuda_calls("cuMemMap") + simcuda_calls("cuMemUnmap"), 0);
     assert_int_equal(simcuda_calls("cuMemRelease"), 0);
@@ -392,7 +393,7 @@ static void what_the_driver_withholds(void **state)
         assert_int_equal(cuMemCreate(&others, 1024 * MIB, &properties, 0), CUDA_SUCCESS);
         refusals = 0;
         assert_error(tnr_malloc(&ptr, (4096 - 1024 - 1000 + more) * MIB, 0, NULL),
-                     TNR_ERR_OUT_OF_MEMORY, "Out of memory: ");
+                     TNR_ERR_OUT_OF_MEMORY, "Tenure out of memory: ");
         assert_in_range(refusals, 1, 2);
         assert_ok(tnr_malloc(&ptr, (4096 - 1024 - 1000) * MIB, 0, NULL)); /* and that is there */
         assert_ok(tnr_free(ptr));

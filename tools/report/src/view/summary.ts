@@ -137,7 +137,7 @@ function isSmall({ device, accounting }: App): boolean {
 }
 
 function shareBar(app: App): HTMLElement {
-    const { device, accounting } = app;
+    const { accounting } = app;
     const whole = isSmall(app) ? accounting.total
         : Math.max(accounting.total, roomOf(app));
     const bar = el('div', { class: 'share', role: 'img', 'aria-label': shareText(app) });
