@@ -29,9 +29,8 @@ void tnri_recipe_note(tnri_world *world, tnri_block *record, uintptr_t base, siz
 tnri_recipe *tnri_recipe_find(const tnri_world *world, size_t bytes, const tnri_recipe *before);
 
 /* The record that the recipe's window begins in. Null: its addresses have left the world, and the
- * recipe is forgotten. A miss asks about the recipes of its size, up to TNRI_RECIPE_LOOKS of them,
- * and once more where other arenas' chunks may move. Most records are where they were. So the
- * record is not searched for each time. */
+ * recipe is forgotten. A miss asks about the recipes of its size, up to TNRI_RECIPE_LOOKS of them.
+ * Most records are where they were. So the record is not searched for each time. */
 tnri_block *tnri_recipe_record(const tnri_world *world, tnri_recipe *recipe);
 
 #endif

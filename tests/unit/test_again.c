@@ -15,7 +15,8 @@
  * tnri_recipe_record. forgotten_aliases_keep_no_memory fails where tnri_reclaim returns what is
  * counted alone, and trimming_removes_old_mappings where trim does, or ends when nothing is
  * mapped, or removes none. trimmed_while_a_window_is_made fails where tnri_stale_forget_aliases
- * returns 1 always, and while_access_changes where ladder_again does not ask for is_changing.
+ * returns 1 always, and while_access_changes where ladder_again does not ask for is_changing, and
+ * where window_again takes the oldest window, whether its chunks are the arena's own or not.
  * parked_while_a_window_is_made fails where tnri_parked_release goes on with such a chunk, and
  * does not end where chunk_stay does not restore it, or where it is taken again at once.
  */
