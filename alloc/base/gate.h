@@ -7,19 +7,19 @@
  *   LIGHT   operations are recorded
  *   STACKS  and with each of them the stack it was called from
  *   CUT     a picture is being taken: a thread that takes an arena's lock copies the arena first,
- *           if nobody has (snapshot/cut.h); the highest bits are the number of the picture
+ *           if nobody has (see/snapshot/cut.h); the highest bits are the number of the picture
  *   STOPPED the library is not running, or this is a forked child
  *   STEPS   sizes are changed by the settings roundup_power2_divisions and apart
  *   SYNC    frees wait for all streams, by the setting auto_record
- *   TRAPS   blocks are guarded, poisoned or have canaries (trap/trap.h)
- *   NVTX    a tool is told of blocks (annotate/nvtx.h)
+ *   TRAPS   blocks are guarded, poisoned or have canaries (see/trap/trap.h)
+ *   NVTX    a tool is told of blocks (see/annotate/nvtx.h)
  *   and the number of captures under way
  *
  * The first three mean that somebody is looking. Code to which only that matters asks for
  * TNRI_GATE_OPEN.
  *
  * The gate is read without order. That is enough: see Note [why it is consistent] in
- * snapshot/cut.h.
+ * see/snapshot/cut.h.
  */
 #ifndef TNRI_BASE_GATE_H
 #define TNRI_BASE_GATE_H
@@ -43,8 +43,8 @@ enum {
 #define TNRI_GATE_CAPTURES_MASK (UINT64_C(0xffff) << TNRI_GATE_CAPTURES_SHIFT)
 
 /* Each part has its lock. LIGHT, STACKS, CUT and the number are under the lock of snapshots and
- * history (history/history.h), the others under the library lock. Captures are counted without a
- * lock. */
+ * history (see/history/history.h), the others under the library lock. Captures are counted without
+ * a lock. */
 extern _Atomic uint64_t tnri_gate_word;
 
 /* Grows with every start and shutdown of the library; routes and marks of an earlier one are void.

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/host_memory.h"
-#include "snapshot/sink.h"
+#include "see/snapshot/sink.h"
 
 enum { FIRST_BYTES = 4096 };
 

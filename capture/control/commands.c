@@ -13,9 +13,9 @@
 #include <tenure/history.h>
 #include <tenure/tag.h>
 
+#include "api/library.h"
 #include "base/error.h"
-#include "device/tag.h"
-#include "library/library.h"
+#include "memory/device/tag.h"
 
 /* A request on its way. */
 typedef struct task {

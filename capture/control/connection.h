@@ -10,7 +10,7 @@
 #define TNRI_CONTROL_CONNECTION_H
 
 #include "control/answer.h"
-#include "folder.h"
+#include "share/folder.h"
 
 enum { TNRI_LINE_BYTES = 8192, TNRI_FILE_NAME_BYTES = TNRI_SOCKET_NAME_BYTES + 32 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Control switched on and off: see <tenure/control.h>, and library/control.h for who calls this.
+ * Control switched on and off: see <tenure/control.h>, and api/control.h for who calls this.
  *
  * There are two kinds of servers: the one that is on, and those that were told to end and whose
  * threads must still be waited for. Both are changed under `servers.mutex`. It is kept for a moment
@@ -13,10 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/control.h"
 #include "base/calm.h"
 #include "base/error.h"
 #include "control/server.h"
-#include "library/control.h"
 
 static struct {
     pthread_mutex_t mutex;

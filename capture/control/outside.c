@@ -12,8 +12,8 @@
 
 #include <tenure/control.h>
 
+#include "api/library.h"
 #include "base/error.h"
-#include "library/library.h"
 
 static struct {
     pthread_mutex_t mutex;

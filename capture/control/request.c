@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "snapshot/sink.h"
+#include "see/snapshot/sink.h"
 
 /* Where a reader is. `at` never passes `end`, at which there is a zero byte. */
 typedef struct reader {

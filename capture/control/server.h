@@ -21,7 +21,7 @@
 #include <stdatomic.h>
 
 #include "control/connection.h"
-#include "folder.h"
+#include "share/folder.h"
 
 enum { TNRI_CONNECTIONS_MAX = 16 };
 

@@ -8,12 +8,12 @@
 #include <tenure/publish.h>
 #include <tenure/tag.h>
 
+#include "api/library.h"
+#include "api/stats.h"
+#include "base/conf/conf.h"
 #include "base/gate.h"
-#include "conf/conf.h"
-#include "group/member.h"
-#include "history/texts.h"
-#include "library/library.h"
-#include "library/stats.h"
+#include "see/history/texts.h"
+#include "share/group/member.h"
 
 enum { POOLS_TOLD_MAX = 1024, STREAMS_TOLD_MAX = 1024, SHARED_TOLD_MAX = 1024 };
 

@@ -12,15 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arena/world_retired.h"
+#include "api/library.h"
 #include "base/array.h"
 #include "base/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "device/chunk.h"
 #include "graph/graph_lock.h"
-#include "library/library.h"
-#include "pool/asleep.h"
+#include "memory/arena/world_retired.h"
+#include "memory/device/chunk.h"
+#include "memory/pool/asleep.h"
 
 /* Addresses that belong to something: a span to its arena, a kept block to the graph. */
 typedef struct region {

@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "pool/handle.h"
-#include "pool/pool.h"
-#include "snapshot/sink.h"
+#include "memory/pool/handle.h"
+#include "memory/pool/pool.h"
+#include "see/snapshot/sink.h"
 
 enum {
     VERSION = 1,

@@ -4,14 +4,14 @@
 
 #include <string.h>
 
-#include "arena/note.h"
-#include "arena/upper.h"
+#include "api/library.h"
 #include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "graph/graph_lock.h"
-#include "hold.h"
-#include "library/library.h"
+#include "memory/arena/note.h"
+#include "memory/arena/upper.h"
+#include "order/hold.h"
 
 static tnri_capture *captures; /* under way, newest first; the graph lock */
 static uint64_t serial_last;   /* the graph lock */

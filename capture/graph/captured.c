@@ -2,17 +2,17 @@
 /* Blocks of captures: see captured.h. What is done with pieces is in piece.c. */
 #include "graph/captured.h"
 
-#include "arena/count.h"
-#include "arena/find.h"
-#include "arena/world_retired.h"
+#include "memory/arena/count.h"
+#include "memory/arena/find.h"
+#include "memory/arena/world_retired.h"
 #include "base/array.h"
 #include "base/error.h"
 #include "graph/piece.h"
 #include "graph/graph_lock.h"
 #include "graph/threat.h"
-#include "ladder/oom.h"
-#include "library/cached.h"
-#include "pool/asleep.h"
+#include "miss/oom.h"
+#include "api/cached.h"
+#include "memory/pool/asleep.h"
 
 /* ---- looking at a stream -------------------------------------------------------------------- */
 

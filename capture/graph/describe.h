@@ -3,7 +3,7 @@
 #ifndef TNRI_GRAPH_DESCRIBE_H
 #define TNRI_GRAPH_DESCRIBE_H
 
-#include "arena/wait.h"
+#include "memory/arena/wait.h"
 
 /* Tells of all graphs, and of what they and their captures keep: tnri_captures.describe. */
 void tnri_graphs_describe(const tnri_graph_listener *listener);

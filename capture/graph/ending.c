@@ -2,12 +2,12 @@
 /* The end of captures: see ending.h. */
 #include "graph/ending.h"
 
-#include "arena/note.h"
+#include "api/library.h"
 #include "base/error.h"
 #include "graph/graph_lock.h"
 #include "graph/piece.h"
 #include "graph/threat.h"
-#include "library/library.h"
+#include "memory/arena/note.h"
 
 /* ---- the place ------------------------------------------------------------------------------- */
 

@@ -5,17 +5,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "arena/upper.h"
-#include "arena/world_retired.h"
+#include "memory/arena/upper.h"
+#include "memory/arena/world_retired.h"
 #include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "graph/nodes.h"
 #include "graph/graph_lock.h"
 #include "graph/threat.h"
-#include "hold.h"
-#include "library/library.h"
-#include "library/pool_end.h"
+#include "order/hold.h"
+#include "api/library.h"
+#include "api/pool_end.h"
 
 /* tnri_tether.state */
 enum { TIED, LET_GO, GIVEN_UP };

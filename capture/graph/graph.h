@@ -12,10 +12,10 @@
 #ifndef TNRI_GRAPH_GRAPH_H
 #define TNRI_GRAPH_GRAPH_H
 
-#include "arena/wait.h"
 #include "base/table.h"
 #include "graph/place.h"
 #include "graph/set.h"
+#include "memory/arena/wait.h"
 
 enum { TNRI_GRAPH_NAME_BYTES = 64 };
 

@@ -12,8 +12,8 @@
 #include "graph/graph.h"
 #include "graph/hooks.h"
 #include "graph/graph_lock.h"
-#include "library/library.h"
-#include "pool/family.h"
+#include "api/library.h"
+#include "memory/pool/family.h"
 
 /* What both kinds of pool for captures begin with. Replaces null options by the defaults. */
 static tnr_status pool_check(tnr_pool *handle, int device_index, const tnr_pool_options **options,

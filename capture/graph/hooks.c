@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the layers below ask: see hooks.h and arena/upper.h.
+ * What the layers below ask: see hooks.h and memory/arena/upper.h.
  *
  * While a capture is under way every request, free and use on the device comes by here. Most of
  * them come from threads that have nothing to do with it; those threads leave again without having
@@ -8,9 +8,7 @@
  */
 #include "graph/hooks.h"
 
-#include "arena/find.h"
-#include "arena/note.h"
-#include "arena/upper.h"
+#include "api/library.h"
 #include "base/calm.h"
 #include "base/error.h"
 #include "graph/captured.h"
@@ -19,11 +17,13 @@
 #include "graph/graph_lock.h"
 #include "graph/launched.h"
 #include "graph/validate.h"
-#include "hold.h"
-#include "library/library.h"
-#include "pool/handle.h"
-#include "register.h"
-#include "stream/facts.h"
+#include "memory/arena/find.h"
+#include "memory/arena/note.h"
+#include "memory/arena/upper.h"
+#include "memory/pool/handle.h"
+#include "memory/stream/facts.h"
+#include "order/hold.h"
+#include "order/register.h"
 
 /* ---- requests ------------------------------------------------------------------------------- */
 

@@ -14,19 +14,19 @@
  */
 #include <tenure/capture.h>
 
-#include "arena/note.h"
+#include "api/library.h"
 #include "base/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "collect.h"
 #include "graph/capture.h"
 #include "graph/graph.h"
 #include "graph/graph_lock.h"
 #include "graph/launched.h"
 #include "graph/threat.h"
-#include "ladder/park.h"
-#include "library/library.h"
-#include "pool/asleep.h"
+#include "memory/arena/note.h"
+#include "memory/pool/asleep.h"
+#include "miss/park.h"
+#include "order/collect.h"
 
 /* Streams that one launch asks whether earlier ones are over. */
 enum { POOLS_FEW = 8, LOOKS_FEW = 4 };

@@ -6,11 +6,11 @@
  */
 #include "graph/launched.h"
 
+#include "api/library.h"
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "driver/capturing.h"
+#include "gpu/capturing.h"
 #include "graph/graph_lock.h"
-#include "library/library.h"
 
 typedef struct entry {
     struct entry *next;

@@ -17,8 +17,8 @@
 
 #include <stdatomic.h>
 
-#include "arena/note.h"
-#include "stream/stream.h"
+#include "memory/arena/note.h"
+#include "memory/stream/stream.h"
 
 /* Launches whose ends have not been seen, of all streams. No lock to read. */
 extern _Atomic uint32_t tnri_launched_count;

@@ -25,7 +25,7 @@
 
 #include <tenure/capture.h>
 
-#include "driver/driver.h"
+#include "gpu/driver.h"
 
 typedef struct tnri_node_address {
     uint64_t node; /* number in the walk, a parent's before its children's */

@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arena/count.h"
-#include "arena/run.h"
-#include "arena/serve.h"
-#include "arena/upper.h"
-#include "arena/world_retired.h"
 #include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "graph/capture.h"
+#include "memory/arena/count.h"
+#include "memory/arena/run.h"
+#include "memory/arena/serve.h"
+#include "memory/arena/upper.h"
+#include "memory/arena/world_retired.h"
 
 /* ---- records -------------------------------------------------------------------------------- */
 

@@ -2,10 +2,10 @@
 /* The memory of graph pools: see place.h. */
 #include "graph/place.h"
 
+#include "api/pool_end.h"
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "library/pool_end.h"
-#include "pool/family.h"
+#include "memory/pool/family.h"
 
 static tnri_place *places; /* the graph lock */
 

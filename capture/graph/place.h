@@ -36,8 +36,8 @@
 #include <tenure/capture.h>
 
 #include "graph/order.h"
-#include "hold.h"
-#include "pool/pool.h"
+#include "memory/pool/pool.h"
+#include "order/hold.h"
 
 struct tnri_capture;
 struct tnri_place;

@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "base/host_memory.h"
-#include "device/device.h"
+#include "memory/device/device.h"
 
 static tnr_stream stream;
 

@@ -8,7 +8,7 @@
  * Seen to fail with these changes in audit.c: judge_end: a pool not dropped (its destruction waits
  * for ever); spot_look: without the arena's lock (a race), or with that of the arena that the map
  * leads to, whichever has the address by now (a race, in one run of 30), or without
- * tnri_device_look_begin (the map's tables freed meanwhile, as often); and in alloc/ladder/stale.c,
+ * tnri_device_look_begin (the map's tables freed meanwhile, as often); and in alloc/miss/stale.c,
  * stale_release_chunks: the pages' entries cleared there and not under the lock (a race).
  */
 #include "audited.h"

@@ -6,7 +6,7 @@ cent, with other distances between the handles. PROGRAM is bench_paths of a Rele
 (77) without valgrind, or of another build.
 
 Seen to fail: with the layouts of kernels found in a table of 256 slots that have room for one each
-(tools/preload/check/launch.c), where check_launch takes 1434.1 or 1463.9 and seen_launch 773.0,
+(tools/check/launch.c), where check_launch takes 1434.1 or 1463.9 and seen_launch 773.0,
 802.8 or 832.5; with callgrind.py passing its own environment on.
 """
 import os

@@ -3,7 +3,7 @@
 """What programs that repeat themselves come to hold, on the simulated device, by `tenure replay`:
 small cases of what steady.py shows of whole traces. Broken on purpose, each was seen to fail:
 
-    test_order      without world_order in alloc/arena/alias.c
+    test_order      without world_order in alloc/memory/arena/alias.c
     test_side_by_side   with tnri_trade_pays always 1
     test_traded_before  with tnri_world_trades without `is_apart`
     test_no_budget  with price_times always 1

@@ -28,10 +28,10 @@
 
 #include <tenure/sleep.h>
 
-#include "device/device.h"
-#include "pool/handle.h"
-#include "library/pool_end.h"
-#include "pool/pool.h"
+#include "memory/device/device.h"
+#include "memory/pool/handle.h"
+#include "api/pool_end.h"
+#include "memory/pool/pool.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

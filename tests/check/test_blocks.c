@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checker's memory of blocks (tools/preload/check/blocks.c, bases.c), compared with a list that
+ * The checker's memory of blocks (tools/check/blocks.c, bases.c), compared with a list that
  * is searched from end to end. Blocks are made, freed and forgotten at random, over parts of other
  * blocks and over several, close together and as far apart as addresses go. Each address must lead
  * to the same block in both. Fails if, say, place_below stops at the word in which the address is.

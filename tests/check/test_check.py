@@ -18,20 +18,20 @@ stream takes over by the rule of the legacy stream is no change of it (stream_se
 rule matches, or a suppressed finding sets the exit code; frames of the runtime are not left out,
 files' symbols are not read, names of streams not taken; tensor maps are not found; nothing is
 recorded by itself, or nothing in captures, or nothing of other devices (check/record.c,
-check/rules.c, lifetime/batch.c); records do not count when a block is freed, or not those up to the
-free; any address in a structure is new, or new if it is for the kernel; words of one need not be
-the same each time, nor new, nor alive, nor alone; seven launches do, or nine are asked for; what
-was not read or changed in executables does not count, captured launches are not read, and nothing
-is forgotten at an unload (check/words.c, check/launch.c, check/graph.c); possible and certain
-findings of one place are two (check/findings.c, check/blocks.c); frees in sync count as plain ones;
-captures that Tenure begins are not told, vouched pools are followed, imports of any of the three
-ways or the end of a device forget nothing (check/engine.c); ends of growable blocks, or those of
-imports, are no ends (check_memory_end in check/rules.c), or all are where the launch names memory
-that is not followed (check/launch.c); a full file is tried again. Races are not told, or not folded
-into the error that they come from; the sides are those that ran first and second; frames of the
-device are not left out; the host does not wait in cuMemFree (check/race.c, check/findings.c); the
-number of places is not bounded. Frames of an interpreter count where it has some of its own, or end
-every stack (check/stack.c).
+check/rules.c, lifetime/order/batch.c); records do not count when a block is freed, or not those up
+to the free; any address in a structure is new, or new if it is for the kernel; words of one need
+not be the same each time, nor new, nor alive, nor alone; seven launches do, or nine are asked for;
+what was not read or changed in executables does not count, captured launches are not read, and
+nothing is forgotten at an unload (check/words.c, check/launch.c, check/graph.c); possible and
+certain findings of one place are two (check/findings.c, check/blocks.c); frees in sync count as
+plain ones; captures that Tenure begins are not told, vouched pools are followed, imports of any of
+the three ways or the end of a device forget nothing (check/engine.c); ends of growable blocks, or
+those of imports, are no ends (check_memory_end in check/rules.c), or all are where the launch names
+memory that is not followed (check/launch.c); a full file is tried again. Races are not told, or not
+folded into the error that they come from; the sides are those that ran first and second; frames of
+the device are not left out; the host does not wait in cuMemFree (check/race.c, check/findings.c);
+the number of places is not bounded. Frames of an interpreter count where it has some of its own, or
+end every stack (check/stack.c).
 All frames are shown, or those of the C++ library, too; reports have no bound; places are not passed
 to `tenure run` (check/kept.c); findings are not grouped by what is missing, or all are
 (check/findings.c); the environment is asked when it is needed, no process holds the file of states

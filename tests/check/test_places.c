@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stacks of the checker (tools/preload/check/stack.c), which are remembered by thread. Whatever was
+ * Stacks of the checker (tools/check/stack.c), which are remembered by thread. Whatever was
  * called before, each stack is that of the caller, as a new walk here finds it. In a program that
  * repeats itself none is walked twice, because a walk takes as much as ten launches. In all there
  * are more stacks than a thread remembers.

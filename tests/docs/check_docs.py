@@ -77,15 +77,15 @@ def sources_check(root, update):
     table = "| rank | protects |\n|---|---|\n"
     table += "".join(f"| `TNRI_RANK_{name}` | {comment} |\n" for name, comment in ranks)
     wrong = part_check(root / "docs/hacking.md", "alloc/base/lock.h", table, update)
-    header = (root / "alloc/space/block.h").read_text("utf-8")
+    header = (root / "alloc/memory/space/block.h").read_text("utf-8")
     listed = re.search(r"typedef enum tnri_state \{(.*?)\} tnri_state;", header, re.S)
     table = "| state | is | becomes |\n|---|---|---|\n"
     for name, comment in enumerators(listed[1] if listed else "", "TNRI_"):
         what, _, becomes = comment.partition(". Becomes: ")
         if not becomes:
-            wrong.append(f"alloc/space/block.h: TNRI_{name} does not say what it becomes")
+            wrong.append(f"alloc/memory/space/block.h: TNRI_{name} does not say what it becomes")
         table += f"| `{name}` | {what} | {becomes} |\n"
-    return wrong + part_check(root / "docs/hacking.md", "alloc/space/block.h", table, update)
+    return wrong + part_check(root / "docs/hacking.md", "alloc/memory/space/block.h", table, update)
 
 
 def errors_check(root):
@@ -143,7 +143,7 @@ def plant(root, folder, name, change):
     """Copies what the checks read into `folder`, with one file changed."""
     for path in ("docs/examples/engine.c", "docs/guide.md", "docs/configuration.md",
                  "docs/errors.md", "docs/hacking.md", "alloc/include/tenure/status.h",
-                 "alloc/base/lock.h", "alloc/space/block.h"):
+                 "alloc/base/lock.h", "alloc/memory/space/block.h"):
         text = (root / path).read_text("utf-8")
         copy = folder / path
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -184,7 +184,8 @@ def self_check(root):
          lambda top: sources_check(top, False)),
         ("alloc/base/lock.h", lambda text: text.replace("TNRI_RANK_EVENTS,", "TNRI_RANK_EVENT,", 1),
          lambda top: sources_check(top, False)),
-        ("alloc/space/block.h", lambda text: text.replace("Becomes: BINNED", "Then: BINNED", 1),
+        ("alloc/memory/space/block.h",
+         lambda text: text.replace("Becomes: BINNED", "Then: BINNED", 1),
          lambda top: sources_check(top, False)),
         ("alloc/include/tenure/status.h",
          lambda text: text.replace("X(ERR_BUSY", 'X(ERR_NEW, 99, "new") \\\n    X(ERR_BUSY', 1),

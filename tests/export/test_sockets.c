@@ -19,7 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "shared.h"
+#include "share/shared.h"
 
 /* ---- what another side may send ------------------------------------------------------------- */
 

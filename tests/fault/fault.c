@@ -10,8 +10,8 @@
 
 #include "base/host_memory.h"
 #include "commit_seed.h"
-#include "device/device.h"
-#include "pool/cache.h"
+#include "memory/device/device.h"
+#include "memory/pool/cache.h"
 
 #define PAGE (2 * MIB)
 enum { EDGE_BYTES = 64, SERVES = 4 };
@@ -354,7 +354,7 @@ static void run_end(fault_run *run, int popped)
 static const char *const entries[] = {
     "*",
 #define DRIVER_ENTRY(name, type, since, need, kind) #name,
-#include "driver/entry_points.def"
+#include "gpu/entry_points.def"
 #undef DRIVER_ENTRY
 };
 

@@ -26,7 +26,7 @@
 #include <tenure/alloc.h>
 #include <tenure/simcuda.h>
 
-#include "library/library.h"
+#include "api/library.h"
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)

@@ -7,7 +7,7 @@ nothing is lost or left behind.
 
 Broken to see it fail: tnri_captures_supported (capture/graph/capture.c) without
 cuStreamBeginCapture, cuStreamEndCapture, cuStreamIsCapturing, cuGraphLaunch and
-cuUserObjectCreate; looks_make (alloc/trap/look.c) without the look for cuMemFreeHost.
+cuUserObjectCreate; looks_make (alloc/see/trap/look.c) without the look for cuMemFreeHost.
 
 The short run gives each entry point every other program, and the next commit the others; what
 captures need is refused in each.

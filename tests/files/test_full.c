@@ -31,9 +31,9 @@
 #include <tenure/publish.h>
 
 #include "own_folder.h"
-#include "group/member.h"
-#include "trap/listener.h"
-#include "trap/story.h"
+#include "share/group/member.h"
+#include "see/trap/listener.h"
+#include "see/trap/story.h"
 
 enum { SKIPPED = 77, BOARD_ROOM = 4096, NO_ROOM = 64 };
 

@@ -30,7 +30,7 @@
 #include <tenure/control.h>
 #include <tenure/publish.h>
 
-#include "group/member.h"
+#include "share/group/member.h"
 
 enum { SKIPPED = 77 };
 #define RUNTIME "/tmp/runtime"

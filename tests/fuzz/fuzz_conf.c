@@ -12,7 +12,7 @@
 
 #include <tenure/alloc.h>
 
-#include "conf/conf.h"
+#include "base/conf/conf.h"
 #include "fuzz.h"
 
 #define MUST(condition)                                                                            \

@@ -20,10 +20,10 @@
 
 #include "control/answer.h"
 #include "control/commands.h"
-#include "driver/driver.h"
+#include "gpu/driver.h"
 #include "own_folder.h"
-#include "group/board.h"
-#include "ladder/reclaim.h"
+#include "share/group/board.h"
+#include "miss/reclaim.h"
 #include "tenure/simcuda.h"
 
 enum { FILE_OF_PEER = 3, MARKED_BYTES = 256 << 10 };

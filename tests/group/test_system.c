@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #include "fault/system.h"
-#include "group/member.h"
+#include "share/group/member.h"
 
 SYSTEM_WRAP(int, openat, (int folder, const char *path, int flags, mode_t mode),
             (folder, path, flags, mode), -1)

@@ -23,10 +23,10 @@
 
 #include <tenure/history.h>
 
-#include "arena/note.h"
-#include "history/origins.h"
-#include "history/ring.h"
-#include "history/texts.h"
+#include "memory/arena/note.h"
+#include "see/history/origins.h"
+#include "see/history/ring.h"
+#include "see/history/texts.h"
 
 static int ends_are_refused; /* pthread_setspecific fails */
 

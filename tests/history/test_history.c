@@ -17,8 +17,8 @@
 #include <tenure/history.h>
 
 #include "base/host_memory.h"
-#include "history/ring.h"
-#include "history/texts.h"
+#include "see/history/ring.h"
+#include "see/history/texts.h"
 
 static tnr_history_info info_get(void)
 {

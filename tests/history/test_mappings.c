@@ -18,7 +18,7 @@
 #include <tenure/history.h>
 
 #include "base/host_memory.h"
-#include "history/mappings.h"
+#include "see/history/mappings.h"
 
 enum { GRANULE = 2 << 20, GRANULES_MAX = 1 << 14 };
 

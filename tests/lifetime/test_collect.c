@@ -4,14 +4,15 @@
  * its own arena, and about many of them in a few questions. Each question takes the driver's lock.
  * A block of another arena would take that arena's lock, too.
  *
- * Seen to fail with these lines of lifetime/collect.c changed:
+ * Seen to fail with these lines of lifetime/order/collect.c changed:
  *   others_are_not_asked      tnri_collect_arena: without the way of TNRI_COLLECT_OWN
  *                             uses_ask: without tnri_stream_completed
  *   an_answer_is_for_all      uses_ask: without tnri_stream_is_over
  *   many_are_asked_by_halves  oldest_ask: "middle = from + 1", too many questions
  *                             arena_end_over: all end, though uses of some are not over
- *   spare_events_are_bounded  stream/mark.h, tnri_stream_mark_end: without TNRI_STREAM_SPARES_MAX
- *   spare_events_go_with_it   stream/stream.c, spares_drop: the first alone; stream_seal: without
+ *   spare_events_are_bounded  memory/stream/mark.h, tnri_stream_mark_end: without
+ *   TNRI_STREAM_SPARES_MAX spare_events_go_with_it   memory/stream/stream.c, spares_drop: the first
+ *   alone; stream_seal: without
  *                             it (an assertion when the device ends, for both)
  */
 #include "life.h"

@@ -26,13 +26,13 @@
 
 #include <tenure/capture.h>
 
-#include "arena/bins.h"
-#include "arena/count.h"
-#include "device/device.h"
-#include "pool/cache.h"
-#include "pool/lane.h"
-#include "pool/pool.h"
-#include "snapshot/picture.h"
+#include "memory/arena/bins.h"
+#include "memory/arena/count.h"
+#include "memory/device/device.h"
+#include "memory/pool/cache.h"
+#include "memory/pool/lane.h"
+#include "memory/pool/pool.h"
+#include "see/snapshot/picture.h"
 
 static tnri_arena *arena_of(const void *ptr)
 {

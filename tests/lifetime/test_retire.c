@@ -19,8 +19,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "stream/clock.h"
-#include "pending.h"
+#include "memory/stream/clock.h"
+#include "order/pending.h"
 
 #define BYTES (4 * MIB)
 

@@ -23,8 +23,8 @@
 #include <tenure/capture.h>
 
 #include "base/host_memory.h"
-#include "driver/driver.h"
-#include "stream/stream.h"
+#include "gpu/driver.h"
+#include "memory/stream/stream.h"
 
 #define BYTES (4 * MIB)
 

@@ -19,7 +19,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "uses.h"
+#include "order/uses.h"
 
 #define BYTES (4 * MIB)
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An amount that comes and goes (alloc/device/held.c), as it is, with the explorer's atomics. */
+/* An amount that comes and goes (alloc/memory/device/held.c), as it is, with the explorer's
+ * atomics. */
 #undef TNR_CHECK
 #define TNR_CHECK 1
 
@@ -20,7 +21,7 @@
         model_before;                                                                              \
     })
 
-#include "device/held.c"
+#include "memory/device/held.c"
 
 static tnri_flow flow;
 

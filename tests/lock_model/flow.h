@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tnri_flow of alloc/device/held.h under the explorer. */
+/* tnri_flow of alloc/memory/device/held.h under the explorer. */
 #ifndef LOCK_MODEL_FLOW_H
 #define LOCK_MODEL_FLOW_H
 

@@ -12,7 +12,7 @@
 #include "atomics.h"
 #include "page.h"
 
-#include "history/page.h"
+#include "see/history/page.h"
 
 static tnri_page page;
 

@@ -32,7 +32,7 @@
 #include <tenure/export.h>
 #include <tenure/history.h>
 
-#include "device/device.h"
+#include "memory/device/device.h"
 
 /* Blocks that begin near a parked one do not hide it. */
 static void neighbours(void **state)

@@ -17,8 +17,8 @@
  */
 #include "park_steps.h"
 
+#include "away/staging.h"
 #include "base/host_memory.h"
-#include "sleep/staging.h"
 
 enum { TURNS = 5 };
 

@@ -21,8 +21,8 @@
 
 #include <tenure/park.h>
 
-#include "device/event.h"
-#include "ladder/slot.h"
+#include "memory/device/event.h"
+#include "miss/slot.h"
 
 enum { WORKERS = 4, SLOTS = 3 };
 

@@ -8,7 +8,7 @@
  *   the way back in peers_set, or cuCtxDisablePeerAccess in replace_cuCtxEnablePeerAccess, left
  *     out: peers_refused
  *   peers_context_ended not called: peers_contexts
- *   device_peers in lifetime/batch.c 0, or service_here not called in
+ *   device_peers in lifetime/order/batch.c 0, or service_here not called in
  *     replace_cuCtxEnablePeerAccess: peers_frees
  *   access_follow without own_open or service_async_peers_follow, own_make without own_open,
  *     pools_shared_peers without the program's pools: peers_pools

@@ -138,7 +138,8 @@ class Ways(PreloadTest):
             self.assertEqual(result.counts[0]["captures_followed"], 3)
 
     def test_streams_that_end_in_a_capture(self):
-        """Broken to see it fail: the late event in stream_last_event (alloc/stream/stream.c)."""
+        """Broken to see it fail: the late event in stream_last_event
+        (alloc/memory/stream/stream.c)."""
         for way in ["lookup2", "dlsym-thread", "linked"]:
             result = self.check_same(engine(way, "capture_brief"))
             self.check_served(result.counts[0])

@@ -64,8 +64,8 @@ class Page(unittest.TestCase):
 
     def test_what_is_said_is_said(self):
         text = ""
-        for pattern in ("tools/python/tenure/*.py", "tools/tenure/run*.c", "alloc/library/*.c",
-                        "tools/preload/check/*.c"):
+        for pattern in ("tools/python/tenure/*.py", "tools/tenure/run*.c", "alloc/api/*.c",
+                        "tools/check/*.c"):
             for path in glob.glob(os.path.join(ROOT, pattern)):
                 with open(path, encoding="utf-8") as file:
                     text += file.read()

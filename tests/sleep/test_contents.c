@@ -20,9 +20,9 @@
 
 #include <string.h>
 
-#include "library/cached.h"
-#include "pool/pool.h"
-#include "sleep/staging.h"
+#include "api/cached.h"
+#include "away/staging.h"
+#include "memory/pool/pool.h"
 
 static const tnr_sleep_options discard = {sizeof(tnr_sleep_options), TNR_CONTENT_DISCARD, 0, 0};
 static const tnr_sleep_options keep_backing = {sizeof(tnr_sleep_options), TNR_CONTENT_KEEP, 1, 0};

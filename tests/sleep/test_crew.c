@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "sleep/crew.h"
+#include "away/crew.h"
 
 enum { ROOM = 1300 << 10, GUARD = 64 };
 

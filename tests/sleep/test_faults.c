@@ -21,7 +21,7 @@
 #include <tenure/compact.h>
 #include <tenure/sleep.h>
 
-#include "sleep/carry.h"
+#include "away/carry.h"
 
 /* A pool is awake or asleep, and what it holds goes with that. */
 static void check_pool(fault_run *run, tnr_pool pool)

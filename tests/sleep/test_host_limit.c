@@ -24,8 +24,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "sleep/host_limit.h"
-#include "sleep/staging.h"
+#include "away/host_limit.h"
+#include "away/staging.h"
 
 #define V1_NONE "9223372036854771712\n"
 

@@ -23,8 +23,8 @@
 
 #include <string.h>
 
-#include "driver/driver.h"
-#include "sleep/carry.h"
+#include "away/carry.h"
+#include "gpu/driver.h"
 
 /* ---- watching the driver's calls ------------------------------------------------------------ */
 

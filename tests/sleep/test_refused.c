@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-#include "driver/capturing.h"
+#include "gpu/capturing.h"
 
 enum { BLOCKS = 4 };
 

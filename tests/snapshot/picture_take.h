@@ -5,8 +5,8 @@
 
 #include "unit/unit.h"
 
-#include "history/history.h"
-#include "snapshot/picture.h"
+#include "see/history/history.h"
+#include "see/snapshot/picture.h"
 
 static inline tnri_picture picture_take(void)
 {

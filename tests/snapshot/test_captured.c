@@ -23,10 +23,10 @@
 #include <tenure/history.h>
 
 #include "base/host_memory.h"
-#include "history/history.h"
-#include "history/record.h"
-#include "snapshot/picture.h"
-#include "snapshot/snapshot.h"
+#include "see/history/history.h"
+#include "see/history/record.h"
+#include "see/snapshot/picture.h"
+#include "see/snapshot/snapshot.h"
 
 static const char *folder = ".";
 

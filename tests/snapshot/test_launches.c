@@ -27,8 +27,8 @@
 
 #include "base/host_memory.h"
 #include "graph/launched.h"
-#include "history/history.h"
-#include "snapshot/picture.h"
+#include "see/history/history.h"
+#include "see/snapshot/picture.h"
 
 /* The number `nth` of the records of a kind; null: there are not so many. */
 static const tnri_recorded *record_of(const tnri_picture *picture, tnri_kind kind, size_t nth)

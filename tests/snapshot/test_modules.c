@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "base/host_memory.h"
-#include "snapshot/modules.h"
+#include "see/snapshot/modules.h"
 
 /* ---- a linker ------------------------------------------------------------------------------- */
 

@@ -23,9 +23,9 @@
 
 #include <tenure/history.h>
 
-#include "driver/driver.h"
-#include "history/history.h"
-#include "snapshot/picture.h"
+#include "gpu/driver.h"
+#include "see/history/history.h"
+#include "see/snapshot/picture.h"
 
 static const char *folder = ".";
 

@@ -28,12 +28,12 @@
 #include <tenure/history.h>
 #include <tenure/lifetime.h>
 
-#include "arena/note.h"
 #include "base/host_memory.h"
-#include "history/history.h"
-#include "history/texts.h"
-#include "pool/pool.h"
-#include "snapshot/picture.h"
+#include "memory/arena/note.h"
+#include "memory/pool/pool.h"
+#include "see/history/history.h"
+#include "see/history/texts.h"
+#include "see/snapshot/picture.h"
 
 static const char *folder = ".";
 static CUcontext context;

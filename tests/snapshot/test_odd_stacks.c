@@ -26,8 +26,8 @@
 
 #include <tenure/history.h>
 
-#include "history/stacks.h"
-#include "snapshot/symbols.h"
+#include "see/history/stacks.h"
+#include "see/snapshot/symbols.h"
 
 /* ---- what the C library says ---------------------------------------------------------------- */
 

@@ -26,8 +26,8 @@
 #include <unistd.h>
 
 #include "base/host_memory.h"
-#include "snapshot/deflater.h"
-#include "snapshot/sink.h"
+#include "see/snapshot/deflater.h"
+#include "see/snapshot/sink.h"
 
 /* ---- calls of the library that fail here ---------------------------------------------------- */
 

@@ -31,8 +31,8 @@
 #include <tenure/sleep.h>
 
 #include "base/host_memory.h"
-#include "history/history.h"
-#include "snapshot/picture.h"
+#include "see/history/history.h"
+#include "see/snapshot/picture.h"
 
 static const char *folder = ".";
 static const char *program; /* its file: under memcheck, /proc/self/exe is another */

@@ -23,8 +23,8 @@
 #include <cuda.h>
 #include <tenure/tenure.h>
 
-#include "history/history.h"
-#include "ladder/park.h"
+#include "miss/park.h"
+#include "see/history/history.h"
 
 /* ---- another thread, in the middle of a call ------------------------------------------------- */
 

@@ -32,7 +32,7 @@
 
 #include "base/lock.h"
 #include "own_folder.h"
-#include "group/member.h"
+#include "share/group/member.h"
 
 /* ---- the places ----------------------------------------------------------------------------- */
 

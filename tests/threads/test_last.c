@@ -24,7 +24,7 @@
 #include <tenure/control.h>
 #include <tenure/export.h>
 
-#include "group/member.h"
+#include "share/group/member.h"
 
 enum { PATIENCE_MS = 30000, WORK_MS = 300, HANDLED = 7 };
 

@@ -15,16 +15,16 @@ CLEAN = {
     "CMakeLists.txt": HASH_LICENCE,
     "README.md": "See [the layer](alloc/README.md), `./tools/test --fast` and\n"
                  "`tests/{one,two}.c`; `build/tests/x` is not ours.\n",
-    "alloc/README.md": "The seam is `alloc/driver/*.c`, not `alloc->pool/x.c`.\n",
-    "alloc/driver/call.c": LICENCE + "int call(void)\n{\n    return cuInit(0) + dlopen();\n}\n",
+    "alloc/README.md": "The seam is `alloc/gpu/*.c`, not `alloc->pool/x.c`.\n",
+    "alloc/gpu/call.c": LICENCE + "int call(void)\n{\n    return cuInit(0) + dlopen();\n}\n",
     "alloc/base/host_memory.c": LICENCE + "void f(void)\n{\n    free(malloc(1));\n}\n",
     "alloc/base/assert.c": LICENCE + "void g(void)\n{\n    abort();\n}\n",
-    "alloc/conf/environment.c": LICENCE + "void h(void)\n{\n    getenv(\"A\");\n}\n",
-    "alloc/space/map.c": LICENCE +
+    "alloc/base/conf/environment.c": LICENCE + "void h(void)\n{\n    getenv(\"A\");\n}\n",
+    "alloc/memory/space/map.c": LICENCE +
         "/* free() and cuMemMap() are only spoken of here. */\n"
         "const char *text = \"malloc(1) abort() getenv(\\\"X\\\") // cuInit(0)\";\n"
         "int i(struct d *d)\n{\n    my_free(d);\n    return d->cuMemMap(1) + table.cuInit(0);\n}\n",
-    "lifetime/use.c": LICENCE + "#include <tenure/alloc.h>\n",
+    "lifetime/order/use.c": LICENCE + "#include <tenure/alloc.h>\n",
     "lifetime/form.c": LICENCE + """
 /* ---- JSON, and sizeof x of a bool ---- */
 void k(void)
@@ -106,13 +106,13 @@ PLANTS = [
     ("output_calls", "alloc/output.c", 4, alloc_call("fprintf(stderr, \"no\");")),
     ("output_calls", "alloc/quit.c", 4, alloc_call("if (bad) exit(1);")),
     ("unsafe_calls", "alloc/unsafe.c", 4, alloc_call("strcpy(a, b);")),
-    ("driver_calls", "alloc/space/direct.c", 4, alloc_call("cuMemMap(a, b, 0, c, 0);")),
+    ("driver_calls", "alloc/memory/space/direct.c", 4, alloc_call("cuMemMap(a, b, 0, c, 0);")),
     ("driver_calls", "lifetime/direct.c", 4, alloc_call("return cuEventRecord(e, s);")),
     ("include_direction", "alloc/up.c", 2, LICENCE + "#include <tenure/lifetime.h>\n"),
     ("include_direction", "alloc/dear.c", 2, LICENCE + "#include <emmintrin.h>\n"),
     ("include_direction", "alloc/dots.c", 2, LICENCE + "#include \"../lifetime/use.h\"\n"),
     ("top_level", "notes.txt", 1, "not here\n"),
-    ("missing_paths", "docs/design.md", 1, "It is in `alloc/driver/gone.c`.\n"),
+    ("missing_paths", "docs/design.md", 1, "It is in `alloc/gpu/gone.c`.\n"),
     ("missing_paths", "docs/braces.md", 1, "Both `tests/{one,three}.c`.\n"),
     ("missing_paths", "docs/link.md", 2, "Words.\nSee [that](gone.md).\n"),
     ("scripts", "tools/broken.sh", 1, HASH_LICENCE + "if true; then\n"),

@@ -286,8 +286,8 @@ def heap_calls(tree):
 
 
 def environment_calls(tree):
-    yield from calls(tree, "getenv|secure_getenv|setenv|putenv|unsetenv", ("alloc/conf/",),
-                     "the environment is read in alloc/conf only")
+    yield from calls(tree, "getenv|secure_getenv|setenv|putenv|unsetenv", ("alloc/base/conf/",),
+                     "the environment is read in alloc/base/conf only")
 
 
 def output_calls(tree):
@@ -308,9 +308,9 @@ def driver_calls(tree):
     yield from calls(tree, r"cu[A-Z]\w*|cuda[A-Z]\w*|nv[A-Z]\w*|dlopen|dlsym|dlmopen",
                      # The deflater loads zlib, and annotations a tool: neither is a driver; the
                      # third asks copies of us.
-                     ("alloc/driver/", "alloc/snapshot/deflater.c", "alloc/annotate/nvtx.c",
-                      "alloc/library/alone.c"),
-                     "the driver is called through alloc/driver only")
+                     ("alloc/gpu/", "alloc/see/snapshot/deflater.c", "alloc/see/annotate/nvtx.c",
+                      "alloc/api/alone.c"),
+                     "the driver is called through alloc/gpu only")
 
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

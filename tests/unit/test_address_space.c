@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/host_memory.h"
-#include "space/address_space.h"
+#include "memory/space/address_space.h"
 
 #define BASE ((uintptr_t)1 << 42)
 #define TIB ((size_t)1 << 40)

@@ -24,11 +24,11 @@
 
 #include <tenure/park.h>
 
-#include "arena/arena.h"
-#include "arena/world_move.h"
-#include "device/chunk.h"
-#include "ladder/stale.h"
-#include "library/library.h"
+#include "api/library.h"
+#include "memory/arena/arena.h"
+#include "memory/arena/world_move.h"
+#include "memory/device/chunk.h"
+#include "miss/stale.h"
 
 enum { BLOCKS = 16, PASSES = 12, TURNS = 100 };
 

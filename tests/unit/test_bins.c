@@ -11,7 +11,7 @@
  */
 #include "unit.h"
 
-#include "arena/world.h"
+#include "memory/arena/world.h"
 
 static uint64_t served(tnr_served how)
 {

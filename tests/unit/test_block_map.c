@@ -11,9 +11,9 @@
 
 #include <string.h>
 
-#include "arena/world.h"
 #include "base/host_memory.h"
-#include "space/block_map.h"
+#include "memory/arena/world.h"
+#include "memory/space/block_map.h"
 
 #define BASE ((uintptr_t)1 << 40)
 #define GRANULE ((size_t)1 << TNRI_GRANULE_SHIFT)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conf/conf.h"
+#include "base/conf/conf.h"
 
 /* What is in force for a key, from the public list. */
 static tnr_setting_info setting_find(const char *key)

@@ -18,10 +18,10 @@
 
 #include <tenure/lifetime.h>
 
-#include "arena/world_validate.h"
-#include "ladder/reclaim.h"
-#include "library/library.h"
-#include "pool/givers.h"
+#include "api/library.h"
+#include "memory/arena/world_validate.h"
+#include "memory/pool/givers.h"
+#include "miss/reclaim.h"
 
 enum { STREAMS = 150 };
 #define SMALL (64 * KIB)

@@ -21,7 +21,7 @@
 
 #include <tenure/lifetime.h>
 
-#include "device/device.h"
+#include "memory/device/device.h"
 
 static void *reserve(size_t bytes_max, tnr_stream stream)
 {

@@ -3,7 +3,7 @@
  * What growing costs in driver time, by the simulated device's table of an H200 (modelled), beside
  * cuMemAlloc of the same bytes by the same table; and that a steady state costs no driver call.
  *
- * Seen to fail with the rules of chunk_bytes_most (ladder/chunk_size.c) taken out, each by itself:
+ * Seen to fail with the rules of chunk_bytes_most (miss/chunk_size.c) taken out, each by itself:
  * 256 MiB then cost 91 times as much as cuMemAlloc, 12 MiB became chunks of 2, and 130 MiB too.
  * With chunk_exact_mb:16 as the default, 12 MiB became three chunks instead of six.
  */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arena/index.h"
+#include "memory/arena/index.h"
 
 enum { RUNS = 400 };
 

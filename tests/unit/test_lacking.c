@@ -6,8 +6,8 @@
  * Entry points are taken out of the table of a library that runs, as an older driver would have
  * left them out; attributes of a device are refused when it is asked for them.
  *
- * With one of the three errors not known as that of a stream that is gone: in stream/facts.c
- * streams_that_are_gone failed, in driver/capturing.c streams_that_are_gone_do_not_capture.
+ * With one of the three errors not known as that of a stream that is gone: in memory/stream/facts.c
+ * streams_that_are_gone failed, in gpu/capturing.c streams_that_are_gone_do_not_capture.
  */
 #include "unit.h"
 
@@ -16,8 +16,8 @@
 #include <tenure/capture.h>
 #include <tenure/sleep.h>
 
-#include "driver/capturing.h"
-#include "driver/driver.h"
+#include "gpu/capturing.h"
+#include "gpu/driver.h"
 
 /* Which question for an attribute is which, in the order in which the library asks. */
 enum { ASKS_POSIX_FD = 4, ASKS_FABRIC = 5, ASKS_RDMA = 6 };

@@ -22,15 +22,15 @@
 
 #include <tenure/lifetime.h>
 
-#include "arena/arena.h"
-#include "arena/run.h"
-#include "arena/world_lend.h"
-#include "arena/world_move.h"
-#include "arena/world_retired.h"
-#include "arena/world_validate.h"
 #include "base/host_memory.h"
-#include "device/chunk.h"
-#include "pool/pool.h"
+#include "memory/arena/arena.h"
+#include "memory/arena/run.h"
+#include "memory/arena/world_lend.h"
+#include "memory/arena/world_move.h"
+#include "memory/arena/world_retired.h"
+#include "memory/arena/world_validate.h"
+#include "memory/device/chunk.h"
+#include "memory/pool/pool.h"
 
 /* ---- through the library -------------------------------------------------------------------- */
 

@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/device.h"
-#include "driver/driver.h"
+#include "gpu/driver.h"
+#include "memory/device/device.h"
 
 static const char *odd_path;
 static const char *cuda_is; /* in place of libcuda.so.1; null: itself */

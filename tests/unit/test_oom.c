@@ -22,7 +22,7 @@
 
 #include <tenure/tag.h>
 
-#include "driver/driver.h"
+#include "gpu/driver.h"
 
 static void the_report(void **state)
 {

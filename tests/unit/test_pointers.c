@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/device.h"
-#include "library/cached.h"
+#include "api/cached.h"
+#include "memory/device/device.h"
 
 static void foreign_pointers(void **state)
 {

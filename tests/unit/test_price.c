@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The price of memory (ladder/price.h): within its budget a pool moves chunks; beyond it, it grows,
+ * The price of memory (miss/price.h): within its budget a pool moves chunks; beyond it, it grows,
  * and the more it holds above what it needs, the more it moves all the same.
  *
  * Broken to see it fail: tnri_device_may_move always 1 (beyond_its_budget_a_pool_grows), or without
@@ -14,11 +14,11 @@
 
 #include <tenure/lifetime.h>
 
+#include "api/library.h"
 #include "base/heuristics.h"
-#include "device/budget.h"
-#include "ladder/price.h"
-#include "library/library.h"
-#include "pool/pool.h"
+#include "memory/device/budget.h"
+#include "memory/pool/pool.h"
+#include "miss/price.h"
 
 enum {
     CHUNK_MIB = 2,

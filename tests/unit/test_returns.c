@@ -31,10 +31,10 @@
 
 #include <tenure/history.h>
 
-#include "arena/returns.h"
-#include "arena/world_validate.h"
-#include "library/library.h"
-#include "pool/givers.h"
+#include "api/library.h"
+#include "memory/arena/returns.h"
+#include "memory/arena/world_validate.h"
+#include "memory/pool/givers.h"
 
 enum { BYTES = 4096, FEW = 20, MANY = 200, OWNING = 1000, BATCH = TNRI_RETURNS_AT_ONCE };
 enum { TURN = BATCH + 8, TURN_BYTES = 1024 };

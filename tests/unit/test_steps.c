@@ -4,14 +4,14 @@
  * size smaller, never wastes more than the step, and gives the same result when repeated.
  *
  * In tnri_steps_round, `step - 1` replaced by 0 (rounding down): rounding_is_up_and_bounded failed.
- * In request_make (library/cached.c), without the gap, and in conf_publish, with a gate that the
+ * In request_make (api/cached.c), without the gap, and in conf_publish, with a gate that the
  * setting does not open: blocks_lie_apart failed.
  */
 #include "unit.h"
 
 #include <string.h>
 
-#include "conf/conf.h"
+#include "base/conf/conf.h"
 
 /* The divisions in force for sizes from so many MiB up, found by asking for the structure. */
 static unsigned divisions_at(const tnri_steps *steps, size_t mib)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether streams take free memory of each other before the pool grows (ladder/trade.h).
+ * Whether streams take free memory of each other before the pool grows (miss/trade.h).
  *
  * Broken to see it fail, in tnri_trade_pays: needs are not compared (always apart:
  * streams_that_take_turns_trade, and unit_lend; never: streams_that_need_all_at_once_keep);

@@ -13,8 +13,8 @@
 
 #include <tenure/lifetime.h>
 
-#include "arena/arena.h"
-#include "pool/pool.h"
+#include "memory/arena/arena.h"
+#include "memory/pool/pool.h"
 
 /* With this value in the place tnr_validate says `text`, and without it nothing. */
 #define PLANT(place, wrong, text)                                                                  \

@@ -11,13 +11,13 @@
 
 #include <string.h>
 
-#include "arena/arena.h"
-#include "arena/run.h"
-#include "arena/world_move.h"
-#include "arena/world_validate.h"
 #include "base/host_memory.h"
-#include "device/chunk.h"
-#include "ladder/window.h"
+#include "memory/arena/arena.h"
+#include "memory/arena/run.h"
+#include "memory/arena/world_move.h"
+#include "memory/arena/world_validate.h"
+#include "memory/device/chunk.h"
+#include "miss/window.h"
 
 #define PAGE (2 * MIB)
 #define CELL (PAGE / 16) /* blocks are multiples of this, so that the naive search is short */

@@ -7,11 +7,12 @@
 # engine's own jemalloc, and its own names, never meet ours.
 
 get_property(tnr_layers GLOBAL PROPERTY TNR_LAYERS)
+get_property(tnr_rooms GLOBAL PROPERTY TNR_ROOMS)
 get_property(tnr_layer_libs GLOBAL PROPERTY TNR_LAYER_LIBS)
 list(REMOVE_DUPLICATES tnr_layer_libs)
 set(tnr_objects)
-foreach(layer IN LISTS tnr_layers)
-  list(APPEND tnr_objects $<TARGET_OBJECTS:tenure_${layer}>)
+foreach(room IN LISTS tnr_rooms)
+  list(APPEND tnr_objects $<TARGET_OBJECTS:tenure_${room}>)
 endforeach()
 
 add_library(tenure SHARED ${tnr_objects})

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where a stack begins for its reader: at the program's own frame. The rule is that of all stacks
- * that are shown, and the library's own: alloc/snapshot/whose.h.
+ * that are shown, and the library's own: alloc/see/snapshot/whose.h.
  */
 #ifndef TENURE_PRELOAD_BETWEEN_H
 #define TENURE_PRELOAD_BETWEEN_H
 
-#include "../../alloc/snapshot/whose.h"
+#include "../../alloc/see/snapshot/whose.h"
 
 /* 1 for a frame that lies between the program and its memory. `file` is the last part of its file's
  * path; either may be empty, or null where it is not known. */

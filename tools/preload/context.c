@@ -2,13 +2,13 @@
 /*
  * Contexts that end.
  */
-#include "account.h"
 #include "check/check.h"
 #include "graphs.h"
 #include "order.h"
 #include "peers.h"
 #include "pools.h"
 #include "service.h"
+#include "watch/account.h"
 
 /* ---- contexts ------------------------------------------------------------------------------- */
 

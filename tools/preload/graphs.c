@@ -25,11 +25,11 @@
 
 #include <stdlib.h>
 
-#include "account.h"
 #include "check/check.h"
 #include "handles.h"
 #include "order.h"
 #include "shortage.h"
+#include "watch/account.h"
 
 static handles attached = HANDLES_INIT;    /* graph that the driver captures into -> number */
 static handles graphs = HANDLES_INIT;      /* graph -> number */

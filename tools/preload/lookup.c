@@ -21,10 +21,10 @@
 
 #include <tenure/alloc.h>
 
-#include "account.h"
 #include "check/check.h"
 #include "check/engine.h"
 #include "driver.h"
+#include "watch/account.h"
 
 const entry entries[] = {
 #define PRELOAD_ENTRY(name, symbol, type, since, form, group)                                      \

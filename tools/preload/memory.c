@@ -13,14 +13,14 @@
  */
 #include "memory.h"
 
-#include "account.h"
 #include "check/check.h"
 #include "graphs.h"
-#include "journal.h"
 #include "order.h"
 #include "pools.h"
 #include "service.h"
 #include "shortage.h"
+#include "watch/account.h"
+#include "watch/journal.h"
 
 /* Frees of signal handlers that interrupted Tenure, made up for by the next allocation. */
 enum { DEFERRED_MAX = 256 };

@@ -17,9 +17,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "account.h"
 #include "check/check.h"
 #include "handles.h"
+#include "watch/account.h"
 
 static handles streams = HANDLES_INIT; /* of served devices: stream -> device + 1 */
 static _Atomic int is_given_up;

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "journal.h"
 #include "lookup.h"
 #include "service.h"
+#include "watch/journal.h"
 
 enum { NEWER_MAX = 8 };
 

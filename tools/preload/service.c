@@ -13,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "account.h"
 #include "graphs.h"
 #include "pools.h"
+#include "watch/account.h"
 
 _Atomic uint64_t service_counts[COUNT_COUNT];
 

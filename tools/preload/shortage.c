@@ -3,10 +3,10 @@
  * launch tells the checker. */
 #include "shortage.h"
 
-#include "account.h"
 #include "check/check.h"
 #include "entries.h"
 #include "service.h"
+#include "watch/account.h"
 
 /* A context that is not served has the same device. */
 static int device_current(void)

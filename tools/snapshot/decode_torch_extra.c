@@ -233,7 +233,7 @@ static int stream_names_take(torch_reader *in, value extra)
     return 0;
 }
 
-/* What Tenure puts into PyTorch's format besides: see encode_torch.c and alloc/snapshot. */
+/* What Tenure puts into PyTorch's format besides: see encode_torch.c and alloc/see/snapshot. */
 int torch_extra_take(torch_reader *in, value document)
 {
     value extra;

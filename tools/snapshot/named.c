@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "snapshot/whose.h"
+#include "see/snapshot/whose.h"
 #include "texts.h"
 
 enum { NAME_BYTES = 120 }; /* of a function of C++ */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * By which frames a stack is named. A stack of PyTorch has 75 frames, of which five are the
- * program's: alloc/snapshot/whose.h says which those are. C++ functions lose their parameters and
- * what their templates were made for. Names are looked up before this (symbols.h).
+ * program's: alloc/see/snapshot/whose.h says which those are. C++ functions lose their parameters
+ * and what their templates were made for. Names are looked up before this (symbols.h).
  */
 #ifndef TENURE_TOOLS_NAMED_H
 #define TENURE_TOOLS_NAMED_H

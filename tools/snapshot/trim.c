@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "snapshot/whose.h"
+#include "see/snapshot/whose.h"
 
 static int is_between(const model *snapshot, const frame *one)
 {

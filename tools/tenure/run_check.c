@@ -72,7 +72,7 @@ static exit_code rules_read(run_check *check)
     return EXIT_CODE_OK;
 }
 
-/* What the program's processes write to: findings.h in tools/preload/check. */
+/* What the program's processes write to: findings.h in tools/check. */
 static exit_code files_make(run_check *check)
 {
     char state[PATH_MAX], said[PATH_MAX];

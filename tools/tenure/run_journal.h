@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For a program that did not end by itself, or that could not write its snapshot. The journals that
- * its processes have left (tools/preload/journal.h) become their statistics and snapshots, and a
+ * its processes have left (tools/watch/journal.h) become their statistics and snapshots, and a
  * list of the memory that their last launches named.
  */
 #ifndef TENURE_TOOLS_RUN_JOURNAL_H

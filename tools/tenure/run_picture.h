@@ -4,7 +4,7 @@
 #define TENURE_TOOLS_RUN_PICTURE_H
 
 #include "preload/counts.h"
-#include "preload/journal.h"
+#include "watch/journal.h"
 
 /* Writes it. Returns 0, or -1 after a message. */
 int run_picture_write(const journal *book, const char *path, const char *reason);

@@ -20,7 +20,7 @@
 
 enum { KNOWN = 8192, LINE_BYTES = 1 << 15, WAIT_NS = 20 * 1000 * 1000 };
 
-/* Bytes between a frame and where it lies: findings.h in tools/preload/check. */
+/* Bytes between a frame and where it lies: findings.h in tools/check. */
 #define APART '\x1f'
 
 /* A frame that was looked up. */

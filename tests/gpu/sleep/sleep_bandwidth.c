@@ -29,7 +29,7 @@
 #include <tenure/capture.h>
 #include <tenure/sleep.h>
 
-#include "sleep/crew.h"
+#include "away/crew.h"
 
 enum { BLOCKS_MAX = 4096, ROUNDS_MAX = 64, MIB_SHIFT = 20, CHUNKS_MAX = 1 << 16 };
 

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Freeing: see free.h. */
+#include "memory/arena/free.h"
+
+#include "base/error.h"
+#include "memory/arena/find.h"
+#include "memory/arena/note.h"
+#include "memory/arena/run.h"
+#include "memory/device/device.h"
+
+tnr_status tnri_free_refused(tnri_device *device, void *ptr)
+{
+    uintptr_t address = (uintptr_t)ptr;
+    const tnri_block *block = tnri_live_find(device, address);
+    if (block == NULL)
+        return tnri_error(TNR_ERR_NOT_LIVE,
+                          "%p is not a live block of device %d: it was freed before, or never "
+                          "handed out. Nothing was changed.",
+                          ptr, device->index);
+    uintptr_t base = block->base;
+    tnri_live_leave(device, block);
+    return tnri_error(TNR_ERR_INTERIOR_POINTER,
+                      "%p lies %zu bytes inside the block at %p. Free the block's start. Nothing "
+                      "was changed.",
+                      ptr, (size_t)(address - base), (void *)base);
+}
+
+void tnri_arena_unretire(tnri_arena *arena, tnri_block *block, tnr_reuse reason)
+{
+    tnri_arena_enter(arena);
+    tnri_assert(block->state == TNRI_RETIRED);
+    block->uses = NULL;
+    arena->freed_because[reason]++;
+    tnri_note_reuse(arena, block, reason);
+    tnri_world *world = block->world;
+    tnri_world_free(world, block);
+    tnri_world_look_low(world);
+    tnri_arena_leave(arena);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Serving where it is not the cached path: see serve.h. */
+#include "memory/arena/serve.h"
+
+#include "memory/arena/world_spent.h"
+#include "memory/device/chunk.h"
+
+size_t tnri_run_bytes_max(size_t bytes)
+{
+    size_t max_split = (size_t)tnri_conf_get()->max_split_size_mb << 20;
+    if (tnri_likely(max_split == 0 || bytes >= max_split))
+        return SIZE_MAX;
+    return max_split - TNR_ALIGNMENT_DEFAULT;
+}
+
+TNRI_SELDOM tnri_block *tnri_serve_aligned(tnri_world *world, tnri_block *run, size_t bytes,
+                                           size_t alignment)
+{
+    uintptr_t base = (run->base + alignment - 1) & ~(alignment - 1);
+    tnri_assert_hot(tnri_block_end(run) - base >= bytes);
+    if (!tnri_world_spares(world, TNRI_CARVE_RECORDS) ||
+        !tnri_block_map_prepare(&world->space->map, base, world->is_small))
+        return NULL;
+    return tnri_world_carve(world, run, bytes, alignment);
+}
+
+tnri_block *tnri_serve_at(tnri_world *world, tnri_block *run, uintptr_t address, size_t bytes)
+{
+    tnri_assert_hot(address >= run->base && tnri_block_end(run) - address >= bytes);
+    if (!tnri_world_spares(world, TNRI_CARVE_RECORDS) ||
+        !tnri_block_map_prepare(&world->space->map, address, world->is_small))
+        return NULL;
+    return tnri_world_carve_at(world, run, address, bytes);
+}
+
+tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_request *request)
+{
+    tnri_assert_held(&arena->lock);
+    return tnri_serve_run(run->world, run, request->bytes, request->alignment);
+}
+
+TNRI_SELDOM tnri_block *tnri_serve_index_aligned(tnri_world *world, size_t bytes, size_t alignment,
+                                                 int *no_host)
+{
+    tnri_block *run =
+        tnri_index_find_aligned(world->index, bytes, alignment, tnri_run_bytes_max(bytes));
+    if (run == NULL)
+        return NULL;
+    tnri_block *block = tnri_serve_aligned(world, run, bytes, alignment);
+    *no_host = block == NULL;
+    return block;
+}
+
+tnri_block *tnri_arena_serve_index(tnri_arena *arena, const tnri_request *request, int *no_host)
+{
+    tnri_assert_held(&arena->lock);
+    return tnri_serve_index(tnri_arena_world(arena, request->bytes), request->bytes,
+                            request->alignment, no_host);
+}
+
+__attribute__((noinline)) tnri_block *tnri_serve_fresh(tnri_arena *arena,
+                                                       const tnri_request *request, int *no_host)
+{
+    return tnri_serve_unbinned(tnri_arena_world(arena, request->bytes), request->bytes,
+                               request->alignment, no_host);
+}
+
+tnri_block *tnri_arena_serve_cached(tnri_arena *arena, const tnri_request *request,
+                                    tnr_served *served, int *no_host)
+{
+    tnri_assert_held(&arena->lock);
+    tnri_block *block = tnri_serve_bin(arena, request);
+    *served = block != NULL ? TNR_SERVED_BIN : TNR_SERVED_INDEX;
+    return block != NULL ? block : tnri_serve_fresh(arena, request, no_host);
+}

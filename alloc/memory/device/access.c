@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Access of peers to a pool's memory: see access.h. */
+#include "memory/device/access.h"
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/rest.h"
+#include "memory/device/device.h"
+
+/* ---- placing memory ------------------------------------------------------------------------- */
+
+unsigned tnri_placing_begin(tnri_access *access)
+{
+    for (;;) {
+        uint32_t epoch = atomic_load(&access->epoch);
+        atomic_fetch_add(&access->placing[epoch & 1], 1);
+        if (atomic_load(&access->epoch) == epoch)
+            return epoch & 1;
+        atomic_fetch_sub(&access->placing[epoch & 1], 1);
+    }
+}
+
+void tnri_placing_end(tnri_access *access, unsigned epoch)
+{
+    atomic_fetch_sub(&access->placing[epoch], 1);
+}
+
+void tnri_placing_wait(tnri_access *access)
+{
+    tnri_assert_none_held();
+    uint32_t before = atomic_fetch_add(&access->epoch, 1);
+    for (unsigned round = 0; atomic_load(&access->placing[before & 1]) != 0; round++)
+        tnri_rest(round);
+}
+
+/* ---- asking the driver ---------------------------------------------------------------------- */
+
+static CUmemAccessDesc access_of(int device, CUmemAccess_flags flags)
+{
+    CUmemAccessDesc access = {0};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = tnri_device_at(device)->capabilities.handle;
+    access.flags = flags;
+    return access;
+}
+
+static CUresult pages_set(const tnri_device *device, size_t page, size_t pages,
+                          const CUmemAccessDesc *wanted, size_t count)
+{
+    tnri_assert_none_held();
+    return tnri_drive(cuMemSetAccess, (tnri_page_address(&device->space, page),
+                                       pages << device->space.page_shift, wanted, count));
+}
+
+tnr_status tnri_pages_access(const tnri_device *device, const tnri_access *access, size_t page,
+                             size_t pages)
+{
+    CUmemAccessDesc wanted[TNRI_DEVICES_MAX];
+    size_t count = 0;
+    wanted[count++] = access_of(device->index, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    uint64_t peers = atomic_load(&access->peers);
+    for (; peers != 0; peers &= peers - 1)
+        wanted[count++] = access_of(__builtin_ctzll(peers), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CUresult result = pages_set(device, page, pages, wanted, count);
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuMemSetAccess", "giving the device access to a chunk");
+    return TNR_OK;
+}
+
+tnr_status tnri_pages_access_peer(const tnri_device *device, size_t page, size_t pages, int peer,
+                                  tnr_access wanted)
+{
+    CUmemAccessDesc one = access_of(peer, (CUmemAccess_flags)wanted);
+    CUresult result = pages_set(device, page, pages, &one, 1);
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuMemSetAccess", "changing what a peer reaches");
+    return TNR_OK;
+}
+
+tnr_status tnri_peer_finish(int peer, const char *why)
+{
+    CUdevice handle = tnri_device_at(peer)->capabilities.handle;
+    CUcontext context, popped;
+    unsigned flags;
+    int is_active = 0;
+    CUresult result = tnri_drive(cuDevicePrimaryCtxGetState, (handle, &flags, &is_active));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuDevicePrimaryCtxGetState", why);
+    if (!is_active)
+        return TNR_OK; /* no work, then */
+    result = tnri_drive(cuDevicePrimaryCtxRetain, (&context, handle));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuDevicePrimaryCtxRetain", why);
+    result = tnri_drive(cuCtxPushCurrent, (context));
+    if (result == CUDA_SUCCESS) {
+        result = tnri_drive(cuCtxSynchronize, ());
+        (void)tnri_drive(cuCtxPopCurrent, (&popped));
+    }
+    (void)tnri_drive(cuDevicePrimaryCtxRelease, (handle));
+    return result == CUDA_SUCCESS ? TNR_OK : tnri_driver_error(result, "cuCtxSynchronize", why);
+}
+
+tnr_status tnri_peers_finish(const tnri_access *access, const char *why)
+{
+    uint64_t reached = atomic_load(&access->peers);
+    tnr_status status = TNR_OK;
+    for (; reached != 0 && status == TNR_OK; reached &= reached - 1)
+        status = tnri_peer_finish(__builtin_ctzll(reached), why);
+    return status;
+}
+
+tnr_status tnri_peer_check(const tnri_device *device, int peer)
+{
+    int owner = device->index, can = 0;
+    if (peer < 0 || peer >= tnri_devices_count() || peer == owner)
+        return tnri_error(TNR_ERR_INVALID_DEVICE,
+                          "device %d is no peer of device %d: there are %d devices.", peer, owner,
+                          tnri_devices_count());
+    CUresult result =
+        tnri_drive(cuDeviceCanAccessPeer,
+                   (&can, tnri_device_at(peer)->capabilities.handle, device->capabilities.handle));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuDeviceCanAccessPeer", "asking what a device reaches");
+    if (!can)
+        return tnri_error(TNR_ERR_NO_PEER_ACCESS,
+                          "device %d cannot reach memory of device %d: the driver says that there "
+                          "is no way between them. Copy by way of the host.",
+                          peer, owner);
+    return TNR_OK;
+}

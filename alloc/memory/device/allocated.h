@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory of cuMemAlloc instead of mapped chunks, for tools that know only allocations.
+ *
+ * compute-sanitizer takes each mapped chunk for an allocation. A bulk copy (cp.async.bulk) over the
+ * border of two chunks is an error for it, and it takes no such memory for a heap. So while it is
+ * in the process, or the setting `memory` says so, pools are over foreign segments whose
+ * owner is Tenure: each is one cuMemAlloc, and a block lies in one segment
+ * (memory/device/segment.h).
+ */
+#ifndef TNRI_DEVICE_ALLOCATED_H
+#define TNRI_DEVICE_ALLOCATED_H
+
+#include <tenure/alloc.h>
+
+/* 1: pools are made of allocations. The driver is loaded, and cuInit was called: tools that the
+ * driver brings along are there. */
+int tnri_memory_is_allocated(void);
+
+/* 1 if segments come from here. */
+int tnri_memory_is_own(tnr_segment_alloc alloc);
+
+/* Makes a pool's options those of a pool over segments of cuMemAlloc, unless they ask for something
+ * that only mapped memory has. */
+void tnri_memory_options(tnr_pool_options *options);
+
+#endif

@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Physical memory: see chunk.h. */
+#include "memory/device/chunk.h"
+
+#include "base/bytes_text.h"
+#include "base/conf/conf.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "memory/device/group.h"
+#include "memory/device/tag.h"
+
+tnri_chunk tnri_mapping_refused;
+_Thread_local tnr_oom_reason tnri_chunk_lacks;
+_Thread_local size_t tnri_chunk_withheld;
+
+/* Adds to a sum unless that would exceed its limit. Returns 1 if it did. */
+static int sum_charge(_Atomic uint64_t *sum, uint64_t bytes, uint64_t limit)
+{
+    uint64_t now = atomic_load_explicit(sum, memory_order_relaxed);
+    do {
+        if (bytes > limit || now > limit - bytes)
+            return 0;
+    } while (!atomic_compare_exchange_weak_explicit(sum, &now, now + bytes, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return 1;
+}
+
+/* Takes `bytes` of the limit of the account's tag, if it carries one. */
+static tnr_status tag_charge(tnri_account *account, size_t bytes)
+{
+    if (account->tag == NULL)
+        return TNR_OK;
+    tnri_tag_sum *sum = &account->tag->on[account->device->index];
+    uint64_t limit = atomic_load_explicit(&sum->limit_bytes, memory_order_relaxed);
+    if (sum_charge(&sum->reserved_bytes, bytes, limit))
+        return TNR_OK;
+    tnri_chunk_lacks = TNR_OOM_TAG_LIMIT;
+    return tnri_error(TNR_ERR_LIMIT,
+                      "pools of tag \"%s\" may have %llu bytes mapped on device %d and have %llu; "
+                      "%zu more were needed. Raise tnr_tag_limit_set.",
+                      account->tag->name, (unsigned long long)limit, account->device->index,
+                      (unsigned long long)atomic_load(&sum->reserved_bytes), bytes);
+}
+
+static void tag_discharge(tnri_account *account, size_t bytes)
+{
+    if (account->tag != NULL)
+        atomic_fetch_sub_explicit(&account->tag->on[account->device->index].reserved_bytes, bytes,
+                                  memory_order_relaxed);
+}
+
+/* What the device may have mapped is too little; `bytes` more, or in all, were needed. */
+static tnr_status device_limit_error(const tnri_device *device, size_t bytes)
+{
+    uint64_t limit = atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
+    uint64_t most = tnri_device_most(device);
+    unsigned long long has = atomic_load(&device->reserved_bytes);
+    if (most < limit) {
+        tnri_chunk_lacks = TNR_OOM_GROUP;
+        return tnri_error(TNR_ERR_LIMIT,
+                          "in group \"%s\" this process may have %llu bytes mapped on device %d "
+                          "and has %llu; %zu were needed. Raise group_ceiling_mb.",
+                          tnri_conf_get()->group, (unsigned long long)most, device->index, has,
+                          bytes);
+    }
+    tnri_chunk_lacks = TNR_OOM_DEVICE_LIMIT;
+    return tnri_error(TNR_ERR_LIMIT,
+                      "device %d may have %llu bytes mapped and has %llu; %zu were needed. Raise "
+                      "per_process_memory_fraction or tnr_limit_set.",
+                      device->index, (unsigned long long)most, has, bytes);
+}
+
+/* Takes them of the limits of the device and of the pool. */
+static tnr_status account_charge(tnri_account *account, size_t bytes)
+{
+    tnri_device *device = account->device;
+    if (!sum_charge(&device->reserved_bytes, bytes, tnri_device_most(device)))
+        return device_limit_error(device, bytes);
+    uint64_t limit = atomic_load_explicit(&account->limit_bytes, memory_order_relaxed);
+    if (!sum_charge(&account->reserved_bytes, bytes, limit)) {
+        atomic_fetch_sub_explicit(&device->reserved_bytes, bytes, memory_order_relaxed);
+        tnri_chunk_lacks = TNR_OOM_POOL_LIMIT;
+        return tnri_error(TNR_ERR_LIMIT,
+                          "pool \"%s\" may have %llu bytes mapped and has %llu; %zu more were "
+                          "needed. Raise tnr_pool_limit_set.",
+                          account->name, (unsigned long long)limit,
+                          (unsigned long long)atomic_load(&account->reserved_bytes), bytes);
+    }
+    return TNR_OK;
+}
+
+tnr_status tnri_chunk_charge(tnri_account *account, size_t bytes)
+{
+    tnr_status status = tag_charge(account, bytes);
+    if (status != TNR_OK)
+        return status;
+    status = account_charge(account, bytes);
+    if (status != TNR_OK)
+        tag_discharge(account, bytes);
+    return status;
+}
+
+/* The most that a sum can ever be: idle memory over a lowered limit still serves. */
+static uint64_t sum_most(const _Atomic uint64_t *sum, uint64_t most)
+{
+    uint64_t now = atomic_load_explicit(sum, memory_order_relaxed);
+    return now > most ? now : most;
+}
+
+tnr_status tnri_chunk_check(tnri_account *account, size_t bytes)
+{
+    const tnri_device *device = account->device;
+    if (bytes > device->capabilities.memory_bytes && !tnri_account_is_foreign(account))
+        return tnri_error(TNR_ERR_OUT_OF_MEMORY, "device %d has %s in all; %s were needed.",
+                          device->index, TNRI_BYTES(device->capabilities.memory_bytes),
+                          TNRI_BYTES(bytes));
+    if (bytes > sum_most(&device->reserved_bytes, tnri_device_most(device)))
+        return device_limit_error(device, bytes);
+    if (bytes > sum_most(&account->reserved_bytes, atomic_load(&account->limit_bytes)))
+        return tnri_error(TNR_ERR_LIMIT,
+                          "pool \"%s\" may have %llu bytes mapped; %zu were needed. Raise "
+                          "tnr_pool_limit_set.",
+                          account->name, (unsigned long long)atomic_load(&account->limit_bytes),
+                          bytes);
+    if (account->tag == NULL)
+        return TNR_OK;
+    const tnri_tag_sum *sum = &account->tag->on[device->index];
+    if (bytes > sum_most(&sum->reserved_bytes, atomic_load(&sum->limit_bytes)))
+        return tnri_error(TNR_ERR_LIMIT,
+                          "pools of tag \"%s\" may have %llu bytes mapped on device %d; %zu were "
+                          "needed. Raise tnr_tag_limit_set.",
+                          account->tag->name, (unsigned long long)atomic_load(&sum->limit_bytes),
+                          device->index, bytes);
+    return TNR_OK;
+}
+
+void tnri_chunk_discharge(tnri_account *account, size_t bytes)
+{
+    atomic_fetch_sub_explicit(&account->device->reserved_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&account->reserved_bytes, bytes, memory_order_relaxed);
+    tag_discharge(account, bytes);
+}
+
+static CUmemAllocationProp chunk_properties(const tnri_account *account)
+{
+    CUmemAllocationProp properties = {0};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = account->device->capabilities.handle;
+    if (account->handle_type == TNR_HANDLE_POSIX_FD)
+        properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    else if (account->handle_type == TNR_HANDLE_FABRIC)
+        properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+    properties.allocFlags.gpuDirectRDMACapable = (unsigned char)(account->gpu_direct_rdma != 0);
+    return properties;
+}
+
+/* Leaves others what the setting headroom_mb says. Two threads may each see room for one chunk. */
+static tnr_status headroom_check(const tnri_device *device, size_t bytes)
+{
+    size_t kept = (size_t)tnri_conf_get()->headroom_mb << 20;
+    size_t left = 0;
+    size_t total = 0;
+    if (tnri_likely(kept == 0) || tnri_drive(cuMemGetInfo, (&left, &total)) != CUDA_SUCCESS ||
+        (left >= kept && left - kept >= bytes))
+        return TNR_OK;
+    tnri_chunk_lacks = TNR_OOM_HEADROOM;
+    return tnri_error(TNR_ERR_OUT_OF_MEMORY,
+                      "device %d has %zu bytes left, of which headroom_mb keeps %zu for others; "
+                      "%zu more were needed. Lower headroom_mb.",
+                      device->index, left, kept, bytes);
+}
+
+size_t tnri_chunk_headroom_lack(const tnri_device *device, size_t bytes)
+{
+    size_t kept = (size_t)tnri_conf_get()->headroom_mb << 20;
+    size_t left = 0;
+    size_t total = 0;
+    if (kept == 0 || tnri_drive(cuMemGetInfo, (&left, &total)) != CUDA_SUCCESS)
+        return 0;
+    size_t most = device->capabilities.memory_bytes;
+    return left < kept && kept < most && bytes <= most - kept ? kept - left : 0;
+}
+
+static int sum_allows(const _Atomic uint64_t *sum, size_t gone, size_t come, uint64_t most)
+{
+    return atomic_load_explicit(sum, memory_order_relaxed) - gone + come <= most;
+}
+
+tnr_status tnri_chunk_exchange_check(const tnri_account *account, size_t gone, size_t come)
+{
+    const tnri_device *device = account->device;
+    const tnri_tag_sum *sum = account->tag == NULL ? NULL : &account->tag->on[device->index];
+    size_t kept = (size_t)tnri_conf_get()->headroom_mb << 20;
+    size_t left = 0;
+    size_t total = 0;
+    if (!sum_allows(&device->reserved_bytes, gone, come, tnri_device_most(device)) ||
+        !sum_allows(&account->reserved_bytes, gone, come, atomic_load(&account->limit_bytes)) ||
+        (sum != NULL &&
+         !sum_allows(&sum->reserved_bytes, gone, come, atomic_load(&sum->limit_bytes))))
+        return tnri_error(TNR_ERR_LIMIT, "pool \"%s\" has more than a limit allows by now.",
+                          account->name);
+    if (kept != 0 && tnri_drive(cuMemGetInfo, (&left, &total)) == CUDA_SUCCESS &&
+        left + gone < kept + come)
+        return tnri_error(TNR_ERR_OUT_OF_MEMORY,
+                          "device %d has %zu bytes left, and headroom_mb keeps %zu for others.",
+                          device->index, left, kept);
+    return TNR_OK;
+}
+
+/* Asks the driver for memory. */
+static tnr_status memory_take(const tnri_account *account, size_t bytes,
+                              CUmemGenericAllocationHandle *handle)
+{
+    CUmemAllocationProp properties = chunk_properties(account);
+    size_t left = 0;
+    size_t total = 0;
+    CUresult result = tnri_drive(cuMemCreate, (handle, bytes, &properties, 0));
+    if (result == CUDA_SUCCESS)
+        return TNR_OK;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        (void)tnri_drive(cuMemGetInfo, (&left, &total));
+        size_t most = bytes - tnri_page_bytes(&account->device->space);
+        tnri_chunk_withheld = left > most ? left - most : 0;
+    }
+    return tnri_driver_error(result, "cuMemCreate", "taking memory from the device");
+}
+
+/* Takes the memory of a chunk from the driver, within the limits, and counts it. */
+static tnr_status chunk_take(tnri_chunk *chunk)
+{
+    tnri_account *account = chunk->account;
+    tnri_device *device = account->device;
+    size_t bytes = chunk->pages << device->space.page_shift;
+    tnri_assert_none_held();
+    tnr_status status = tnri_chunk_charge(account, bytes);
+    if (status != TNR_OK)
+        return status;
+    status = headroom_check(device, bytes);
+    if (status == TNR_OK)
+        status = tnri_group_take(device, bytes);
+    if (status != TNR_OK) {
+        tnri_chunk_discharge(account, bytes);
+        return status;
+    }
+    status = memory_take(account, bytes, &chunk->handle);
+    tnri_group_taken(device, bytes, status == TNR_OK);
+    if (status != TNR_OK) {
+        tnri_chunk_discharge(account, bytes);
+        return status;
+    }
+    tnri_chunk_count_taken(chunk);
+    return TNR_OK;
+}
+
+static void held_add(const tnri_chunk *chunk)
+{
+    tnri_account *account = chunk->account;
+    uint64_t bytes = (uint64_t)chunk->pages << account->space->page_shift;
+    tnri_held_add(&account->held[chunk->is_small], bytes);
+    tnri_held_add(&account->device->held[chunk->is_small], bytes);
+}
+
+static void held_subtract(const tnri_chunk *chunk)
+{
+    tnri_account *account = chunk->account;
+    uint64_t bytes = (uint64_t)chunk->pages << account->space->page_shift;
+    tnri_held_subtract(&account->held[chunk->is_small], bytes);
+    tnri_held_subtract(&account->device->held[chunk->is_small], bytes);
+}
+
+void tnri_chunk_enter(tnri_chunk *chunk, int is_small)
+{
+    if (tnri_likely(chunk->is_small == is_small))
+        return;
+    tnri_assert(chunk->state != TNRI_CHUNK_ASLEEP); /* it counts for nothing */
+    held_subtract(chunk); /* first: the two together never have more than there is */
+    chunk->is_small = is_small;
+    held_add(chunk);
+}
+
+/* Takes so many bytes from the driver as one, and gives them back. */
+static tnr_status memory_try(const tnri_account *account, size_t bytes)
+{
+    CUmemGenericAllocationHandle handle;
+    tnr_status status = memory_take(account, bytes, &handle);
+    if (status == TNR_OK)
+        (void)tnri_drive(cuMemRelease, (handle));
+    return status;
+}
+
+tnr_status tnri_chunk_foresee(tnri_account *account, size_t bytes, int was_refused)
+{
+    const tnri_device *device = account->device;
+    size_t memory = device->capabilities.memory_bytes;
+    size_t left = 0;
+    size_t total = 0;
+    tnri_assert_none_held();
+    tnr_status status = tnri_chunk_charge(account, bytes);
+    if (status != TNR_OK)
+        return status;
+    tnri_chunk_discharge(account, bytes);
+    uint64_t reserved = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
+    int is_most = reserved >= memory || bytes > (memory - reserved) / 2;
+    size_t withheld = was_refused ? tnri_chunk_withheld : 0;
+    if ((!is_most && !was_refused) || tnri_drive(cuMemGetInfo, (&left, &total)) != CUDA_SUCCESS ||
+        (left >= withheld && left - withheld >= bytes))
+        return TNR_OK;
+    if (!was_refused)
+        return memory_try(account, bytes);
+    return tnri_error_driver(TNR_ERR_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY,
+                             "device %d hands out %s more; %s were needed.", device->index,
+                             TNRI_BYTES(left > withheld ? left - withheld : 0), TNRI_BYTES(bytes));
+}
+
+int tnri_chunk_was_refused(tnr_status status)
+{
+    return status == TNR_ERR_OUT_OF_MEMORY && tnr_last_driver_result() == CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void tnri_chunk_count_taken(const tnri_chunk *chunk)
+{
+    tnri_account *account = chunk->account;
+    tnri_device *device = account->device;
+    size_t bytes = chunk->pages << account->space->page_shift;
+    /* Not where it was charged: what the driver refuses was never there. What another thread has
+     * charged, and asks the driver for at this moment, counts. */
+    tnri_peak_raise(&device->reserved_peak_bytes, atomic_load(&device->reserved_bytes));
+    tnri_peak_raise(&account->reserved_peak_bytes, atomic_load(&account->reserved_bytes));
+    tnri_flow_come(&device->chunks, 1);
+    atomic_fetch_add_explicit(&device->reserved_total_bytes, bytes, memory_order_relaxed);
+    tnri_flow_come(&account->chunks, 1);
+    atomic_fetch_add_explicit(&account->reserved_total_bytes, bytes, memory_order_relaxed);
+    held_add(chunk);
+}
+
+void tnri_chunk_count_released(const tnri_chunk *chunk)
+{
+    tnri_device *device = chunk->account->device;
+    held_subtract(chunk);
+    tnri_flow_go(&device->chunks, 1);
+    tnri_flow_go(&chunk->account->chunks, 1);
+    tnri_chunk_discharge(chunk->account, chunk->pages << chunk->account->space->page_shift);
+}
+
+tnr_status tnri_chunk_create(tnri_account *account, size_t pages, int is_small,
+                             tnri_chunk **created)
+{
+    tnri_chunk *chunk = tnri_host_alloc(sizeof(*chunk));
+    if (chunk == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a chunk.");
+    chunk->pages = pages;
+    chunk->account = account;
+    chunk->is_small = is_small;
+    chunk->page = SIZE_MAX;
+    chunk->home = SIZE_MAX;
+    chunk->state = TNRI_CHUNK_READY;
+    tnr_status status = chunk_take(chunk);
+    if (status == TNR_OK)
+        *created = chunk;
+    else
+        tnri_host_free(chunk, sizeof(*chunk));
+    return status;
+}
+
+tnri_chunk *tnri_chunk_create_asleep(const tnri_chunk *whole, size_t pages, size_t page)
+{
+    tnri_account *account = whole->account;
+    tnri_chunk *chunk = tnri_host_alloc(sizeof(*chunk));
+    if (chunk == NULL)
+        return NULL;
+    chunk->pages = pages;
+    chunk->account = account;
+    chunk->page = page;
+    chunk->home = page;
+    chunk->state = TNRI_CHUNK_ASLEEP;
+    chunk->is_small = whole->is_small;
+    atomic_fetch_add_explicit(&account->asleep_bytes,
+                              (uint64_t)pages << account->device->space.page_shift,
+                              memory_order_relaxed);
+    return chunk;
+}
+
+/* Keeps a chunk that the driver did not take back. */
+static void chunk_refuse(tnri_device *device, tnri_chunk *chunk)
+{
+    tnri_lock_take(&device->lock);
+    chunk->next = device->refused;
+    device->refused = chunk;
+    tnri_lock_release(&device->lock);
+}
+
+/* The driver has its memory back. */
+static void chunk_gone(tnri_device *device, tnri_chunk *chunk)
+{
+    tnri_group_released(device, chunk->pages << device->space.page_shift);
+    tnri_host_free(chunk, sizeof(*chunk));
+}
+
+void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk)
+{
+    tnri_assert_none_held();
+    if (chunk->state == TNRI_CHUNK_ASLEEP) { /* its memory went when it fell asleep */
+        atomic_fetch_sub_explicit(&chunk->account->asleep_bytes,
+                                  (uint64_t)chunk->pages << device->space.page_shift,
+                                  memory_order_relaxed);
+        tnri_host_free(chunk, sizeof(*chunk));
+        return;
+    }
+    CUresult result = tnri_drive(cuMemRelease, (chunk->handle));
+    tnri_chunk_count_released(chunk);
+    if (result == CUDA_SUCCESS)
+        chunk_gone(device, chunk);
+    else
+        chunk_refuse(device, chunk);
+}
+
+CUresult tnri_chunks_release_refused(tnri_device *device, size_t *released)
+{
+    CUresult first_error = CUDA_SUCCESS;
+    tnri_lock_take(&device->lock);
+    tnri_chunk *list = device->refused;
+    device->refused = NULL;
+    tnri_lock_release(&device->lock);
+    while (list != NULL) {
+        tnri_chunk *chunk = list;
+        list = chunk->next;
+        CUresult result = tnri_drive(cuMemRelease, (chunk->handle));
+        if (result == CUDA_SUCCESS) {
+            *released += chunk->pages << device->space.page_shift;
+            chunk_gone(device, chunk);
+            continue;
+        }
+        chunk_refuse(device, chunk);
+        if (first_error == CUDA_SUCCESS)
+            first_error = result;
+    }
+    return first_error;
+}
+
+void tnri_chunk_placed(tnri_chunk *chunk)
+{
+    static _Atomic uint64_t placed_last;
+    atomic_store_explicit(&chunk->placed, atomic_fetch_add(&placed_last, 1) + 1,
+                          memory_order_relaxed);
+}
+
+tnr_status tnri_chunk_map(tnri_device *device, tnri_chunk *chunk, size_t page)
+{
+    CUdeviceptr address = tnri_page_address(&device->space, page);
+    size_t bytes = chunk->pages << device->space.page_shift;
+    tnri_assert_none_held();
+    CUresult result = tnri_drive(cuMemMap, (address, bytes, 0, chunk->handle, 0));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuMemMap", "mapping a chunk");
+    atomic_fetch_add_explicit(&device->mappings_made, 1, memory_order_relaxed);
+    tnri_chunk_placed(chunk);
+    return TNR_OK;
+}
+
+tnr_status tnri_pages_unmap(tnri_device *device, size_t page, size_t pages, size_t mappings)
+{
+    tnri_assert_none_held();
+    CUresult result = tnri_drive(
+        cuMemUnmap, (tnri_page_address(&device->space, page), pages << device->space.page_shift));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuMemUnmap", "removing the old address of a chunk");
+    atomic_fetch_add_explicit(&device->mappings_removed, mappings, memory_order_relaxed);
+    return TNR_OK;
+}
+
+/* ---- sleeping ------------------------------------------------------------------------------- */
+
+tnr_status tnri_chunk_rouse(tnri_device *device, tnri_chunk *chunk)
+{
+    if (chunk->state != TNRI_CHUNK_ASLEEP)
+        return TNR_OK;
+    tnr_status status = chunk_take(chunk);
+    if (status != TNR_OK)
+        return status;
+    atomic_fetch_sub_explicit(&chunk->account->asleep_bytes,
+                              (uint64_t)chunk->pages << device->space.page_shift,
+                              memory_order_relaxed);
+    chunk->state = TNRI_CHUNK_HELD;
+    return TNR_OK;
+}
+
+tnr_status tnri_chunk_wake(tnri_device *device, tnri_chunk *chunk)
+{
+    tnr_status status = tnri_chunk_rouse(device, chunk);
+    if (status != TNR_OK)
+        return status;
+    if (chunk->state == TNRI_CHUNK_HELD) {
+        status = tnri_chunk_map(device, chunk, chunk->page);
+        if (status != TNR_OK)
+            return status;
+        chunk->state = TNRI_CHUNK_PLACED;
+    }
+    if (chunk->state == TNRI_CHUNK_PLACED) {
+        status = tnri_pages_access(device, &chunk->account->access, chunk->page, chunk->pages);
+        if (status == TNR_OK)
+            chunk->state = TNRI_CHUNK_READY;
+    }
+    return status;
+}
+
+tnr_status tnri_chunk_unplace(tnri_device *device, tnri_chunk *chunk)
+{
+    if (chunk->state >= TNRI_CHUNK_HELD)
+        return TNR_OK;
+    tnr_status status = tnri_pages_unmap(device, chunk->page, chunk->pages, 1);
+    if (status == TNR_OK)
+        chunk->state = TNRI_CHUNK_HELD;
+    return status;
+}
+
+tnr_status tnri_chunk_sleep(tnri_device *device, tnri_chunk *chunk)
+{
+    tnri_assert_none_held();
+    if (chunk->state == TNRI_CHUNK_ASLEEP)
+        return TNR_OK;
+    tnri_assert(chunk->state == TNRI_CHUNK_HELD);
+    CUresult result = tnri_drive(cuMemRelease, (chunk->handle));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuMemRelease", "giving memory back for a sleep");
+    chunk->state = TNRI_CHUNK_ASLEEP;
+    atomic_fetch_add_explicit(&chunk->account->asleep_bytes,
+                              (uint64_t)chunk->pages << device->space.page_shift,
+                              memory_order_relaxed);
+    tnri_chunk_count_released(chunk);
+    tnri_group_released(device, chunk->pages << device->space.page_shift);
+    return TNR_OK;
+}

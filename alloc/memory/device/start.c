@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Putting devices into use and out of it: see start.h. */
+#include "memory/device/start.h"
+
+#include "base/conf/conf.h"
+#include "base/error.h"
+#include "memory/device/chunk.h"
+#include "memory/device/event.h"
+#include "memory/device/group.h"
+#include "memory/device/tag.h"
+
+/* The smallest power of two that is a multiple of the granularity and not below chunk_mb. */
+static unsigned device_page_shift(const tnri_device *device)
+{
+    unsigned shift = 21;
+    while ((size_t)1 << shift < device->capabilities.granularity_bytes ||
+           (size_t)1 << shift < (size_t)tnri_conf_get()->chunk_mb << 20)
+        shift++;
+    return shift;
+}
+
+static uint64_t device_limit(const tnri_device *device)
+{
+    double fraction = tnri_conf_get()->per_process_memory_fraction;
+    if (fraction >= 1)
+        return UINT64_MAX;
+    return (uint64_t)(fraction * (double)device->capabilities.memory_bytes);
+}
+
+/* Reserves the device's range, halving it when the process has not that many addresses left. */
+static tnr_status device_reserve(CUdeviceptr *base, size_t *bytes, unsigned page_shift)
+{
+    size_t wanted = (size_t)tnri_conf_get()->address_space_gb << 30;
+    size_t least = (size_t)1 << (page_shift > TNRI_SPAN_LOG2_MIN ? page_shift : TNRI_SPAN_LOG2_MIN);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    for (*bytes = wanted; *bytes >= least * 16; *bytes /= 2) {
+        result = tnri_drive(cuMemAddressReserve, (base, *bytes, (size_t)1 << page_shift, 0, 0));
+        if (result != CUDA_ERROR_OUT_OF_MEMORY)
+            break;
+    }
+    if (result == CUDA_SUCCESS)
+        return TNR_OK;
+    return tnri_driver_error(result, "cuMemAddressReserve", "reserving a range of addresses");
+}
+
+/* Everything that needs the context. On failure the caller dismantles what there is. */
+static tnr_status device_build(tnri_device *device)
+{
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    unsigned page_shift = device_page_shift(device);
+    tnr_status status = device_reserve(&base, &bytes, page_shift);
+    if (status != TNR_OK)
+        return status;
+    device->range_base = (uintptr_t)base;
+    device->range_bytes = bytes;
+    if (!tnri_space_create(&device->space, (uintptr_t)base, bytes, page_shift))
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the tables of device %d.",
+                          device->index);
+    device->started_ns = tnri_decision_ns();
+    atomic_store(&device->move_spent_ns, 0);
+    return TNR_OK;
+}
+
+/* The steps of dismantling inside the context, each of which is remembered when it is done. Returns
+ * the driver's refusal and, in *call, of what. */
+static CUresult device_empty(tnri_device *device, const char **call)
+{
+    *call = "cuMemRelease";
+    size_t released = 0;
+    CUresult result = tnri_chunks_release_refused(device, &released);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (device->upper_empty != NULL)
+        result = device->upper_empty(device, call);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *call = "cuEventDestroy";
+    result = tnri_event_store_empty(&device->events);
+    if (result != CUDA_SUCCESS)
+        return result;
+    tnri_device_foreign_end(device);
+    if (device->space.pages != NULL)
+        tnri_space_destroy(&device->space);
+    *call = "cuMemAddressFree";
+    if (device->range_bytes > 0)
+        result = tnri_drive(cuMemAddressFree, (device->range_base, device->range_bytes));
+    if (result == CUDA_SUCCESS)
+        device->range_bytes = 0;
+    return result;
+}
+
+/* Gives back all that the device has of the driver, as far as the driver lets it. Leaves the
+ * thread's last error alone: it may be the reason for dismantling. */
+static CUresult device_dismantle(tnri_device *device, const char **call)
+{
+    if (device->context == NULL)
+        return CUDA_SUCCESS;
+    tnri_group_leave(device);
+    tnri_visit visit;
+    *call = "cuCtxPushCurrent";
+    CUresult result = tnri_device_push(device, &visit);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = device_empty(device, call);
+    tnri_device_leave(&visit);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *call = "cuDevicePrimaryCtxRelease";
+    result = tnri_drive(cuDevicePrimaryCtxRelease, (device->capabilities.handle));
+    if (result == CUDA_SUCCESS)
+        device->context = NULL;
+    return result;
+}
+
+tnr_status tnri_device_start(tnri_device *device)
+{
+    if (!device->capabilities.has_vmm)
+        return tnri_error(TNR_ERR_NO_VMM,
+                          "device %d (%s) does not support virtual memory management, on which "
+                          "Tenure is built. It needs a Pascal or newer GPU on Linux.",
+                          device->index, device->capabilities.name);
+    tnr_status status = tnri_device_stop(device); /* finishes what an earlier stop could not */
+    if (status != TNR_OK)
+        return status;
+    tnri_lock_init(&device->lock, TNRI_RANK_DEVICE);
+    tnri_event_store_create(&device->events);
+    atomic_store(&device->limit_bytes, device_limit(device));
+    atomic_store(&device->limit_by, "per_process_memory_fraction");
+    tnri_tags_start(device->index);
+    CUcontext context;
+    CUresult result = tnri_drive(cuDevicePrimaryCtxRetain, (&context, device->capabilities.handle));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuDevicePrimaryCtxRetain",
+                                 "taking the device's primary context");
+    device->context = context;
+    tnri_visit visit;
+    status = tnri_device_enter(device, &visit);
+    if (status == TNR_OK) {
+        status = device_build(device);
+        tnri_device_leave(&visit);
+    }
+    if (status == TNR_OK)
+        status = tnri_group_join(device);
+    if (status != TNR_OK)
+        tnri_device_abandon(device);
+    return status;
+}
+
+void tnri_device_abandon(tnri_device *device)
+{
+    const char *call;
+    (void)device_dismantle(device, &call);
+}
+
+tnr_status tnri_device_stop(tnri_device *device)
+{
+    const char *call = "";
+    CUresult result = device_dismantle(device, &call);
+    if (result == CUDA_SUCCESS)
+        return TNR_OK;
+    return tnri_driver_error(result, call, "putting a device out of use; a repeated call goes on");
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The same window again: see again.h. */
+#include "miss/again.h"
+
+#include "base/conf/conf.h"
+#include "base/heuristics.h"
+#include "memory/arena/alias.h"
+#include "memory/arena/recipe.h"
+#include "memory/arena/world_retired.h"
+
+/* The chunk whose mapping, an alias, begins at a page of a window; else null. */
+static tnri_chunk *alias_at(const tnri_space *space, size_t page, size_t first)
+{
+    tnri_chunk *chunk = space->aliases[page];
+    if (chunk == NULL)
+        return NULL;
+    if (page == first && page > 0 && space->aliases[page - 1] == chunk)
+        return NULL; /* most likely it begins below */
+    return chunk;
+}
+
+/* The end of the window's pages, behind `end` if its last chunk reaches over it, if each has
+ * memory, or is an alias of a chunk that may be free. Else 0. *is_own: 1 if this look has seen each
+ * such chunk free in the arena; 0 if one can only be another arena's. */
+static size_t window_has_chunks(const tnri_space *space, size_t first, size_t end, uint64_t look,
+                                int *is_own)
+{
+    size_t page = first;
+    *is_own = 1;
+    while (page < end) {
+        if (space->pages[page] != NULL) {
+            page++;
+            continue;
+        }
+        const tnri_chunk *chunk = alias_at(space, page, first);
+        if (chunk == NULL)
+            return 0;
+        *is_own &= atomic_load_explicit(&chunk->free_look, memory_order_relaxed) == look;
+        page += chunk->pages;
+    }
+    return page;
+}
+
+/* 1 if all is free or an alias from a record on up to the end of a window. */
+static int window_is_open(const tnri_block *record, uintptr_t end)
+{
+    for (;; record = record->above) {
+        if (record == NULL || (record->state != TNRI_FREE && record->state != TNRI_ALIAS))
+            return 0;
+        if (tnri_block_end(record) >= end)
+            return 1;
+    }
+}
+
+/* Lists the chunks that are to come back, each with its page. */
+static void wanted_list(tnri_plan *plan)
+{
+    const tnri_space *space = plan->world->space;
+    plan->is_again = 1;
+    for (size_t i = 0; i < plan->gaps_count; i++) {
+        size_t end = plan->gaps[i].page + plan->gaps[i].pages;
+        for (size_t page = plan->gaps[i].page; page < end;) {
+            tnri_chunk *chunk = space->aliases[page];
+            plan->wanted[plan->wanted_count++] = (tnri_source){chunk, page, NULL, SIZE_MAX, NULL};
+            page += chunk->pages;
+        }
+    }
+}
+
+/* The window of a recipe if it can be made again now; else its `first` is null. */
+static tnri_window recipe_window(const tnri_world *world, tnri_recipe *recipe, uint64_t look,
+                                 int *is_own)
+{
+    const tnri_space *space = world->space;
+    uintptr_t end = recipe->base + recipe->bytes;
+    tnri_window none = {0};
+    /* First: addresses that were lent since are another arena's, whose lock is not held. */
+    tnri_block *record = tnri_recipe_record(world, recipe);
+    if (record == NULL || !window_is_open(record, end))
+        return none;
+    size_t last = tnri_page_of(space, end - 1) + 1;
+    size_t over = window_has_chunks(space, tnri_page_of(space, recipe->base), last, look, is_own);
+    if (over == 0)
+        return none;
+    if (over > last) /* the last chunk's record is one alias up to there */
+        end = tnri_page_address(space, over);
+    return (tnri_window){record, recipe->base, end, 0};
+}
+
+/* The oldest recipe's window that the arena's own chunks are enough for; else, with `moves`
+ * TNRI_MOVES_ALL, the oldest that may do with others'. One look at each recipe finds both. */
+static tnri_window window_again(const tnri_world *world, size_t bytes, tnri_moves moves,
+                                uint64_t look)
+{
+    tnri_window others = {0};
+    tnri_recipe *recipe = NULL;
+    for (int looks = 0; looks < TNRI_RECIPE_LOOKS; looks++) {
+        int is_own;
+        recipe = tnri_recipe_find(world, bytes, recipe);
+        if (recipe == NULL)
+            break;
+        tnri_window window = recipe_window(world, recipe, look, &is_own);
+        if (window.first != NULL && is_own)
+            return window;
+        if (window.first != NULL && others.first == NULL && moves == TNRI_MOVES_ALL)
+            others = window;
+    }
+    return others;
+}
+
+tnr_status tnri_again_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
+                           tnri_moves moves)
+{
+    tnri_world *world = tnri_arena_world(arena, request->bytes);
+    if (request->alignment != TNR_ALIGNMENT_DEFAULT || tnri_conf_get()->max_split_size_mb != 0 ||
+        tnri_recipe_find(world, request->bytes, NULL) == NULL)
+        return TNR_ERR_NOT_LIVE;
+    uint64_t look = tnri_alias_look();
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        tnri_alias_mark(&arena->worlds[i], look);
+    tnri_window window = window_again(world, request->bytes, moves, look);
+    if (window.first == NULL || tnri_plan_make_at(plan, arena, request, moves, &window) != TNR_OK)
+        return TNR_ERR_NOT_LIVE;
+    wanted_list(plan);
+    tnri_plan_take(plan, arena);
+    plan->own_count = plan->sources_count;
+    return TNR_OK;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* New foreign segments: see segment.h. */
+#include "miss/segment.h"
+
+#include "base/error.h"
+#include "memory/arena/count.h"
+#include "memory/arena/note.h"
+#include "memory/arena/serve.h"
+#include "memory/arena/world_lend.h"
+#include "memory/device/segment.h"
+#include "miss/oom.h"
+
+static size_t pages_of(const tnri_space *space, size_t bytes)
+{
+    return (bytes + tnri_page_bytes(space) - 1) >> space->page_shift;
+}
+
+/* Sets aside what a segment needs to be entered: that must not fail once it is there. */
+static tnr_status segment_promise(tnri_arena *arena, tnri_world *world)
+{
+    tnri_arena_enter(arena);
+    int has_record = tnri_world_promise(world, 1);
+    int has_place = has_record && tnri_world_promise_borrow(world);
+    if (has_record && !has_place)
+        tnri_world_unpromise(world, 1);
+    tnri_arena_leave(arena);
+    return has_place ? TNR_OK
+                     : tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a "
+                                                       "segment.");
+}
+
+/* The reverse, under the lock. */
+static void segment_unpromise(tnri_world *world)
+{
+    tnri_world_unpromise(world, 1);
+    tnri_world_unpromise_borrow(world);
+}
+
+/* A segment as large as segment_bytes, or, if there is no such one, just large enough. Small blocks
+ * have small ones, so that they do not keep a large one. */
+static tnr_status segment_ask(tnri_arena *arena, const tnri_world *world,
+                              const tnri_request *request, tnri_chunk **segment)
+{
+    tnri_account *account = arena->account;
+    tnr_stream stream = tnri_oom_stream(arena);
+    size_t least = pages_of(world->space, tnri_request_span(request));
+    size_t wanted = pages_of(world->space, world->is_small ? 1 : account->foreign.bytes_least);
+    tnr_status status = TNR_ERR_OUT_OF_MEMORY;
+    if (wanted > least)
+        status = tnri_segment_create(account, wanted, world->is_small, stream, segment);
+    if (status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT)
+        status = tnri_segment_create(account, least, world->is_small, stream, segment);
+    return status;
+}
+
+tnr_status tnri_segment_serve(tnri_arena *arena, const tnri_request *request, int reclaimed,
+                              void **ptr)
+{
+    tnri_world *world = tnri_arena_world(arena, request->bytes);
+    tnri_chunk *segment;
+    tnr_status status = segment_promise(arena, world);
+    if (status != TNR_OK)
+        return status;
+    status = segment_ask(arena, world, request, &segment);
+    tnri_arena_enter(arena);
+    segment_unpromise(world);
+    if (status != TNR_OK) {
+        tnri_arena_leave(arena);
+        return status;
+    }
+    uintptr_t base = tnri_page_address(world->space, segment->page);
+    size_t bytes = segment->pages << world->space->page_shift;
+    tnri_note_memory(arena, TNRI_NOTED_MAP, base, bytes, bytes, 0);
+    tnri_block *run = tnri_world_segment_add(world, base, bytes);
+    tnri_block *block = tnri_arena_carve(arena, run, request);
+    if (block != NULL) {
+        tnri_arena_count_served(arena, block, request,
+                                reclaimed ? TNR_SERVED_RECLAIMED : TNR_SERVED_GROWN);
+        *ptr = (void *)block->base;
+    }
+    tnri_arena_leave(arena);
+    return block != NULL
+               ? TNR_OK
+               : tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
+}

@@ -1,0 +1,595 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A picture as the pickle that PyTorch's memory viewer and tools read: the dict that
+ * torch.cuda.memory._snapshot() gives, in protocol 2. It has only opcodes that the viewer's own
+ * reader knows, and nothing that a reader would have to execute.
+ *
+ * Equal things are written once and referred to by their number in the memo: the words that are
+ * keys, the frames, the stacks, the texts of tnr_mark. So a record takes some eighty bytes.
+ *
+ * What PyTorch has no word for stands under the key "tenure", which its tools ignore.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/conf/conf.h"
+#include "base/host_memory.h"
+#include "memory/arena/note.h"
+#include "see/history/texts.h"
+#include "see/snapshot/formats.h"
+
+/* Words that come again and again, with their numbers in the memo. */
+#define WORD_LIST(X)                                                                               \
+    X(action)                                                                                      \
+    X(active_allocated)                                                                            \
+    X(active_pending_free)                                                                         \
+    X(active_size)                                                                                 \
+    X(addr)                                                                                        \
+    X(address)                                                                                     \
+    X(alloc)                                                                                       \
+    X(allocated_size)                                                                              \
+    X(blocks)                                                                                      \
+    X(compile_context)                                                                             \
+    X(device)                                                                                      \
+    X(device_free)                                                                                 \
+    X(filename)                                                                                    \
+    X(frames)                                                                                      \
+    X(free_completed)                                                                              \
+    X(free_requested)                                                                              \
+    X(graph)                                                                                       \
+    X(inactive)                                                                                    \
+    X(is_expandable)                                                                               \
+    X(kind)                                                                                        \
+    X(large)                                                                                       \
+    X(line)                                                                                        \
+    X(mark_number)                                                                                 \
+    X(name)                                                                                        \
+    X(oom)                                                                                         \
+    X(requested_size)                                                                              \
+    X(segment_map)                                                                                 \
+    X(segment_pool_id)                                                                             \
+    X(segment_type)                                                                                \
+    X(segment_unmap)                                                                               \
+    X(since_us)                                                                                    \
+    X(size)                                                                                        \
+    X(small)                                                                                       \
+    X(snapshot)                                                                                    \
+    X(state)                                                                                       \
+    X(stream)                                                                                      \
+    X(tag)                                                                                         \
+    X(time_us)                                                                                     \
+    X(total_size)                                                                                  \
+    X(user_metadata)                                                                               \
+    X(waits)
+
+enum {
+#define WORD_NUMBER(word) WORD_##word,
+    WORD_LIST(WORD_NUMBER)
+#undef WORD_NUMBER
+        WORD_COUNT
+};
+
+static const char *const words[] = {
+#define WORD_TEXT(word) #word,
+    WORD_LIST(WORD_TEXT)
+#undef WORD_TEXT
+};
+
+typedef struct pickler {
+    tnri_sink *sink;
+    const tnri_picture *picture;
+    /* In the memo: words from 0, then texts, frames, stacks. */
+    uint32_t text_first, frame_first, stack_first, memo_count;
+    uint8_t *is_known; /* by number in the memo */
+    size_t entries;    /* in the trace that is being written */
+} pickler;
+
+/* ---- opcodes -------------------------------------------------------------------------------- */
+
+static void put(pickler *to, const char *opcodes)
+{
+    tnri_sink_bytes(to->sink, opcodes, strlen(opcodes));
+}
+
+#define EMPTY_DICT "}"
+#define EMPTY_LIST "]"
+#define MARK "("
+#define SETITEMS "u"
+#define APPENDS "e"
+#define TUPLE2 "\x86"
+#define TRUE_ "\x88"
+#define FALSE_ "\x89"
+
+/* Bytes of a number, the lowest first. */
+static void little_put(unsigned char *at, uint64_t value, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        at[i] = (unsigned char)(value >> 8 * i);
+}
+
+static void number_put(pickler *to, int64_t number)
+{
+    unsigned char *at = tnri_sink_room(to->sink, 16);
+    size_t length;
+    if (number >= 0 && number < 256) {
+        at[0] = 'K';
+        length = 1;
+    } else if (number >= 0 && number < 65536) {
+        at[0] = 'M';
+        length = 2;
+    } else if (number >= INT32_MIN && number <= INT32_MAX) {
+        at[0] = 'J';
+        length = 4;
+    } else {
+        at[0] = 0x8a; /* LONG1; eight bytes are enough, and the most that the viewer reads */
+        at[1] = 8;
+        little_put(at + 2, (uint64_t)number, 8);
+        to->sink->used += 10;
+        return;
+    }
+    little_put(at + 1, (uint64_t)number, length);
+    to->sink->used += 1 + length;
+}
+
+/* A text. What is no UTF-8 becomes the character that says so. */
+static void text_put(pickler *to, const char *text)
+{
+    size_t left = strlen(text);
+    size_t bytes = 0;
+    for (size_t i = 0; i < left;) {
+        size_t length = tnri_utf8_length(text + i, left - i);
+        bytes += length == 0 ? 3 : length;
+        i += length == 0 ? 1 : length;
+    }
+    unsigned char head[5] = {'X'};
+    little_put(head + 1, bytes, 4);
+    tnri_sink_bytes(to->sink, head, sizeof(head));
+    while (left > 0) {
+        size_t length = tnri_utf8_length(text, left);
+        tnri_sink_bytes(to->sink, length == 0 ? "\xef\xbf\xbd" : text, length == 0 ? 3 : length);
+        text += length == 0 ? 1 : length;
+        left -= length == 0 ? 1 : length;
+    }
+}
+
+/* Puts what has this number in the memo, if it was put before: 1. */
+static int memo_get(pickler *to, uint32_t number)
+{
+    if (!to->is_known[number])
+        return 0;
+    unsigned char *at = tnri_sink_room(to->sink, 8);
+    at[0] = number < 256 ? 'h' : 'j';
+    little_put(at + 1, number, number < 256 ? 1 : 4);
+    to->sink->used += number < 256 ? 2 : 5;
+    return 1;
+}
+
+/* What was put last gets this number. */
+static void memo_set(pickler *to, uint32_t number)
+{
+    unsigned char *at = tnri_sink_room(to->sink, 8);
+    at[0] = number < 256 ? 'q' : 'r';
+    little_put(at + 1, number, number < 256 ? 1 : 4);
+    to->sink->used += number < 256 ? 2 : 5;
+    to->is_known[number] = 1;
+}
+
+/* Lists, item by item. A viewer in a browser hands what one APPENDS adds on as the arguments of one
+ * call, of which there can be some ten thousands; Python writes a thousand at once, and so it is
+ * here. */
+enum { ITEMS_AT_ONCE = 1000 };
+
+static void list_begin(pickler *to)
+{
+    put(to, EMPTY_LIST MARK);
+}
+
+/* Before each item; *items is 0 before the first. */
+static void list_item(pickler *to, size_t *items)
+{
+    if (*items > 0 && *items % ITEMS_AT_ONCE == 0)
+        put(to, APPENDS MARK);
+    (*items)++;
+}
+
+static void list_end(pickler *to)
+{
+    put(to, APPENDS);
+}
+
+static void word_put(pickler *to, unsigned word)
+{
+    if (memo_get(to, word))
+        return;
+    text_put(to, words[word]);
+    memo_set(to, word);
+}
+
+static void pair_put(pickler *to, unsigned word, int64_t number)
+{
+    word_put(to, word);
+    number_put(to, number);
+}
+
+static void words_put(pickler *to, unsigned key, unsigned value)
+{
+    word_put(to, key);
+    word_put(to, value);
+}
+
+/* ---- frames --------------------------------------------------------------------------------- */
+
+static void frame_put(pickler *to, size_t index)
+{
+    if (memo_get(to, to->frame_first + (uint32_t)index))
+        return;
+    const tnri_frame *frame = &to->picture->symbols.frames[index];
+    char name[64];
+    snprintf(name, sizeof(name), "0x%llx", (unsigned long long)frame->offset);
+    put(to, EMPTY_DICT MARK);
+    word_put(to, WORD_filename);
+    text_put(to, frame->file[0] == '\0' ? frame->module : frame->file);
+    pair_put(to, WORD_line, frame->line);
+    word_put(to, WORD_name);
+    text_put(to, frame->function[0] == '\0' ? name : frame->function);
+    put(to, SETITEMS);
+    memo_set(to, to->frame_first + (uint32_t)index);
+}
+
+static void frames_put(pickler *to, uint32_t stack)
+{
+    const tnri_symbols *symbols = &to->picture->symbols;
+    if (stack > symbols->stacks_count)
+        stack = 0;
+    word_put(to, WORD_frames);
+    if (memo_get(to, to->stack_first + stack))
+        return;
+    size_t count;
+    const uintptr_t *addresses = tnri_symbols_stack(symbols, stack, &count);
+    size_t items = 0;
+    list_begin(to);
+    for (size_t i = 0; i < count; i++) {
+        list_item(to, &items);
+        frame_put(to, tnri_symbols_find(symbols, addresses[i]));
+    }
+    list_end(to);
+    memo_set(to, to->stack_first + stack);
+}
+
+/* ---- segments ------------------------------------------------------------------------------- */
+
+static int64_t time_us(const pickler *to, uint64_t ns)
+{
+    return (int64_t)(to->picture->scale.zero_epoch_us + ns / 1000);
+}
+
+/* What belongs to no stream, as memory of graph pools does, is on none that a program can have: 0
+ * is the default stream's. */
+enum { NO_STREAM = -1 };
+
+static int64_t stream_handle(const pickler *to, int64_t stream)
+{
+    if (stream < 0 || to->picture->streams[stream].is_graph)
+        return NO_STREAM;
+    return (int64_t)(uintptr_t)to->picture->streams[stream].handle;
+}
+
+static void block_put(pickler *to, const tnri_shown_block *block)
+{
+    static const unsigned states[TNRI_SHOWN_COUNT] = {
+        WORD_active_allocated, WORD_active_pending_free,
+        WORD_inactive,         WORD_inactive,
+        WORD_inactive,         WORD_inactive};
+    put(to, EMPTY_DICT MARK);
+    pair_put(to, WORD_address, (int64_t)block->address);
+    pair_put(to, WORD_size, (int64_t)block->bytes);
+    pair_put(to, WORD_requested_size, (int64_t)block->requested);
+    words_put(to, WORD_state, states[block->shown]);
+    frames_put(to, block->stack);
+    put(to, SETITEMS);
+}
+
+static void segment_sums_put(pickler *to, const tnri_shown_segment *segment)
+{
+    uint64_t allocated = 0;
+    uint64_t active = 0;
+    uint64_t requested = 0;
+    for (size_t i = 0; i < segment->blocks_count; i++) {
+        const tnri_shown_block *block = &to->picture->blocks[segment->block_first + i];
+        if (block->shown == TNRI_SHOWN_LIVE)
+            allocated += block->bytes;
+        if (block->shown == TNRI_SHOWN_LIVE || block->shown == TNRI_SHOWN_RETIRED) {
+            active += block->bytes;
+            requested += block->requested;
+        }
+    }
+    pair_put(to, WORD_total_size, (int64_t)segment->bytes);
+    pair_put(to, WORD_allocated_size, (int64_t)allocated);
+    pair_put(to, WORD_active_size, (int64_t)active);
+    pair_put(to, WORD_requested_size, (int64_t)requested);
+}
+
+static void segment_put(pickler *to, const tnri_shown_segment *segment)
+{
+    const tnri_shown_pool *pool = &to->picture->pools[segment->pool];
+    put(to, EMPTY_DICT MARK);
+    pair_put(to, WORD_device, pool->device);
+    pair_put(to, WORD_address, (int64_t)segment->address);
+    segment_sums_put(to, segment);
+    pair_put(to, WORD_stream, stream_handle(to, (int64_t)segment->stream));
+    words_put(to, WORD_segment_type, segment->is_small ? WORD_small : WORD_large);
+    word_put(to, WORD_segment_pool_id);
+    number_put(to, 0);
+    number_put(to, pool->number);
+    put(to, TUPLE2);
+    word_put(to, WORD_is_expandable);
+    put(to, pool->is_foreign ? FALSE_ : TRUE_); /* whether chunks come and go in it */
+    if (pool->tag != NULL) {
+        word_put(to, WORD_tag);
+        text_put(to, pool->tag->name);
+    }
+    frames_put(to, 0);
+    word_put(to, WORD_blocks);
+    size_t items = 0;
+    list_begin(to);
+    for (size_t i = 0; i < segment->blocks_count; i++) {
+        list_item(to, &items);
+        block_put(to, &to->picture->blocks[segment->block_first + i]);
+    }
+    list_end(to);
+    put(to, SETITEMS);
+}
+
+static void segments_put(pickler *to)
+{
+    size_t items = 0;
+    text_put(to, "segments");
+    list_begin(to);
+    for (size_t i = 0; i < to->picture->segments_count; i++) {
+        list_item(to, &items);
+        segment_put(to, &to->picture->segments[i]);
+    }
+    list_end(to);
+}
+
+/* ---- traces --------------------------------------------------------------------------------- */
+
+static void entry_put(pickler *to, const tnri_recorded *record, unsigned action, uint64_t size)
+{
+    const tnri_shown_origin *origin = &to->picture->origins[record->origin];
+    list_item(to, &to->entries);
+    put(to, EMPTY_DICT MARK);
+    words_put(to, WORD_action, action);
+    pair_put(to, action == WORD_oom ? WORD_device_free : WORD_addr,
+             (int64_t)(action == WORD_oom ? record->value : record->address));
+    pair_put(to, WORD_size, (int64_t)size);
+    /* The viewer joins what comes back with memory of the same stream that is there. */
+    int is_memory = action == WORD_segment_map || action == WORD_segment_unmap;
+    pair_put(to, WORD_stream,
+             stream_handle(to, is_memory ? origin->stream_latest : origin->stream));
+    pair_put(to, WORD_time_us, time_us(to, tnri_ticks_ns(&to->picture->scale, record->ticks)));
+    word_put(to, WORD_compile_context);
+    if (!memo_get(to, to->text_first)) { /* text 0 is the empty one; its place is this one's */
+        text_put(to, "N/A");
+        memo_set(to, to->text_first);
+    }
+    if (record->mark != 0) {
+        word_put(to, WORD_user_metadata);
+        if (!memo_get(to, to->text_first + record->mark)) {
+            text_put(to, tnri_text_of(record->mark));
+            memo_set(to, to->text_first + record->mark);
+        }
+    }
+    if (record->stack != 0)
+        frames_put(to, record->stack);
+    put(to, SETITEMS);
+}
+
+/* The moment of the picture, where the history does not tell of it. PyTorch's viewer up to 2.6
+ * needs an entry that is not on the default stream: if all are, it takes the stream from them, and
+ * not from the segments, and joins no memory that goes with what is there. Later ones need any
+ * entry where there is no memory at all. */
+static void moment_put(pickler *to)
+{
+    const tnri_recorded moment = {.kind = TNRI_NOTED_SNAPSHOT, .ticks = to->picture->cut.ticks};
+    entry_put(to, &moment, WORD_snapshot, 0);
+}
+
+static void record_put(pickler *to, const tnri_recorded *record, uint8_t entries, uint64_t before)
+{
+    uint64_t freed = record->kind == TNRI_NOTED_GROW ? before : record->requested;
+    if ((entries & TNRI_TRACE_FREE_REQUESTED) != 0)
+        entry_put(to, record, WORD_free_requested, freed);
+    if ((entries & TNRI_TRACE_FREE_COMPLETED) != 0)
+        entry_put(to, record, WORD_free_completed, freed);
+    if ((entries & TNRI_TRACE_ALLOC) != 0)
+        entry_put(to, record, WORD_alloc, record->requested);
+    if ((entries & TNRI_TRACE_SEGMENT_MAP) != 0)
+        entry_put(to, record, WORD_segment_map, record->bytes);
+    if ((entries & TNRI_TRACE_SEGMENT_UNMAP) != 0)
+        entry_put(to, record, WORD_segment_unmap, record->bytes);
+    if ((entries & TNRI_TRACE_OTHER) != 0)
+        entry_put(to, record, record->kind == TNRI_NOTED_OOM ? WORD_oom : WORD_snapshot,
+                  record->bytes);
+}
+
+/* The device of a record; that of records of none is the first. */
+static int record_device(const pickler *to, const tnri_recorded *record)
+{
+    int32_t pool = to->picture->origins[record->origin].pool;
+    return pool < 0 ? 0 : to->picture->pools[pool].device;
+}
+
+static void traces_put(pickler *to, const tnri_trace *trace)
+{
+    const tnri_picture *picture = to->picture;
+    int has_moment = 0;
+    int devices = 1;
+    for (size_t i = 0; i < picture->devices_count; i++)
+        if (picture->devices[i].index >= devices)
+            devices = picture->devices[i].index + 1;
+    size_t items = 0;
+    text_put(to, "device_traces");
+    list_begin(to);
+    for (int device = 0; device < devices; device++) {
+        list_item(to, &items);
+        to->entries = 0;
+        list_begin(to);
+        for (size_t i = 0; i < picture->order_count; i++) {
+            const tnri_recorded *record = tnri_picture_record(picture, i);
+            if (trace->entries[i] == 0 || record_device(to, record) != device)
+                continue;
+            record_put(to, record, trace->entries[i], trace->before[i]);
+            has_moment |= record->kind == TNRI_NOTED_SNAPSHOT;
+        }
+        if (!has_moment) /* it is the first device's */
+            moment_put(to);
+        has_moment = 1;
+        list_end(to);
+    }
+    list_end(to);
+}
+
+/* ---- the rest ------------------------------------------------------------------------------- */
+
+static void named_put(pickler *to, const char *name, int64_t number)
+{
+    text_put(to, name);
+    number_put(to, number);
+}
+
+/* Those in force, as `tenure conf` prints them. */
+static void settings_put(pickler *to)
+{
+    tnr_setting_info info = {.struct_bytes = sizeof(info)};
+    text_put(to, "allocator_settings");
+    put(to, EMPTY_DICT MARK);
+    for (size_t i = 0; tnri_conf_describe(&info, i) == TNR_OK; i++) {
+        text_put(to, info.key);
+        text_put(to, info.value);
+    }
+    put(to, SETITEMS);
+}
+
+static void wait_put(pickler *to, const tnri_shown_wait *wait)
+{
+    static const char *const kinds[] = {"use", "free_sync", "export", "graph", "capture"};
+    put(to, EMPTY_DICT MARK);
+    pair_put(to, WORD_address, (int64_t)to->picture->blocks[wait->block].address);
+    word_put(to, WORD_kind);
+    text_put(to, kinds[wait->kind]);
+    if (wait->stream >= 0)
+        pair_put(to, WORD_stream, stream_handle(to, wait->stream));
+    if (wait->mark_number >= 0)
+        pair_put(to, WORD_mark_number, wait->mark_number);
+    if (wait->since_ns >= 0)
+        pair_put(to, WORD_since_us, time_us(to, (uint64_t)wait->since_ns));
+    if (wait->graph >= 0)
+        pair_put(to, WORD_graph, wait->graph);
+    put(to, SETITEMS);
+}
+
+/* 1 if the name is all that the file says of that handle: of several streams that had it, one that
+ * lives goes before others, and a later one before those before it. */
+static int stream_is_named(const tnri_picture *picture, size_t index)
+{
+    const tnri_shown_stream *wanted = &picture->streams[index];
+    if (wanted->name == 0)
+        return 0;
+    for (size_t i = 0; i < picture->streams_count; i++) {
+        const tnri_shown_stream *other = &picture->streams[i];
+        if (i != index && other->device == wanted->device && other->handle == wanted->handle &&
+            !other->is_graph &&
+            (!other->is_ended || (wanted->is_ended && other->number > wanted->number)))
+            return 0;
+    }
+    return 1;
+}
+
+static void streams_put(pickler *to)
+{
+    const tnri_picture *picture = to->picture;
+    size_t items = 0;
+    text_put(to, "streams");
+    list_begin(to);
+    for (size_t i = 0; i < picture->streams_count; i++) {
+        if (!stream_is_named(picture, i))
+            continue;
+        list_item(to, &items);
+        put(to, EMPTY_DICT MARK);
+        pair_put(to, WORD_device, picture->streams[i].device);
+        pair_put(to, WORD_stream, stream_handle(to, (int64_t)i));
+        word_put(to, WORD_name);
+        text_put(to, tnri_text_of(picture->streams[i].name));
+        put(to, SETITEMS);
+    }
+    list_end(to);
+}
+
+/* What PyTorch's tools ignore. */
+static void tenure_put(pickler *to, size_t left_out)
+{
+    const tnri_picture *picture = to->picture;
+    text_put(to, "tenure");
+    put(to, EMPTY_DICT MARK);
+    named_put(to, "version", 1);
+    named_put(to, "taken_us", time_us(to, tnri_ticks_ns(&picture->scale, picture->cut.ticks)));
+    named_put(to, "records_overwritten", (int64_t)picture->ring.overwritten);
+    named_put(to, "records_missed", (int64_t)picture->ring.missed);
+    named_put(to, "records_left_out", (int64_t)left_out);
+    text_put(to, "pools");
+    size_t pools = 0;
+    list_begin(to);
+    for (size_t i = 0; i < picture->pools_count; i++) {
+        const tnri_shown_pool *pool = &picture->pools[i];
+        list_item(to, &pools);
+        put(to, EMPTY_DICT MARK);
+        pair_put(to, WORD_device, pool->device);
+        named_put(to, "number", pool->number);
+        word_put(to, WORD_kind);
+        text_put(to, tnri_pool_kind_text(pool));
+        word_put(to, WORD_name);
+        text_put(to, pool->name);
+        named_put(to, "reserved_bytes", (int64_t)pool->reserved_bytes);
+        named_put(to, "asleep_bytes", (int64_t)pool->asleep_bytes);
+        put(to, SETITEMS);
+    }
+    list_end(to);
+    streams_put(to);
+    size_t waits = 0;
+    word_put(to, WORD_waits);
+    list_begin(to);
+    for (size_t i = 0; i < picture->waits_count; i++) {
+        list_item(to, &waits);
+        wait_put(to, &picture->waits[i]);
+    }
+    list_end(to);
+    put(to, SETITEMS);
+}
+
+int tnri_pickle_write(tnri_sink *sink, const tnri_picture *picture)
+{
+    tnri_trace trace;
+    pickler to = {.sink = sink, .picture = picture};
+    to.text_first = WORD_COUNT;
+    to.frame_first = to.text_first + tnri_texts_count() + 1;
+    to.stack_first = to.frame_first + (uint32_t)picture->symbols.frames_count;
+    to.memo_count = to.stack_first + (uint32_t)picture->symbols.stacks_count + 1;
+    if (!tnri_trace_select(picture, &trace))
+        return 0;
+    to.is_known = tnri_host_reserve(to.memo_count);
+    int has_room = to.is_known != NULL;
+    if (has_room) {
+        put(&to, "\x80\x02" EMPTY_DICT MARK);
+        segments_put(&to);
+        traces_put(&to, &trace);
+        settings_put(&to);
+        text_put(&to, "external_annotations");
+        put(&to, EMPTY_LIST);
+        tenure_put(&to, trace.left_out);
+        put(&to, SETITEMS ".");
+    }
+    tnri_trace_free(&trace);
+    tnri_host_unreserve(to.is_known, to.memo_count);
+    return has_room;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Host limits: what the machine, and each control group that the process is in, has left of host
+ * memory. The kernel kills a process that takes more than that, without a word. So Tenure asks
+ * before it takes host memory for contents.
+ *
+ * Where the numbers are (versions 1 and 2 of control groups, and the machine's own):
+ *   /proc/meminfo                             MemAvailable
+ *   /proc/self/cgroup                         the group, "/a/b"
+ *   /sys/fs/cgroup/a/b, /a, /                 memory.max, memory.current, memory.stat
+ *   /sys/fs/cgroup/memory/a/b, /a, /          memory.limit_in_bytes, memory.usage_in_bytes, ...
+ * A container may see its own group as the uppermost folder, and nothing of the path: then that
+ * folder is found. Contents of files that a group has in memory are counted as left, because the
+ * kernel gives them up. A file that is not there limits nothing.
+ *
+ * The limit on locked memory (ulimit -l) kills nobody. If the driver's pinned memory counts as
+ * locked, the system refuses to pin more, and the rest goes through the ring. So Tenure does not
+ * look at this limit before, but names it after a refusal.
+ *
+ * For any thread. No lock, no host memory; reads files.
+ */
+#ifndef TNRI_AWAY_HOST_LIMIT_H
+#define TNRI_AWAY_HOST_LIMIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tenure/alloc.h>
+
+/* So much is left for what the program itself needs meanwhile. */
+#define TNRI_HOST_LIMIT_REST ((uint64_t)64 << 20)
+
+typedef struct tnri_host_limit {
+    uint64_t left;   /* bytes; UINT64_MAX: no limit was found */
+    char where[256]; /* the file that says so */
+} tnri_host_limit;
+
+/* The folder that /proc and /sys are looked for in; tests have their own. */
+extern const char *tnri_host_limit_root;
+
+/* The tightest limit. */
+void tnri_host_limit_read(tnri_host_limit *limit);
+
+/* TNR_ERR_HOST_MEMORY, with a sentence, if so many bytes more would leave too little. */
+tnr_status tnri_host_limit_check(size_t bytes);
+
+/* After the system has refused to pin memory: adds the limit on locked memory to the sentence. */
+void tnri_host_limit_explain(void);
+
+#endif

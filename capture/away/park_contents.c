@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Contents of parked blocks: see park_contents.h. */
+#include "away/park_contents.h"
+
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "gpu/capturing.h"
+
+/* Pinned buffers for so many bytes. The staging is claimed. */
+static tnr_status buffers_take(tnri_contents *contents, tnri_device *device, size_t bytes)
+{
+    const tnri_staging *staging = tnri_staging_of(device);
+    size_t pinned = staging->pinned.count, paged = staging->paged.count;
+    if (tnri_capturing())
+        return tnri_error(TNR_ERR_BUSY, "a stream capture is under way; it forbids pinning memory. "
+                                        "Park before or after it, or discard the contents.");
+    tnr_status status = tnri_staging_check(device, tnri_buffers_for(bytes));
+    if (status == TNR_OK)
+        status = tnri_staging_take(device, bytes, 0, &contents->buffers);
+    contents->made = staging->pinned.count - pinned;
+    if (status != TNR_OK || !contents->buffers->is_paged) /* ordinary ones come first */
+        return status;
+    tnri_staging_undo(device, contents->buffers, pinned, paged);
+    return tnri_error(TNR_ERR_HOST_MEMORY,
+                      "the system does not pin %zu bytes more for a block's contents. Raise the "
+                      "limit on locked memory, or discard the contents.",
+                      bytes);
+}
+
+tnr_status tnri_contents_make(tnri_contents **made, tnri_device *device, size_t bytes,
+                              tnri_stream *stream)
+{
+    tnri_contents *contents = tnri_staging_take_late(device, bytes, stream);
+    if (contents != NULL) {
+        contents->bytes = bytes;
+        contents->made = 0;
+        *made = contents;
+        return TNR_OK;
+    }
+    contents = tnri_host_alloc(sizeof(*contents));
+    if (contents == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of contents.");
+    contents->device = device;
+    contents->bytes = bytes;
+    tnri_staging_claim(device);
+    tnr_status status = buffers_take(contents, device, bytes);
+    tnri_staging_unclaim(device);
+    if (status == TNR_OK)
+        *made = contents;
+    else
+        tnri_host_free(contents, sizeof(*contents));
+    return status;
+}
+
+tnr_status tnri_contents_copy(const tnri_contents *contents, void *ptr, CUstream stream, int is_out)
+{
+    CUdeviceptr address = (CUdeviceptr)(uintptr_t)ptr;
+    size_t done = 0;
+    for (const tnri_buffer *buffer = contents->buffers; done < contents->bytes;
+         buffer = buffer->next) {
+        size_t bytes = contents->bytes - done;
+        if (bytes > TNRI_BUFFER_BYTES)
+            bytes = TNRI_BUFFER_BYTES;
+        CUresult result =
+            is_out ? tnri_drive(cuMemcpyDtoHAsync, (buffer->memory, address + done, bytes, stream))
+                   : tnri_drive(cuMemcpyHtoDAsync, (address + done, buffer->memory, bytes, stream));
+        if (result != CUDA_SUCCESS)
+            return tnri_driver_error(result, "cuMemcpyAsync", "copying a parked block's contents");
+        done += bytes;
+    }
+    return TNR_OK;
+}
+
+void tnri_contents_unmake(tnri_contents *contents)
+{
+    tnri_device *device = contents->device;
+    const tnri_staging *staging = tnri_staging_of(device);
+    tnri_staging_claim(device);
+    size_t made = tnri_capturing() ? 0 : contents->made; /* a capture forbids freeing them */
+    tnri_staging_undo(device, contents->buffers, staging->pinned.count - made,
+                      staging->paged.count);
+    tnri_staging_unclaim(device);
+    tnri_host_free(contents, sizeof(*contents));
+}
+
+void tnri_contents_end(void *of, tnri_event *event)
+{
+    tnri_contents *contents = of;
+    contents->event = event;
+    tnri_staging_give_late(contents);
+}
+
+void tnri_contents_end_after(tnri_contents *contents, tnri_event *event, tnri_stream *stream,
+                             uint64_t number)
+{
+    tnri_stream_hold(stream);
+    contents->stream = stream;
+    contents->number = number;
+    tnri_contents_end(contents, event);
+}

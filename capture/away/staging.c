@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Host memory and streams for contents: see staging.h. */
+#include "away/staging.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "away/host_limit.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "base/thread_number.h"
+
+tnri_staging tnri_stagings[TNRI_DEVICES_MAX];
+static tnri_lock late_lock = {.rank = TNRI_RANK_HOST};
+
+/* ---- the stream ----------------------------------------------------------------------------- */
+
+/* All optional entry points that keeping contents needs are there. */
+static tnr_status staging_check(void)
+{
+    if (tnri_driver.cuMemHostAlloc != NULL && tnri_driver.cuMemFreeHost != NULL &&
+        tnri_driver.cuMemcpyDtoHAsync != NULL && tnri_driver.cuMemcpyHtoDAsync != NULL &&
+        tnri_driver.cuStreamSynchronize != NULL)
+        return TNR_OK;
+    return tnri_error(TNR_ERR_DRIVER_TOO_OLD,
+                      "the driver lacks calls for copying to pinned host memory. Sleep with "
+                      "TNR_CONTENT_DISCARD, or install a newer NVIDIA driver.");
+}
+
+tnr_status tnri_staging_open(tnri_device *device)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    tnri_assert(tnri_staging_is_mine(device));
+    if (!staging->has_stream) {
+        CUresult result = tnri_drive(cuStreamCreate, (&staging->stream, CU_STREAM_NON_BLOCKING));
+        if (result != CUDA_SUCCESS)
+            return tnri_driver_error(result, "cuStreamCreate", "making a stream for copies");
+        staging->has_stream = 1;
+    }
+    return staging->is_busy ? tnri_staging_wait(device) : TNR_OK;
+}
+
+tnr_status tnri_staging_wait(tnri_device *device)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    CUresult result = CUDA_SUCCESS;
+    if (staging->has_stream)
+        result = tnri_drive(cuStreamSynchronize, (staging->stream));
+    /* Tried once more: what the copies use cannot be given back without an answer. */
+    if (result != CUDA_SUCCESS &&
+        tnri_drive(cuStreamSynchronize, (staging->stream)) == CUDA_SUCCESS)
+        result = CUDA_SUCCESS;
+    staging->is_busy = result != CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        return TNR_OK;
+    return tnri_driver_error(result, "cuStreamSynchronize", "waiting for copies of contents");
+}
+
+/* ---- buffers --------------------------------------------------------------------------------- */
+
+size_t tnri_buffers_for(size_t bytes)
+{
+    return bytes / TNRI_BUFFER_BYTES + (bytes % TNRI_BUFFER_BYTES != 0);
+}
+
+static void buffer_push(tnri_buffers *buffers, tnri_buffer *buffer)
+{
+    buffer->next = buffers->spares;
+    buffers->spares = buffer;
+    buffers->spares_count++;
+}
+
+static void buffers_push(tnri_staging *staging, tnri_buffer *buffers)
+{
+    while (buffers != NULL) {
+        tnri_buffer *buffer = buffers;
+        buffers = buffer->next;
+        buffer_push(buffer->is_paged ? &staging->paged : &staging->pinned, buffer);
+    }
+}
+
+static tnri_buffer *buffer_pop(tnri_buffers *buffers)
+{
+    tnri_buffer *buffer = buffers->spares;
+    buffers->spares = buffer->next;
+    buffers->spares_count--;
+    return buffer;
+}
+
+static tnr_status memory_pin(void **memory)
+{
+    tnr_status status = staging_check();
+    if (status != TNR_OK)
+        return status;
+    CUresult result = tnri_drive(cuMemHostAlloc, (memory, TNRI_BUFFER_BYTES, 0));
+    if (result == CUDA_SUCCESS)
+        return TNR_OK;
+    status = tnri_driver_error(result, "cuMemHostAlloc", "pinning host memory for contents");
+    if (result != CUDA_ERROR_OUT_OF_MEMORY && result != CUDA_ERROR_OPERATING_SYSTEM)
+        return status;
+    /* Out of host memory, that is, not of the device's. */
+    tnri_host_limit_explain();
+    return TNR_ERR_HOST_MEMORY;
+}
+
+/* Large pages, because the first touch of small ones takes longer than the copy. */
+static tnr_status memory_page(void **memory)
+{
+    *memory =
+        mmap(NULL, TNRI_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (*memory == MAP_FAILED)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "the system has no memory for contents.");
+    (void)madvise(*memory, TNRI_BUFFER_BYTES, MADV_HUGEPAGE);
+    return TNR_OK;
+}
+
+/* Adds one spare. */
+static tnr_status buffer_make(tnri_buffers *buffers, int is_paged)
+{
+    tnri_buffer *buffer = tnri_host_alloc(sizeof(*buffer));
+    if (buffer == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of contents.");
+    void *memory;
+    tnr_status status = is_paged ? memory_page(&memory) : memory_pin(&memory);
+    if (status != TNR_OK) {
+        tnri_host_free(buffer, sizeof(*buffer));
+        return status;
+    }
+    buffer->memory = memory;
+    buffer->is_paged = is_paged;
+    buffers->count++;
+    buffer_push(buffers, buffer);
+    return TNR_OK;
+}
+
+/* Frees pinned spares until `most` exist, or none is spare. */
+static CUresult pinned_trim(tnri_device *device, size_t most)
+{
+    tnri_buffers *pinned = &tnri_staging_of(device)->pinned;
+    while (pinned->spares != NULL && pinned->count > most) {
+        if (tnri_staging_of(device)->is_busy && tnri_staging_wait(device) != TNR_OK)
+            return CUDA_ERROR_NOT_READY;
+        CUresult result = tnri_drive(cuMemFreeHost, (pinned->spares->memory));
+        if (result != CUDA_SUCCESS)
+            return result;
+        tnri_host_free(buffer_pop(pinned), sizeof(tnri_buffer));
+        pinned->count--;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* The same for ordinary ones. No copy of the device's touches these. */
+static void paged_trim(tnri_device *device, size_t most)
+{
+    tnri_buffers *paged = &tnri_staging_of(device)->paged;
+    while (paged->spares != NULL && paged->count > most) {
+        tnri_buffer *buffer = buffer_pop(paged);
+        (void)munmap(buffer->memory, TNRI_BUFFER_BYTES);
+        tnri_host_free(buffer, sizeof(*buffer));
+        paged->count--;
+    }
+}
+
+static size_t at_least_0(size_t wanted, size_t there)
+{
+    return wanted > there ? wanted - there : 0;
+}
+
+tnr_status tnri_staging_check(const tnri_device *device, size_t count)
+{
+    const tnri_staging *staging = tnri_staging_of(device);
+    size_t missing = at_least_0(count, staging->pinned.spares_count + staging->paged.spares_count);
+    size_t most = SIZE_MAX / TNRI_BUFFER_BYTES;
+    return missing == 0
+               ? TNR_OK
+               : tnri_host_limit_check(missing > most ? SIZE_MAX : missing * TNRI_BUFFER_BYTES);
+}
+
+/* Has at least so many spares, or as many as can be had. */
+static tnr_status buffers_make(tnri_buffers *buffers, size_t count, int is_paged)
+{
+    tnr_status status = TNR_OK;
+    while (status == TNR_OK && buffers->spares_count < count)
+        status = buffer_make(buffers, is_paged);
+    return status;
+}
+
+static size_t ring_missing(const tnri_staging *staging)
+{
+    return staging->ring[0] == NULL ? TNRI_RING : 0;
+}
+
+/* How many buffers of `count` are pinned, and how many more the ring takes if it is needed and not
+ * there. Room for the ring is left in any case, for the next pool. */
+static size_t pinned_share(const tnri_staging *staging, size_t count, size_t pinned_max,
+                           size_t *ring)
+{
+    size_t missing = ring_missing(staging);
+    size_t used = staging->pinned.count - staging->pinned.spares_count + missing;
+    size_t most = pinned_max == 0 ? SIZE_MAX : pinned_max / TNRI_BUFFER_BYTES;
+    size_t room = most > used ? most - used : 0;
+    *ring = count > room ? missing : 0;
+    return count > room ? room : count;
+}
+
+/* Has the spares for `count` buffers, of which *pinned are to be pinned, and for *ring. Where the
+ * system does not pin so much, *pinned is less, and the ring is needed. */
+static tnr_status spares_make(tnri_staging *staging, size_t count, size_t *pinned, size_t *ring)
+{
+    tnr_status status = buffers_make(&staging->pinned, *pinned + *ring, 0);
+    if (status == TNR_ERR_HOST_MEMORY && staging->pinned.spares_count >= ring_missing(staging)) {
+        *ring = ring_missing(staging);
+        *pinned = staging->pinned.spares_count - *ring;
+        status = TNR_OK;
+    }
+    return status == TNR_OK ? buffers_make(&staging->paged, count - *pinned, 1) : status;
+}
+
+/* Forgets where copies end. */
+static void late_unmark(tnri_late *late)
+{
+    tnri_event_drop(late->event);
+    if (late->stream != NULL)
+        tnri_stream_drop(late->stream);
+    late->event = NULL;
+    late->stream = NULL;
+}
+
+void tnri_staging_give_late(tnri_late *late)
+{
+    tnri_staging *staging = tnri_staging_of(late->device);
+    tnri_lock_take(&late_lock);
+    late->next = staging->late;
+    staging->late = late;
+    tnri_lock_release(&late_lock);
+}
+
+tnri_late *tnri_staging_take_late(tnri_device *device, size_t bytes, tnri_stream *stream)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    tnri_late *found = NULL;
+    tnri_lock_take(&late_lock);
+    tnri_late *list = staging->late;
+    staging->late = NULL;
+    tnri_lock_release(&late_lock);
+    while (list != NULL) {
+        tnri_late *late = list;
+        list = late->next;
+        if (found == NULL && late->stream != NULL &&
+            tnri_buffers_for(late->bytes) == tnri_buffers_for(bytes) &&
+            tnri_stream_is_after(stream, late->stream, late->number, 1))
+            found = late;
+        else
+            tnri_staging_give_late(late);
+    }
+    if (found != NULL)
+        late_unmark(found);
+    return found;
+}
+
+/* Whether copies are over that may use late buffers; waits for them if `wait`. */
+static CUresult late_prove(const tnri_late *late, int wait, int *is_over)
+{
+    *is_over = tnri_event_is_over(late->event);
+    if (*is_over || !wait)
+        return CUDA_SUCCESS;
+    CUresult result = tnri_drive(cuCtxSynchronize, ());
+    *is_over = result == CUDA_SUCCESS;
+    return result;
+}
+
+/* Makes spares of the late buffers that no copy uses any more. Returns the driver's first
+ * refusal. */
+static CUresult late_collect(tnri_device *device, int wait)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    CUresult first = CUDA_SUCCESS;
+    tnri_lock_take(&late_lock);
+    tnri_late *list = staging->late;
+    staging->late = NULL;
+    tnri_lock_release(&late_lock);
+    while (list != NULL) {
+        tnri_late *late = list;
+        list = late->next;
+        int is_over;
+        CUresult result = late_prove(late, wait, &is_over);
+        if (first == CUDA_SUCCESS)
+            first = result;
+        if (!is_over) {
+            tnri_staging_give_late(late);
+            continue;
+        }
+        late_unmark(late);
+        buffers_push(staging, late->buffers);
+        tnri_host_free(late, sizeof(*late));
+    }
+    return first;
+}
+
+tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_max,
+                             tnri_buffer **buffers)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    size_t ring;
+    size_t count = tnri_buffers_for(bytes);
+    tnri_assert(tnri_staging_is_mine(device));
+    (void)late_collect(device, 0);
+    size_t pinned = pinned_share(staging, count, pinned_max, &ring);
+    size_t pinned_before = staging->pinned.count, paged_before = staging->paged.count;
+    *buffers = NULL;
+    tnr_status status = spares_make(staging, count, &pinned, &ring);
+    if (status != TNR_OK) {
+        tnri_staging_undo(device, NULL, pinned_before, paged_before);
+        return status;
+    }
+    for (size_t i = 0; i < ring; i++)
+        staging->ring[i] = buffer_pop(&staging->pinned);
+    for (size_t i = 0; i < count; i++) {
+        tnri_buffer *buffer = buffer_pop(i < pinned ? &staging->pinned : &staging->paged);
+        buffer->next = *buffers;
+        *buffers = buffer;
+    }
+    return TNR_OK;
+}
+
+/* The ring goes too when nothing needs it. */
+static void buffers_return(tnri_staging *staging, tnri_buffer *buffers)
+{
+    buffers_push(staging, buffers);
+    if (staging->ring[0] != NULL && staging->paged.count == staging->paged.spares_count)
+        for (int i = 0; i < TNRI_RING; i++) {
+            buffer_push(&staging->pinned, staging->ring[i]);
+            staging->ring[i] = NULL;
+        }
+}
+
+void tnri_staging_undo(tnri_device *device, tnri_buffer *buffers, size_t pinned, size_t paged)
+{
+    tnri_assert(tnri_staging_is_mine(device));
+    buffers_return(tnri_staging_of(device), buffers);
+    (void)pinned_trim(device, pinned);
+    paged_trim(device, paged);
+}
+
+void tnri_staging_give(tnri_device *device, tnri_buffer *buffers, int keep_all)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    tnri_assert(tnri_staging_is_mine(device));
+    buffers_return(staging, buffers);
+    if (keep_all)
+        return;
+    (void)pinned_trim(device, staging->kept_count);
+    paged_trim(device, 0);
+}
+
+tnr_status tnri_staging_prepare(tnri_device *device, size_t bytes)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    tnri_assert(tnri_staging_is_mine(device));
+    (void)late_collect(device, 0);
+    size_t count = tnri_buffers_for(bytes);
+    size_t before = staging->pinned.count, used = before - staging->pinned.spares_count;
+    tnr_status status = tnri_staging_check(device, at_least_0(count, used));
+    if (status == TNR_OK)
+        status = buffers_make(&staging->pinned, at_least_0(count, used), 0);
+    if (status != TNR_OK) {
+        (void)pinned_trim(device, before);
+        return status;
+    }
+    staging->kept_count = count;
+    paged_trim(device, 0);
+    CUresult result = pinned_trim(device, count);
+    if (result == CUDA_SUCCESS)
+        return TNR_OK;
+    return tnri_driver_error(result, "cuMemFreeHost", "giving pinned memory back");
+}
+
+/* Gives everything back; on a refusal *call says of what, and a repeated call goes on. */
+static CUresult staging_empty(tnri_device *device, const char **call)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    *call = "cuCtxSynchronize";
+    for (tnri_late *late = staging->late; late != NULL; late = late->next)
+        late->stream = NULL; /* the device's streams have ended, whoever held them */
+    CUresult result = late_collect(device, 1);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *call = "cuMemFreeHost";
+    result = pinned_trim(device, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    paged_trim(device, 0);
+    tnri_assert(staging->pinned.count == 0 && staging->paged.count == 0);
+    staging->kept_count = 0;
+    staging->is_busy = 0;
+    *call = "cuStreamDestroy";
+    if (staging->has_stream)
+        result = tnri_drive(cuStreamDestroy, (staging->stream));
+    if (result == CUDA_SUCCESS)
+        staging->has_stream = 0;
+    return result;
+}
+
+/* ---- whose it is ---------------------------------------------------------------------------- */
+
+/* Waits until something is nobody's, and makes it the thread's. */
+static void owner_become(_Atomic uint64_t *owner)
+{
+    uint64_t nobody = 0;
+    tnri_assert_none_held();
+    for (int tries = 0; !atomic_compare_exchange_strong(owner, &nobody, tnri_thread_number());
+         tries++, nobody = 0) {
+        tnri_assert(nobody != tnri_thread_number());
+        if (tries < 100)
+            sched_yield();
+        else
+            nanosleep(&(struct timespec){0, 100000}, NULL);
+    }
+}
+
+static void owner_end(_Atomic uint64_t *owner)
+{
+    tnri_assert(atomic_load(owner) == tnri_thread_number());
+    atomic_store(owner, 0);
+}
+
+void tnri_staging_turn_begin(tnri_device *device)
+{
+    owner_become(&tnri_staging_of(device)->turn_of);
+}
+
+void tnri_staging_turn_end(tnri_device *device)
+{
+    owner_end(&tnri_staging_of(device)->turn_of);
+}
+
+int tnri_staging_is_my_turn(const tnri_device *device)
+{
+    return atomic_load(&tnri_staging_of(device)->turn_of) == tnri_thread_number();
+}
+
+void tnri_staging_claim(tnri_device *device)
+{
+    owner_become(&tnri_staging_of(device)->claimed_by);
+    device->upper_empty = staging_empty;
+}
+
+void tnri_staging_unclaim(tnri_device *device)
+{
+    owner_end(&tnri_staging_of(device)->claimed_by);
+}
+
+int tnri_staging_is_mine(const tnri_device *device)
+{
+    return atomic_load(&tnri_staging_of(device)->claimed_by) == tnri_thread_number();
+}

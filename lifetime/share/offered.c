@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening blocks by name: see offered.h. */
+#include "share/offered.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/helper.h"
+#include "base/host_memory.h"
+#include "share/exported.h"
+#include "share/shared.h"
+
+/* "tenureN1"; another number for each change of what follows. */
+#define NAME_MAGIC UINT64_C(0x314e65727565746e)
+
+enum { WAIT_SECONDS = 10, BACKLOG = 64, PAUSE_MS = 100, ASKERS_MAX = 32 };
+
+/* What a tnr_export_name holds. */
+typedef struct offer_name {
+    uint64_t magic;
+    uint64_t process; /* its number; with the token, the socket's name */
+    uint64_t token;   /* drawn when the process first offers */
+    tnr_export number;
+} offer_name;
+_Static_assert(sizeof(offer_name) == sizeof(tnr_export_name), "a name is all of it");
+
+typedef struct request {
+    uint64_t magic;
+    tnr_export number;
+} request;
+
+/* A process that asks, and the thread that answers it. */
+typedef struct asker {
+    struct asker *next;
+    tnri_descriptor connection;
+    pthread_t thread;
+    int has_thread;
+    int is_answered; /* its connection is about to be closed; the mutex */
+    int is_done;     /* it belongs to askers_reap; the mutex */
+} asker;
+
+static struct {
+    pthread_mutex_t starting; /* protects the token, and what is written before it is published */
+    _Atomic uint64_t token;   /* 0: nobody answers */
+    _Atomic int is_ending;
+    tnri_descriptor listener; /* constant once the thread runs */
+    pthread_t thread;
+    pid_t process; /* that the thread is of */
+
+    pthread_mutex_t mutex; /* protects what follows */
+    pthread_cond_t changed;
+    asker *askers;       /* that have a thread */
+    int askers_count;    /* at most ASKERS_MAX */
+    int sending, pauses; /* threads that are sending a block, or keep others from it */
+} server = {.starting = PTHREAD_MUTEX_INITIALIZER,
+            .mutex = PTHREAD_MUTEX_INITIALIZER,
+            .changed = PTHREAD_COND_INITIALIZER,
+            .listener = TNRI_DESCRIPTOR_NONE};
+
+static socklen_t address_make(struct sockaddr_un *address, uint64_t process, uint64_t token)
+{
+    memset(address, 0, sizeof(*address));
+    address->sun_family = AF_UNIX;
+    int length =
+        snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "tenure-%llu-%016llx",
+                 (unsigned long long)process, (unsigned long long)token);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+}
+
+/* A socket that keeps messages apart; without one errno says why. */
+static int socket_make(tnri_descriptor *made, int flags)
+{
+    tnri_descriptors_enter();
+    int file = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
+    int error = errno;
+    if (file >= 0)
+        tnri_descriptor_keep(made, file);
+    tnri_descriptors_leave();
+    errno = error;
+    return file >= 0;
+}
+
+/* Who is at the other end, as the kernel says; 0: it does not. */
+static int peer_get(int connection, struct ucred *who)
+{
+    socklen_t bytes = sizeof(*who);
+    return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, who, &bytes) == 0;
+}
+
+static int is_same_user(int connection, struct ucred *who)
+{
+    return peer_get(connection, who) && who->uid == geteuid();
+}
+
+/* ---- answering ------------------------------------------------------------------------------ */
+
+/* Between these two nobody pauses. */
+static void sending_begin(void)
+{
+    (void)pthread_mutex_lock(&server.mutex);
+    while (server.pauses > 0)
+        (void)pthread_cond_wait(&server.changed, &server.mutex);
+    server.sending++;
+    (void)pthread_mutex_unlock(&server.mutex);
+}
+
+static void sending_end(void)
+{
+    (void)pthread_mutex_lock(&server.mutex);
+    server.sending--;
+    (void)pthread_cond_broadcast(&server.changed);
+    (void)pthread_mutex_unlock(&server.mutex);
+}
+
+static void request_answer(int connection)
+{
+    request asked;
+    struct ucred who;
+    tnri_descriptor stray = TNRI_DESCRIPTOR_NONE;
+    if (!is_same_user(connection, &who))
+        return;
+    tnri_message got = tnri_message_receive(connection, -1, 1, &asked, sizeof(asked), &stray);
+    tnri_descriptor_close(&stray);
+    if (got != TNRI_MESSAGE_DONE || asked.magic != NAME_MAGIC)
+        return;
+    sending_begin();
+    tnr_status status = tnri_exported_send(asked.number, connection, who.pid);
+    sending_end();
+    /* If a part has gone, the other side takes this for the end that it is. */
+    tnri_shared_block why = {.magic = TNRI_SHARED_MAGIC, .refusal = (uint64_t)status};
+    if (status != TNR_OK)
+        (void)tnri_message_send(connection, &why, sizeof(why), -1);
+}
+
+/* Who asks next. 0: nobody, for now. */
+static int connection_accept(tnri_descriptor *connection)
+{
+    tnri_descriptors_enter();
+    int file = accept4(server.listener.file, NULL, NULL, SOCK_CLOEXEC);
+    int error = errno;
+    if (file >= 0)
+        tnri_descriptor_keep(connection, file);
+    tnri_descriptors_leave();
+    errno = error;
+    return file >= 0;
+}
+
+static void *asker_answer(void *argument)
+{
+    asker *self = argument;
+    request_answer(self->connection.file);
+    (void)pthread_mutex_lock(&server.mutex);
+    self->is_answered = 1;
+    (void)pthread_mutex_unlock(&server.mutex);
+    tnri_descriptor_close(&self->connection);
+    (void)pthread_mutex_lock(&server.mutex);
+    self->is_done = 1;
+    (void)pthread_cond_broadcast(&server.changed);
+    (void)pthread_mutex_unlock(&server.mutex);
+    return NULL;
+}
+
+/* Ends those that are answered, and waits until there is room for one more; or for all of them. */
+static void askers_reap(int is_last)
+{
+    (void)pthread_mutex_lock(&server.mutex);
+    for (;;) {
+        asker **link = &server.askers, *one;
+        while (*link != NULL && !(*link)->is_done)
+            link = &(*link)->next;
+        if ((one = *link) == NULL) {
+            if (server.askers_count < (is_last ? 1 : ASKERS_MAX))
+                break;
+            (void)pthread_cond_wait(&server.changed, &server.mutex);
+            continue;
+        }
+        *link = one->next;
+        server.askers_count--;
+        (void)pthread_mutex_unlock(&server.mutex);
+        if (one->has_thread)
+            (void)pthread_join(one->thread, NULL);
+        tnri_host_free(one, sizeof(*one));
+        (void)pthread_mutex_lock(&server.mutex);
+    }
+    (void)pthread_mutex_unlock(&server.mutex);
+}
+
+/* Answers one that asks on a thread of its own, so that nobody waits for one that is silent or does
+ * not take what it is sent; on this thread where there is no other. */
+static void asker_take(asker *fresh)
+{
+    (void)pthread_mutex_lock(&server.mutex);
+    fresh->next = server.askers;
+    server.askers = fresh;
+    server.askers_count++;
+    fresh->has_thread = pthread_create(&fresh->thread, NULL, asker_answer, fresh) == 0;
+    int is_here = !fresh->has_thread;
+    (void)pthread_mutex_unlock(&server.mutex);
+    if (is_here)
+        (void)asker_answer(fresh);
+}
+
+/* Takes one that asks. 0: there is no descriptor or no memory for it, for now. */
+static int asker_accept(void)
+{
+    askers_reap(0);
+    asker *fresh = tnri_host_alloc(sizeof(*fresh));
+    if (fresh == NULL)
+        return 0;
+    *fresh = (asker){.connection = TNRI_DESCRIPTOR_NONE};
+    if (connection_accept(&fresh->connection)) {
+        asker_take(fresh);
+        return 1;
+    }
+    int error = errno;
+    tnri_host_free(fresh, sizeof(*fresh));
+    return error == EINTR || error == ECONNABORTED || error == EAGAIN;
+}
+
+static void *requests_answer(void *nothing)
+{
+    (void)nothing;
+    while (!atomic_load(&server.is_ending)) {
+        struct pollfd wanted = {.fd = server.listener.file, .events = POLLIN};
+        if (poll(&wanted, 1, -1) > 0 && !atomic_load(&server.is_ending) && !asker_accept())
+            (void)poll(NULL, 0, PAUSE_MS);
+    }
+    tnri_helper_end();
+    return NULL;
+}
+
+static void askers_hang_up(void)
+{
+    (void)pthread_mutex_lock(&server.mutex);
+    for (const asker *one = server.askers; one != NULL; one = one->next)
+        if (!one->is_answered)
+            (void)shutdown(one->connection.file, SHUT_RDWR);
+    (void)pthread_mutex_unlock(&server.mutex);
+}
+
+/* At the process's end, before the driver's own. Those that are waited for are hung up on. */
+static void server_end(void)
+{
+    if (atomic_load(&server.token) == 0 || server.process != getpid())
+        return; /* a forked child has no such threads */
+    atomic_store(&server.is_ending, 1);
+    (void)shutdown(server.listener.file, SHUT_RDWR);
+    askers_hang_up();
+    pthread_join(server.thread, NULL);
+    askers_hang_up(); /* the last that it took */
+    askers_reap(1);
+}
+
+/* Listens and makes the thread, all of whose signals are blocked. 0, or an error number. */
+static int listener_start(uint64_t token)
+{
+    struct sockaddr_un address;
+    socklen_t length = address_make(&address, (uint64_t)getpid(), token);
+    if (!socket_make(&server.listener, SOCK_NONBLOCK))
+        return errno;
+    int error = bind(server.listener.file, (const struct sockaddr *)&address, length) != 0 ||
+                        listen(server.listener.file, BACKLOG) != 0
+                    ? errno
+                    : 0;
+    if (error == 0)
+        error = tnri_helper_make(&server.thread, requests_answer, NULL);
+    if (error != 0)
+        tnri_descriptor_close(&server.listener);
+    return error;
+}
+
+/* Starts to answer if it is the first time. */
+static tnr_status server_start(void)
+{
+    uint64_t token = 0;
+    int error = 0;
+    pthread_mutex_lock(&server.starting);
+    if (atomic_load(&server.token) == 0) {
+        if (getrandom(&token, sizeof(token), 0) != (ssize_t)sizeof(token) || token == 0)
+            error = EAGAIN;
+        else
+            error = listener_start(token);
+        if (error == 0) {
+            server.process = getpid();
+            atomic_store(&server.token, token);
+            (void)atexit(server_end);
+        }
+    }
+    pthread_mutex_unlock(&server.starting);
+    char text[128];
+    return error == 0 ? TNR_OK
+                      : tnri_error(TNR_ERR_TRANSPORT,
+                                   "other processes cannot be answered, as the system refuses a "
+                                   "socket or a thread for it: %s.",
+                                   strerror_r(error, text, sizeof(text)));
+}
+
+tnr_status tnri_offered_name(tnr_export_name *name, tnr_export number)
+{
+    tnr_status status = server_start();
+    if (status != TNR_OK)
+        return status;
+    offer_name made = {NAME_MAGIC, (uint64_t)server.process, atomic_load(&server.token), number};
+    memcpy(name, &made, sizeof(made));
+    return TNR_OK;
+}
+
+void tnri_offered_pause(void)
+{
+    (void)pthread_mutex_lock(&server.mutex);
+    server.pauses++;
+    while (server.sending > 0)
+        (void)pthread_cond_wait(&server.changed, &server.mutex);
+    (void)pthread_mutex_unlock(&server.mutex);
+}
+
+void tnri_offered_resume(void)
+{
+    (void)pthread_mutex_lock(&server.mutex);
+    server.pauses--;
+    (void)pthread_cond_broadcast(&server.changed);
+    (void)pthread_mutex_unlock(&server.mutex);
+}
+
+/* ---- asking --------------------------------------------------------------------------------- */
+
+/* Nobody may keep this process waiting for ever, were it by a full queue. */
+static int connection_make(const offer_name *name, int connection)
+{
+    struct sockaddr_un address;
+    struct timeval most = {.tv_sec = WAIT_SECONDS};
+    socklen_t length = address_make(&address, name->process, name->token);
+    (void)setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
+    int result;
+    do
+        result = connect(connection, (const struct sockaddr *)&address, length);
+    while (result != 0 && errno == EINTR);
+    return result == 0;
+}
+
+tnr_status tnri_offered_ask(const tnr_export_name *named, tnri_descriptor *connection)
+{
+    offer_name name;
+    struct ucred who;
+    char text[128];
+    memcpy(&name, named, sizeof(name));
+    if (name.magic != NAME_MAGIC)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "this is no name that tnr_export_offer of this version wrote.");
+    if (name.token == atomic_load(&server.token))
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "the block is this process's own: it has it already.");
+    if (!socket_make(connection, 0))
+        return tnri_error(TNR_ERR_TRANSPORT, "the system refuses a socket: %s.",
+                          strerror_r(errno, text, sizeof(text)));
+    int is_there = connection_make(&name, connection->file);
+    if (!is_there || !is_same_user(connection->file, &who)) {
+        tnr_status status = tnri_error(
+            TNR_ERR_TRANSPORT,
+            "process %llu, which offered the block, does not answer (%s): it has ended, is another "
+            "user's, or lives in another network namespace.",
+            (unsigned long long)name.process,
+            is_there ? "another user" : strerror_r(errno, text, sizeof(text)));
+        tnri_descriptor_close(connection);
+        return status;
+    }
+    request asked = {NAME_MAGIC, name.number};
+    tnri_message sent = tnri_message_send(connection->file, &asked, sizeof(asked), -1);
+    if (sent == TNRI_MESSAGE_DONE)
+        return TNR_OK;
+    tnri_descriptor_close(connection);
+    return tnri_message_error(sent, "asking for a block");
+}
+
+int tnri_offered_is_there(const tnr_export_name *named)
+{
+    offer_name name;
+    struct ucred who;
+    tnri_descriptor connection = TNRI_DESCRIPTOR_NONE;
+    memcpy(&name, named, sizeof(name));
+    if (name.magic != NAME_MAGIC)
+        return 0;
+    if (tnri_offered_is_own(named) || !socket_make(&connection, 0))
+        return 1;
+    /* One that is stopped is there: the system takes connections in its place, up to a number. */
+    int is_there = connection_make(&name, connection.file)
+                       ? !peer_get(connection.file, &who) || who.uid == geteuid()
+                       : errno != ECONNREFUSED;
+    tnri_descriptor_close(&connection);
+    return is_there;
+}
+
+int tnri_offered_is_own(const tnr_export_name *named)
+{
+    offer_name name;
+    memcpy(&name, named, sizeof(name));
+    return name.magic == NAME_MAGIC && name.token != 0 &&
+           name.token == atomic_load(&server.token) && server.process == getpid();
+}
+
+pid_t tnri_offered_process(const tnr_export_name *named)
+{
+    offer_name name;
+    memcpy(&name, named, sizeof(name));
+    return (pid_t)name.process;
+}
