@@ -35,5 +35,6 @@ int main(void)
     fflush(stdout);
     while (getchar() != EOF)
         ;
+    must(tnr_shutdown(1)); /* a pool may sleep */
     return 0;
 }

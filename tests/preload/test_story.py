@@ -60,7 +60,7 @@ class Story(PreloadTest):
     def test_rows_are_wrapped(self):
         path = self.folder / "leak.json"
         self.leak("preload_leak", "exit", "--history", "full", "--snapshot", path)
-        rows = self.stacks(path)
+        rows = self.stacks(path, "--frames", "all")
         self.assertTrue(any(row.startswith("  ") for row in rows), rows)
         self.assertIn("_start", "".join(rows))
 

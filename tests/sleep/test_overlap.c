@@ -77,7 +77,8 @@ static uint64_t reserved;
 /* As many bytes as some pieces have, in chunks of 8 MiB. */
 static void blocks_start(void)
 {
-    unit_start("chunk_max_mb:8,chunk_share:8", "SCHEDULE=lazy", "MEMORY=512M", "RACES=1", NULL);
+    unit_start("chunk_max_mb:8,chunk_exact_mb:8,chunk_share:8", "SCHEDULE=lazy", "MEMORY=512M",
+               "RACES=1", NULL);
     sleep_context_enter();
     for (int i = 0; i < BLOCKS; i++) {
         blocks[i] = unit_malloc(block_bytes, NULL);

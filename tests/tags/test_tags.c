@@ -444,7 +444,7 @@ static void limits(void **state)
     for (int i = 0; i < 4; i++) /* of both pools together */
         assert_ok(tnr_pool_malloc(&blocks[i], i % 2 == 0 ? keep : drop, 2 * MIB, 0, NULL));
     assert_error(tnr_pool_malloc(&more, keep, 2 * MIB, 0, NULL), TNR_ERR_LIMIT,
-                 "pools of tag \"weights\"");
+                 "of the tag \"weights\"");
     assert_error(tnr_pool_malloc(&more, keep, 9 * MIB, 0, NULL), TNR_ERR_LIMIT, "weights");
     assert_ok(tnr_pool_create(&newer, 0, NULL));
     assert_ok(tnr_pool_malloc(&plain, newer, 128 * MIB, 0, NULL));

@@ -62,7 +62,7 @@ static void limits_and_statistics_are_their_own(void **state)
     assert_ok(tnr_malloc(&a, 20 * MIB, 0, NULL));
     assert_ok(tnr_malloc(&b, 20 * MIB, 1, NULL));
     void *more;
-    assert_error(tnr_malloc(&more, 20 * MIB, 1, NULL), TNR_ERR_OUT_OF_MEMORY, "Device 1");
+    assert_error(tnr_malloc(&more, 20 * MIB, 1, NULL), TNR_ERR_OUT_OF_MEMORY, "device 1");
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
     assert_ok(tnr_stats_get(&stats, NULL, 1));
     assert_int_equal(stats.num_ooms, 1);

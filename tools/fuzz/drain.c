@@ -54,20 +54,21 @@ static void drain_work(fuzz_run *run)
     drain_op(run, (fuzz_op){.kind = FUZZ_RUN, .n = UINT64_MAX});
 }
 
-/* Whether blocks of the device still wait for something. */
-static int waits_for_end(int device)
+/* Whether blocks of the device still wait for something, or memory for the end of its graph. */
+static int waits_for_end(int device, int is_trimmed)
 {
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    return tnr_stats_get(&stats, NULL, device) == TNR_OK && stats.bytes_retired != 0;
+    return tnr_stats_get(&stats, NULL, device) == TNR_OK &&
+           (stats.bytes_retired != 0 || (is_trimmed && stats.reserved_bytes.current != 0));
 }
 
 /* A real driver lets go of graphs on a thread of its own, and that may be late. */
-static void drain_graph_ends(fuzz_run *run)
+static void drain_graph_ends(fuzz_run *run, int is_trimmed)
 {
     enum { MOST_MS = 20000 };
     const struct timespec nap = {0, 1000000};
     for (uint8_t d = 0; d < run->model.devices; d++)
-        for (int ms = 0; ms < MOST_MS && !run->is_over && waits_for_end(d); ms++) {
+        for (int ms = 0; ms < MOST_MS && !run->is_over && waits_for_end(d, is_trimmed); ms++) {
             nanosleep(&nap, NULL);
             drain_op(run, (fuzz_op){.kind = FUZZ_TRIM, .device = d});
         }
@@ -101,10 +102,12 @@ static void drain_objects(fuzz_run *run)
             drain_op(run, (fuzz_op){.kind = FUZZ_POOL_TRIM, .device = d});
     }
     if (run->device->is_gated)
-        drain_graph_ends(run);
+        drain_graph_ends(run, 0);
     drain_wake(run); /* now that there is room */
     for (uint8_t d = 0; d < m->devices; d++)
         drain_op(run, (fuzz_op){.kind = FUZZ_TRIM, .device = d});
+    if (run->device->is_gated)
+        drain_graph_ends(run, 1);
 }
 
 void fuzz_run_end(fuzz_run *run)

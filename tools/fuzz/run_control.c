@@ -197,6 +197,30 @@ static tnr_status access_set(const fuzz_run *run, const fuzz_op *op)
     return tnr_pool_access_set(run->pools[op->pool], op->device, 1 - op->device, access);
 }
 
+/* 1 if a pool of those that are closed may be asleep with memory that is still mapped: a sleep and
+ * its way back have failed. */
+static int may_sleep_in_part(const model *m, const fuzz_op *op)
+{
+    int is_one = op->kind == FUZZ_ACCESS;
+    for (int p = is_one ? op->pool : 0; p <= (is_one ? op->pool : FUZZ_POOLS); p++)
+        if (model_is_asleep(m, op->device, p))
+            return 1;
+    return 0;
+}
+
+/* A pool that sleeps in part cannot be closed. Of all pools some may have been closed by then: all
+ * are opened, which is served. */
+static int close_refused(fuzz_run *run, const fuzz_op *op)
+{
+    fuzz_op open = *op;
+    open.n = 1;
+    run_hash(run, TNR_ERR_ASLEEP);
+    if (op->kind == FUZZ_ACCESS_ALL && run_succeeded(run, access_set(run, &open), "access"))
+        model_did_change_access(&run->model, &open);
+    verdict_peers(run);
+    return 0;
+}
+
 /* A call that met one failure has left the pool as it was, which the next check sees. If there were
  * several the way back may have failed too, and of all pools some may have changed: so it is called
  * once more, without failures. */
@@ -208,6 +232,8 @@ static int run_access_change(fuzz_run *run, const fuzz_op *op)
         return 0; /* this machine's devices have no way to each other */
     if (op->kind == FUZZ_ACCESS && run->model.pools[op->pool].is_foreign)
         return rightly_refused(run, status, TNR_ERR_FOREIGN_SEGMENT);
+    if (status == TNR_ERR_ASLEEP && op->n == 0 && may_sleep_in_part(&run->model, op))
+        return close_refused(run, op);
     int took_place = run_succeeded(run, status, call);
     int is_whole = op->kind == FUZZ_ACCESS && run->device->fail_hits() == run->hits + 1;
     if (!took_place && !is_whole && !run->is_over) {

@@ -117,10 +117,12 @@ static int frame_short(namer *by, uint32_t index, uint32_t *number)
 /* Adds what is chosen of a stack to by->frames. */
 static int stack_choose(namer *by, const stack *from, uint32_t most, stack *chosen)
 {
-    const uint32_t *frames = MODEL_AT(by->out->stack_frames, uint32_t, from->first);
     budget *limits = by->out->limits;
     unsigned all = 0;
     *chosen = (stack){(uint32_t)by->frames.count, 0};
+    if (from->count == 0) /* there may be no frame at all to point to */
+        return 0;
+    const uint32_t *frames = MODEL_AT(by->out->stack_frames, uint32_t, from->first);
     for (uint32_t i = 0; i < from->count; i++)
         all |= *MODEL_AT(by->kinds, uint8_t, frames[i]);
     unsigned wanted = tnri_stack_shown(all);

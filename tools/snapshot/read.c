@@ -88,22 +88,22 @@ static int document_decode(decoder *from, value document)
 static const char *archive_name(const input *in)
 {
     static const struct {
-        const char *begin;
-        size_t bytes;
+        unsigned char first; /* apart: a binary that has all of xz's mark looks like liblzma */
+        const char *rest;
+        size_t rest_bytes;
         const char *is;
     } known[] = {
-        {"PK\3\4", 4,
+        {'P', "K\3\4", 3,
          "this is a zip archive, as torch.save writes; take the snapshot out of it "
          "(unzip; of torch.save it is data.pkl)"},
-        {"BZh", 3, "this was compressed with bzip2; decompress it first (bunzip2)"},
-        {"\xfd"
-         "7zXZ",
-         5, "this was compressed with xz; decompress it first (unxz)"},
-        {"\x28\xb5\x2f\xfd", 4, "this was compressed with zstd; decompress it first (unzstd)"},
+        {'B', "Zh", 2, "this was compressed with bzip2; decompress it first (bunzip2)"},
+        {0xfd, "7zXZ", 4, "this was compressed with xz; decompress it first (unxz)"},
+        {0x28, "\xb5\x2f\xfd", 3, "this was compressed with zstd; decompress it first (unzstd)"},
     };
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-        if (in->length - in->at >= known[i].bytes &&
-            memcmp(in->buffer + in->at, known[i].begin, known[i].bytes) == 0)
+        if (in->length - in->at > known[i].rest_bytes &&
+            (unsigned char)in->buffer[in->at] == known[i].first &&
+            memcmp(in->buffer + in->at + 1, known[i].rest, known[i].rest_bytes) == 0)
             return known[i].is;
     return NULL;
 }
