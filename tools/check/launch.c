@@ -218,8 +218,10 @@ static inline void read_pointer(reading *self, check_parameter *one, const char 
     CUdeviceptr address;
     memcpy(&address, from, sizeof(address));
     if ((uintptr_t)address - self->low >= self->span) {
-        number_note(self, one, address == 0);
-        self->is_polled |= check_is_visible(address);
+        if (self->is_launch) {
+            number_note(self, one, address == 0);
+            self->is_polled |= check_is_visible(address);
+        }
         return;
     }
     if (self->count < POINTERS_MAX) {
@@ -384,7 +386,7 @@ static void read_bytes(reading *self, check_parameter *one, const char *from, si
                        size_t bytes)
 {
     self->is_list = is_list(self, one);
-    if (check_visible_span > 0 && !self->is_polled)
+    if (self->is_launch && check_visible_span > 0 && !self->is_polled)
         self->is_polled = has_visible(from, offset, bytes);
     if (self->has_tensors)
         read_tensors(self, one, from, offset, bytes);
@@ -547,7 +549,8 @@ static int read_packed(reading *self, check_layout *layout, void *const *extra)
         check_words_blind();
         return buffer != NULL || bytes == 0;
     }
-    read_packed_numbers(self, &layout->numbers, buffer, bytes);
+    if (self->is_launch)
+        read_packed_numbers(self, &layout->numbers, buffer, bytes);
     for (size_t i = 0; i < layout->count; i++) {
         check_parameter *one = &layout->parameters[i];
         if (one->offset + one->bytes <= bytes)
@@ -573,7 +576,7 @@ static unsigned words_each(reading *self, check_layout *layout, void *const *par
             if (is_read)
                 read_parameter(self, one, parameters[one->index]);
         }
-        if (parameters != NULL)
+        if (parameters != NULL && self->is_launch)
             read_numbers(self, &layout->numbers, parameters);
     }
     if (!is_read)
