@@ -14,6 +14,7 @@
  */
 #include "debug_info.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -337,7 +338,7 @@ static void line_find(unit *of, uint64_t address, debug_place *place)
     place->line = place->file ? (uint32_t)line : 0;
 }
 
-size_t debug_info_find(debug_info *from, uint64_t offset, debug_place *places)
+static size_t info_find(debug_info *from, uint64_t offset, debug_place *places)
 {
     uint64_t address = from->first_page + offset;
     size_t count = 0;
@@ -412,7 +413,21 @@ static int tables_read(debug_info *to, const char *path, const char *build_id)
     return to->symbols.count > 0 ? 0 : symbols_read(to, to->apart.elf);
 }
 
-debug_info *debug_info_open(const char *path, const char *build_id, budget *limits, char *why)
+static void info_close(debug_info *from)
+{
+    for (size_t i = 0; i < from->units.count; i++)
+        array_release(&MODEL_AT(from->units, unit, i)->scopes, from->limits, sizeof(scope));
+    array_release(&from->units, from->limits, sizeof(unit));
+    array_release(&from->spans, from->limits, sizeof(span));
+    array_release(&from->symbols, from->limits, sizeof(symbol));
+    if (from->dwarf)
+        elfutils.dwarf_end(from->dwarf);
+    debug_file_close(&from->apart);
+    debug_file_close(&from->code);
+    free(from);
+}
+
+static debug_info *info_open(const char *path, const char *build_id, budget *limits, char *why)
 {
     why[0] = '\0';
     if (elfutils_missing()) {
@@ -432,22 +447,36 @@ debug_info *debug_info_open(const char *path, const char *build_id, budget *limi
     }
     made->first_page = first_page(made->code.elf);
     if (tables_read(made, path, build_id) != 0) {
-        debug_info_close(made);
+        info_close(made);
         return NULL;
     }
     return made;
 }
 
+/* ---- one at a time -------------------------------------------------------------------------- */
+
+/* elfutils is not for several threads: `tenure run --check` with traps has two that ask. */
+static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+
+debug_info *debug_info_open(const char *path, const char *build_id, budget *limits, char *why)
+{
+    pthread_mutex_lock(&one_at_a_time);
+    debug_info *made = info_open(path, build_id, limits, why);
+    pthread_mutex_unlock(&one_at_a_time);
+    return made;
+}
+
+size_t debug_info_find(debug_info *from, uint64_t offset, debug_place *places)
+{
+    pthread_mutex_lock(&one_at_a_time);
+    size_t count = info_find(from, offset, places);
+    pthread_mutex_unlock(&one_at_a_time);
+    return count;
+}
+
 void debug_info_close(debug_info *from)
 {
-    for (size_t i = 0; i < from->units.count; i++)
-        array_release(&MODEL_AT(from->units, unit, i)->scopes, from->limits, sizeof(scope));
-    array_release(&from->units, from->limits, sizeof(unit));
-    array_release(&from->spans, from->limits, sizeof(span));
-    array_release(&from->symbols, from->limits, sizeof(symbol));
-    if (from->dwarf)
-        elfutils.dwarf_end(from->dwarf);
-    debug_file_close(&from->apart);
-    debug_file_close(&from->code);
-    free(from);
+    pthread_mutex_lock(&one_at_a_time);
+    info_close(from);
+    pthread_mutex_unlock(&one_at_a_time);
 }

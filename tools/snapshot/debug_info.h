@@ -4,7 +4,7 @@
  * DWARF debug information. elfutils does the reading (elfutils.h).
  *
  * Memory that is kept here is counted against the budget. Memory that elfutils keeps for a file is
- * not counted. One file is open at a time.
+ * not counted. Any thread may call; one is served at a time.
  */
 #ifndef TENURE_TOOLS_DEBUG_INFO_H
 #define TENURE_TOOLS_DEBUG_INFO_H

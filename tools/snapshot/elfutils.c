@@ -5,6 +5,7 @@
 #include "elfutils.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,13 +35,10 @@ static const char *table_fill(void *library)
     return NULL;
 }
 
-const char *elfutils_missing(void)
+static char sentence[512]; /* written once, by load */
+
+static void load(void)
 {
-    static char sentence[512];
-    static int was_tried;
-    if (was_tried)
-        return sentence[0] ? sentence : NULL;
-    was_tried = 1;
     /* It stays loaded: what it has allocated is its own. */
     void *library = dlopen(ELFUTILS_LIBRARY, RTLD_LAZY | RTLD_LOCAL);
     const char *lacks = library ? table_fill(library) : NULL;
@@ -52,5 +50,11 @@ const char *elfutils_missing(void)
     else if (lacks)
         snprintf(sentence, sizeof(sentence),
                  "elfutils' " ELFUTILS_LIBRARY " lacks %s. Install elfutils 0.171 or newer", lacks);
+}
+
+const char *elfutils_missing(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load);
     return sentence[0] ? sentence : NULL;
 }

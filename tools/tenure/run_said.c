@@ -129,6 +129,7 @@ static void lines_say(void)
     static char line[LINE_BYTES];
     static size_t length; /* of one that is not whole yet */
     clearerr(file);
+    flockfile(stderr); /* the traps' reports come by another thread: each stays whole */
     while (fgets(line + length, (int)(sizeof(line) - length), file)) {
         length += strlen(line + length);
         if (length == 0 || (line[length - 1] != '\n' && length + 1 < sizeof(line)))
@@ -136,6 +137,7 @@ static void lines_say(void)
         line_say(line);
         length = 0;
     }
+    funlockfile(stderr);
 }
 
 static void *follow(void *user)

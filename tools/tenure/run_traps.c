@@ -178,6 +178,7 @@ static void lines_print(run_traps *traps)
     static size_t length;
     int byte;
     clearerr(traps->from);
+    flockfile(traps->to); /* the check's reports come by another thread: each stays whole */
     while ((byte = fgetc(traps->from)) != EOF) {
         if (byte != '\n' && length + 1 < LINE_BYTES) {
             line[length++] = (char)byte;
@@ -188,6 +189,7 @@ static void lines_print(run_traps *traps)
         length = 0;
     }
     fflush(traps->to);
+    funlockfile(traps->to);
 }
 
 static void *follow(void *argument)
