@@ -27,6 +27,7 @@
 #include "memory/pool/asleep.h"
 #include "miss/park.h"
 #include "order/collect.h"
+#include "order/hold.h"
 
 /* Streams that one launch asks whether earlier ones are over. */
 enum { POOLS_FEW = 8, LOOKS_FEW = 4 };
@@ -127,6 +128,10 @@ static tnr_status overwrite_error(const launch *self)
     size_t bytes = 0;
     tnr_graph owner = 0;
     uintptr_t base = tnri_threats_find(self->place->arena, self->number, &bytes, &owner);
+    if (base != 0) { /* it may be freed already, in a host function: its uses are marked now */
+        tnri_holds_retry();
+        base = tnri_threats_find(self->place->arena, self->number, &bytes, &owner);
+    }
     if (self->is_doubtful)
         return tnri_error(TNR_ERR_OVERWRITE,
                           "graph %llu cannot be launched: host memory lacked when it was to be "
