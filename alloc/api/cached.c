@@ -38,6 +38,7 @@
 #include "base/conf/conf.h"
 #include "base/error.h"
 #include "gpu/capturing.h"
+#include "log/nvtx.h"
 #include "memory/arena/count.h"
 #include "memory/arena/free.h"
 #include "memory/arena/note.h"
@@ -52,7 +53,6 @@
 #include "miss/grow.h"
 #include "miss/ladder.h"
 #include "miss/park.h"
-#include "see/annotate/nvtx.h"
 #include "see/trap/guard.h"
 #include "see/trap/trap.h"
 

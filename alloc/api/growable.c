@@ -5,12 +5,12 @@
 #include "api/library.h"
 #include "base/calm.h"
 #include "base/error.h"
+#include "log/nvtx.h"
 #include "memory/arena/note.h"
 #include "memory/device/segment.h"
 #include "memory/pool/asleep.h"
 #include "miss/grow.h"
 #include "miss/stale.h"
-#include "see/annotate/nvtx.h"
 
 /* ---- arenas --------------------------------------------------------------------------------- */
 

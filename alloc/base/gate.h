@@ -12,7 +12,7 @@
  *   STEPS   sizes are changed by the settings roundup_power2_divisions and apart
  *   SYNC    frees wait for all streams, by the setting auto_record
  *   TRAPS   blocks are guarded, poisoned or have canaries (see/trap/trap.h)
- *   NVTX    a tool is told of blocks (see/annotate/nvtx.h)
+ *   NVTX    a tool is told of blocks (log/nvtx.h)
  *   and the number of captures under way
  *
  * The first three mean that somebody is looking. Code to which only that matters asks for
@@ -43,7 +43,7 @@ enum {
 #define TNRI_GATE_CAPTURES_MASK (UINT64_C(0xffff) << TNRI_GATE_CAPTURES_SHIFT)
 
 /* Each part has its lock. LIGHT, STACKS, CUT and the number are under the lock of snapshots and
- * history (see/history/history.h), the others under the library lock. Captures are counted without
+ * history (log/history.h), the others under the library lock. Captures are counted without
  * a lock. */
 extern _Atomic uint64_t tnri_gate_word;
 

@@ -3,8 +3,8 @@
 #include "miss/slot.h"
 
 #include "base/rest.h"
+#include "log/mappings.h"
 #include "memory/pool/pool.h"
-#include "see/history/mappings.h"
 
 tnri_lock tnri_parking_lock = {.rank = TNRI_RANK_PARKING};
 

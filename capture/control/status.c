@@ -12,7 +12,7 @@
 #include "api/stats.h"
 #include "base/conf/conf.h"
 #include "base/gate.h"
-#include "see/history/texts.h"
+#include "log/texts.h"
 #include "share/group/member.h"
 
 enum { POOLS_TOLD_MAX = 1024, STREAMS_TOLD_MAX = 1024, SHARED_TOLD_MAX = 1024 };

@@ -5,8 +5,8 @@
 #include "api/library.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "log/nvtx.h"
 #include "memory/arena/upper.h"
-#include "see/annotate/nvtx.h"
 
 /* Programs record the same few events again and again. */
 enum { SPARES_MAX = 64 };

@@ -11,7 +11,7 @@
 #include "order/batch.h"
 #include "share/exported.h"
 #include "gpu/driver.h"
-#include "see/history/stacks.h"
+#include "log/stacks.h"
 #include "order/hold.h"
 #include "miss/park.h"
 #include "api/library.h"

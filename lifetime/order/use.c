@@ -10,6 +10,7 @@
 #include "api/library.h"
 #include "base/calm.h"
 #include "base/error.h"
+#include "log/nvtx.h"
 #include "memory/arena/find.h"
 #include "memory/arena/free.h"
 #include "memory/arena/note.h"
@@ -19,7 +20,6 @@
 #include "order/free.h"
 #include "order/register.h"
 #include "order/uses.h"
-#include "see/annotate/nvtx.h"
 #include "see/trap/trap.h"
 
 /* ---- finding the block ---------------------------------------------------------------------- */

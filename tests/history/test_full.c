@@ -24,9 +24,9 @@
 #include <tenure/history.h>
 
 #include "memory/arena/note.h"
-#include "see/history/origins.h"
-#include "see/history/ring.h"
-#include "see/history/texts.h"
+#include "log/origins.h"
+#include "log/ring.h"
+#include "log/texts.h"
 
 static int ends_are_refused; /* pthread_setspecific fails */
 

@@ -17,8 +17,8 @@
 #include <tenure/history.h>
 
 #include "base/host_memory.h"
-#include "see/history/ring.h"
-#include "see/history/texts.h"
+#include "log/ring.h"
+#include "log/texts.h"
 
 static tnr_history_info info_get(void)
 {

@@ -18,7 +18,7 @@
 #include <tenure/history.h>
 
 #include "base/host_memory.h"
-#include "see/history/mappings.h"
+#include "log/mappings.h"
 
 enum { GRANULE = 2 << 20, GRANULES_MAX = 1 << 14 };
 

@@ -19,9 +19,8 @@ import checking
 # The folders of each layer from the bottom to the top, as its README.md has them. The first part of
 # a name is the room.
 FOLDERS = {
-    "alloc": ("base", "base/conf", "gpu", "memory/space", "memory/device", "memory/stream",
-              "memory/arena", "memory/pool", "miss", "see/annotate", "see/history", "see/trap",
-              "see/snapshot", "api"),
+    "alloc": ("base", "base/conf", "gpu", "log", "memory/space", "memory/device", "memory/stream",
+              "memory/arena", "memory/pool", "miss", "see/trap", "see/snapshot", "api"),
     "lifetime": ("order", "share", "share/publish", "share/group"),
     "capture": ("graph", "away", "control"),
 }
@@ -30,15 +29,8 @@ LAYERS = tuple(FOLDERS)
 # Includes from a room to one above that are left: how many files of the room include the header,
 # and why. The numbers may only fall. The CMakeLists.txt of the layers name these headers, and what
 # they include, as UPWARD.
-WRITES = "what happens is written where it happens; what is written belongs to the room that reads"
 PROCESSES = "frees and collects ask what other processes still have of a block"
 UPWARD = {
-    ("alloc/memory", "alloc/see/annotate/nvtx.h"): (1, WRITES),
-    ("alloc/memory", "alloc/see/history/mappings.h"): (1, WRITES),
-    ("alloc/memory", "alloc/see/history/note.h"): (1, WRITES),
-    ("alloc/memory", "alloc/see/history/origins.h"): (2, WRITES),
-    ("alloc/memory", "alloc/see/history/texts.h"): (1, WRITES),
-    ("alloc/miss", "alloc/see/history/mappings.h"): (2, WRITES),
     ("lifetime/order", "lifetime/share/exported.h"): (3, PROCESSES),
     ("lifetime/order", "lifetime/share/imported.h"): (1, PROCESSES),
     ("lifetime/order", "lifetime/share/offered.h"): (1, PROCESSES),
@@ -137,7 +129,7 @@ def self_test():
             root = pathlib.Path(folder)
             texts = {"alloc/base/low.h": "", "alloc/see/trap/high.h": '#include "base/low.h"\n',
                      "alloc/see/trap/high.c": '#include "see/trap/high.h"\n',
-                     "alloc/see/history/log.h": "",
+                     "alloc/see/snapshot/log.h": "",
                      "lifetime/order/one.h": "",
                      "lifetime/share/two.h": '#include "order/one.h"\n#include "see/trap/high.h"\n',
                      "capture/graph/place.h": '#include "share/two.h"\n',
@@ -163,15 +155,15 @@ def self_test():
     aside = problems(alloc__see__trap__odd_h='#include "high.h"\n')
     assert aside == ["alloc/see/trap/odd.h includes high.h, which is no path inside a layer"], aside
     # What is allowed is allowed to one room, as often as it says, and not inside a room.
-    log = {("alloc/base", "alloc/see/history/log.h"): (1, WRITES)}
-    asks = {"alloc__base__low_h": '#include "see/history/log.h"\n'}
+    log = {("alloc/base", "alloc/see/snapshot/log.h"): (1, PROCESSES)}
+    asks = {"alloc__base__low_h": '#include "see/snapshot/log.h"\n'}
     assert problems(log, **asks) == [], problems(log, **asks)
     gone = problems(log)
-    assert gone == ["alloc/base includes alloc/see/history/log.h in 0 files; UPWARD says 1"], gone
+    assert gone == ["alloc/base includes alloc/see/snapshot/log.h in 0 files; UPWARD says 1"], gone
     assert len(problems(log, **asks, alloc__base__more_h=asks["alloc__base__low_h"])) == 1
     assert len(problems(log, **asks, alloc__gpu__more_h=asks["alloc__base__low_h"])) == 1
-    within = {("alloc/see", "alloc/see/trap/high.h"): (1, WRITES)}
-    assert problems(within, alloc__see__history__log_h='#include "see/trap/high.h"\n')
+    within = {("alloc/see", "alloc/see/trap/high.h"): (1, PROCESSES)}
+    assert problems(within, alloc__see__snapshot__log_h='#include "see/trap/high.h"\n')
     print("ok")
 
 

@@ -12,7 +12,7 @@
 #include "atomics.h"
 #include "page.h"
 
-#include "see/history/page.h"
+#include "log/page.h"
 
 static tnri_page page;
 

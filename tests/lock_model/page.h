@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A page of alloc/see/history/page.h under the explorer. */
+/* A page of alloc/log/page.h under the explorer. */
 #ifndef LOCK_MODEL_PAGE_H
 #define LOCK_MODEL_PAGE_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a reader keeps of a page of the history's ring is whole, under the memory model of C11, and
- * each order in alloc/see/history/page.h is needed.
+ * each order in alloc/log/page.h is needed.
  *
  * Seen to fail: with the number stored before the count, as it once was, so that a reader on any
  * processor could keep a record of which half was overwritten; without the second look.

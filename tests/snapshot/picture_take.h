@@ -5,7 +5,7 @@
 
 #include "unit/unit.h"
 
-#include "see/history/history.h"
+#include "log/history.h"
 #include "see/snapshot/picture.h"
 
 static inline tnri_picture picture_take(void)

@@ -23,8 +23,8 @@
 #include <tenure/history.h>
 
 #include "base/host_memory.h"
-#include "see/history/history.h"
-#include "see/history/record.h"
+#include "log/history.h"
+#include "log/record.h"
 #include "see/snapshot/picture.h"
 #include "see/snapshot/snapshot.h"
 

@@ -27,7 +27,7 @@
 
 #include "base/host_memory.h"
 #include "graph/launched.h"
-#include "see/history/history.h"
+#include "log/history.h"
 #include "see/snapshot/picture.h"
 
 /* The number `nth` of the records of a kind; null: there are not so many. */

@@ -24,7 +24,7 @@
 #include <tenure/history.h>
 
 #include "gpu/driver.h"
-#include "see/history/history.h"
+#include "log/history.h"
 #include "see/snapshot/picture.h"
 
 static const char *folder = ".";

@@ -31,8 +31,8 @@
 #include "base/host_memory.h"
 #include "memory/arena/note.h"
 #include "memory/pool/pool.h"
-#include "see/history/history.h"
-#include "see/history/texts.h"
+#include "log/history.h"
+#include "log/texts.h"
 #include "see/snapshot/picture.h"
 
 static const char *folder = ".";

@@ -26,7 +26,7 @@
 
 #include <tenure/history.h>
 
-#include "see/history/stacks.h"
+#include "log/stacks.h"
 #include "see/snapshot/symbols.h"
 
 /* ---- what the C library says ---------------------------------------------------------------- */

@@ -31,7 +31,7 @@
 #include <tenure/sleep.h>
 
 #include "base/host_memory.h"
-#include "see/history/history.h"
+#include "log/history.h"
 #include "see/snapshot/picture.h"
 
 static const char *folder = ".";

@@ -25,7 +25,7 @@
 
 #include <tenure/history.h>
 
-#include "see/history/history.h"
+#include "log/history.h"
 
 static const char *folder = ".";
 static const char *program; /* its file: under memcheck, /proc/self/exe is another */

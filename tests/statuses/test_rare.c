@@ -24,7 +24,7 @@
 #include <tenure/tenure.h>
 
 #include "miss/park.h"
-#include "see/history/history.h"
+#include "log/history.h"
 
 /* ---- another thread, in the middle of a call ------------------------------------------------- */
 

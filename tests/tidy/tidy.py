@@ -308,7 +308,7 @@ def driver_calls(tree):
     yield from calls(tree, r"cu[A-Z]\w*|cuda[A-Z]\w*|nv[A-Z]\w*|dlopen|dlsym|dlmopen",
                      # The deflater loads zlib, and annotations a tool: neither is a driver; the
                      # third asks copies of us.
-                     ("alloc/gpu/", "alloc/see/snapshot/deflater.c", "alloc/see/annotate/nvtx.c",
+                     ("alloc/gpu/", "alloc/see/snapshot/deflater.c", "alloc/log/nvtx.c",
                       "alloc/api/alone.c"),
                      "the driver is called through alloc/gpu only")
 

@@ -4,7 +4,7 @@
  * program it loads the library that NVTX_INJECTION64_PATH names, and hands it a table into which
  * the library can put functions. `tenure run` sets that variable to this library, unless a profiler
  * has set it. Only the functions that name a stream are put in. Tenure hands this library a table
- * too (alloc/see/annotate), and blocks cost nothing more.
+ * too (alloc/log/nvtx.h), and blocks cost nothing more.
  *
  * A stream has one name, and Tenure keeps it. The checker is told the same name, because it knows
  * streams that Tenure does not know.

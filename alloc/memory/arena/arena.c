@@ -5,8 +5,8 @@
 #include "base/conf/conf.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "log/origins.h"
 #include "memory/device/device.h"
-#include "see/history/origins.h"
 
 void (*_Atomic tnri_arena_copier)(tnri_arena *arena);
 

@@ -125,7 +125,7 @@ typedef struct tnri_arena {
 
     /* For history and snapshots. */
     uint32_t number;             /* no other arena's, ever; constant */
-    uint32_t origin;             /* whose its records are: see/history/origins.h; 0: not written */
+    uint32_t origin;             /* whose its records are: log/origins.h; 0: not written */
     uint32_t origin_last;        /* the latest, also after it is over; 0: there was none */
     uint32_t order;              /* of its next record */
     uint64_t born;               /* picture that was being taken when it was made; 0: none */

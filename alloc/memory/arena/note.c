@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/thread_number.h"
+#include "log/origins.h"
+#include "log/texts.h"
 #include "memory/device/device.h"
-#include "see/history/origins.h"
-#include "see/history/texts.h"
 
 /* ---- an arena's memory ---------------------------------------------------------------------- */
 

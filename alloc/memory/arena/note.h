@@ -13,9 +13,9 @@
 #ifndef TNRI_ARENA_NOTE_H
 #define TNRI_ARENA_NOTE_H
 
+#include "log/note.h"
 #include "memory/arena/arena.h"
 #include "memory/device/account.h"
-#include "see/history/note.h"
 
 /* A stamp: ticks since the moment 0 in units of 4,096, and the number of a stack. */
 enum { TNRI_STAMP_STACK_BITS = 22, TNRI_STAMP_TICKS_SHIFT = 12 };

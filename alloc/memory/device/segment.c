@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "see/annotate/nvtx.h"
+#include "log/nvtx.h"
 
 /* Whose callback the thread is in; null: none's. */
 static _Thread_local const tnri_account *inside;

@@ -8,13 +8,13 @@
 #include "base/conf/conf.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "log/mappings.h"
 #include "memory/arena/note.h"
 #include "memory/device/allocated.h"
 #include "memory/pool/asleep.h"
 #include "memory/pool/cache.h"
 #include "memory/pool/givers.h"
 #include "memory/pool/lane.h"
-#include "see/history/mappings.h"
 
 /* Of foreign segments for large blocks: what <tenure/alloc.h> says, as PyTorch's. */
 enum { SEGMENT_BYTES = 20 << 20 };

@@ -52,7 +52,7 @@ typedef struct tnri_stream {
     _Atomic int is_blocking; /* 1: ordered with the legacy stream; 0: not, or not known */
 
     /* What the program calls it: a text of the history; 0: nothing. has_origins: 1 once the history
-     * has written the stream down. See alloc/see/history/origins.h. */
+     * has written the stream down. See alloc/log/origins.h. */
     _Atomic uint32_t name;
     _Atomic int has_origins;
 

@@ -9,9 +9,9 @@
 #include "base/conf/conf.h"
 #include "base/host_memory.h"
 #include "gpu/driver.h"
+#include "log/texts.h"
 #include "memory/arena/note.h"
 #include "memory/device/device.h"
-#include "see/history/texts.h"
 #include "see/snapshot/formats.h"
 
 /* ---- values --------------------------------------------------------------------------------- */

@@ -14,8 +14,8 @@
 
 #include "base/conf/conf.h"
 #include "base/host_memory.h"
+#include "log/texts.h"
 #include "memory/arena/note.h"
-#include "see/history/texts.h"
 #include "see/snapshot/formats.h"
 
 /* Words that come again and again, with their numbers in the memo. */

@@ -8,13 +8,13 @@
 
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "log/history.h"
+#include "log/origins.h"
+#include "log/texts.h"
 #include "memory/arena/note.h"
 #include "memory/arena/upper.h"
 #include "memory/device/device.h"
 #include "memory/pool/pool.h"
-#include "see/history/history.h"
-#include "see/history/origins.h"
-#include "see/history/texts.h"
 #include "see/snapshot/sort.h"
 
 const char *tnri_shown_text(unsigned shown)

@@ -11,9 +11,9 @@
 #include <tenure/history.h>
 
 #include "base/ticks.h"
+#include "log/ring.h"
 #include "memory/arena/upper.h"
 #include "memory/device/group.h"
-#include "see/history/ring.h"
 #include "see/snapshot/cut.h"
 #include "see/snapshot/symbols.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/conf/conf.h"
 #include "base/host_memory.h"
-#include "see/history/texts.h"
+#include "log/texts.h"
 #include "see/snapshot/whose.h"
 
 enum { STACKS_SHOWN = 10, FRAMES_SHOWN = 3 };

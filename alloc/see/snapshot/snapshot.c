@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "log/history.h"
 #include "memory/arena/note.h"
 #include "memory/arena/upper.h"
-#include "see/history/history.h"
 #include "see/snapshot/formats.h"
 #include "see/snapshot/report.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/host_memory.h"
-#include "see/history/stacks.h"
+#include "log/stacks.h"
 
 static size_t address_slot(const tnri_symbols *symbols, uintptr_t address)
 {

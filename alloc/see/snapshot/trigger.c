@@ -15,8 +15,8 @@
 
 #include "base/error.h"
 #include "base/helper.h"
+#include "log/history.h"
 #include "memory/pool/cache.h"
-#include "see/history/history.h"
 #include "see/snapshot/exit_path.h"
 #include "see/snapshot/formats.h"
 #include "see/snapshot/snapshot.h"

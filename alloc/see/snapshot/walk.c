@@ -5,7 +5,7 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "see/history/history.h"
+#include "log/history.h"
 #include "see/snapshot/snapshot.h"
 
 static tnr_walked_state state_of(unsigned shown)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The story of a block that has a trap: what is told if somebody runs into the trap. Stacks are
- * numbers of see/history/stacks.h; 0: not known.
+ * numbers of log/stacks.h; 0: not known.
  */
 #ifndef TNRI_TRAP_STORY_H
 #define TNRI_TRAP_STORY_H

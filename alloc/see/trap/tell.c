@@ -18,7 +18,7 @@
 #include "base/calm.h"
 #include "base/conf/conf.h"
 #include "base/file_room.h"
-#include "see/history/stacks.h"
+#include "log/stacks.h"
 #include "see/trap/listener.h"
 #include "see/trap/story.h"
 

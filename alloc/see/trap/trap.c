@@ -3,11 +3,11 @@
 #include "see/trap/trap.h"
 
 #include "base/conf/conf.h"
+#include "log/stacks.h"
 #include "memory/arena/note.h"
 #include "memory/arena/upper.h"
 #include "memory/device/device.h"
 #include "memory/pool/asleep.h"
-#include "see/history/stacks.h"
 #include "see/trap/canary.h"
 #include "see/trap/ending.h"
 #include "see/trap/guard.h"

@@ -18,7 +18,7 @@
 #define TNRI_HISTORY_RING_H
 
 #include "base/lock.h"
-#include "see/history/page.h"
+#include "log/page.h"
 
 enum { TNRI_RING_PAGES_MIN = 64 };
 

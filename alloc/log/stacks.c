@@ -3,7 +3,7 @@
  * A hash of stacks: see stacks.h. Slots hold chains that only grow at their head. So a look-up of a
  * stack takes no lock; entering one does.
  */
-#include "see/history/stacks.h"
+#include "log/stacks.h"
 
 #include <execinfo.h>
 #include <stdatomic.h>

@@ -13,7 +13,7 @@
 #ifndef TNRI_HISTORY_PAGE_H
 #define TNRI_HISTORY_PAGE_H
 
-#include "see/history/record.h"
+#include "log/record.h"
 
 enum { TNRI_PAGE_RECORDS = 255 }; /* so that a page is 16 KiB */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A queue of mappings: see mappings.h. */
-#include "see/history/mappings.h"
+#include "log/mappings.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * Telling tools: see nvtx.h. The numbers and structures are those of NVTX 3 (nvtxTypes.h,
  * nvtxExtTypes.h) and of its extension for memory, version 0x0102 (nvToolsExtMem.h).
  */
-#include "see/annotate/nvtx.h"
+#include "log/nvtx.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A list of origins in leaves that stay where they are: see origins.h. */
-#include "see/history/origins.h"
+#include "log/origins.h"
 
 #include "base/host_memory.h"
 #include "base/lock.h"

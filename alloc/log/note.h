@@ -9,9 +9,9 @@
 
 #include "base/gate.h"
 #include "base/ticks.h"
-#include "see/history/record.h"
-#include "see/history/ring.h"
-#include "see/history/stacks.h"
+#include "log/record.h"
+#include "log/ring.h"
+#include "log/stacks.h"
 
 /* What a thread remembers for its records. Its own. */
 typedef struct tnri_note_thread {
@@ -47,7 +47,7 @@ static inline void tnri_note_end(uint32_t began)
         tnri_note_here()->stack = 0;
 }
 
-/* Writes a record now: the next in the order of an origin (see/history/origins.h; 0: of none). */
+/* Writes a record now: the next in the order of an origin (log/origins.h; 0: of none). */
 void tnri_note_record(uint32_t origin, uint32_t order, tnri_kind kind, unsigned why,
                       uintptr_t address, size_t bytes, size_t requested, uint64_t value);
 /* Something that concerns no memory in particular. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A hash of texts in the order of their numbers: see texts.h. */
-#include "see/history/texts.h"
+#include "log/texts.h"
 
 #include <string.h>
 

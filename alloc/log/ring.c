@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pages, and who writes them: see ring.h. */
-#include "see/history/ring.h"
+#include "log/ring.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing records: see note.h. */
-#include "see/history/note.h"
+#include "log/note.h"
 
 #include "base/thread_number.h"
 

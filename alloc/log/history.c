@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The history's switch: see history.h. */
-#include "see/history/history.h"
+#include "log/history.h"
 
 #include <pthread.h>
 
 #include "base/error.h"
-#include "see/history/note.h"
-#include "see/history/mappings.h"
-#include "see/history/origins.h"
-#include "see/history/texts.h"
+#include "log/note.h"
+#include "log/mappings.h"
+#include "log/origins.h"
+#include "log/texts.h"
 
 static pthread_mutex_t history_lock = PTHREAD_MUTEX_INITIALIZER;
 
