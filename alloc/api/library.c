@@ -249,10 +249,10 @@ static tnr_status device_check_idle(tnri_device *device)
 {
     uint64_t live = 0;
     tnr_pool pool = NULL;
-    const tnri_upper *upper = tnri_upper_get();
+    const tnri_sharing *sharing = tnri_sharing_get();
     tnr_status status = tnri_graph_end_await_device(device);
-    if (status == TNR_OK && upper != NULL)
-        status = upper->device_ending(device, 0);
+    if (status == TNR_OK && sharing != NULL)
+        status = sharing->device_ending(device, 0);
     if (status != TNR_OK)
         return status;
     while ((pool = tnri_pool_walk(device, pool)) != NULL)
@@ -278,11 +278,12 @@ static tnr_status device_end_pools(tnri_device *device)
     if (status != TNR_OK)
         return status;
     const tnri_captures *captures = tnri_captures_get();
+    const tnri_sharing *sharing = tnri_sharing_get();
     const tnri_upper *upper = tnri_upper_get();
     if (captures != NULL)
         status = captures->device_ending(device, 1);
-    if (status == TNR_OK && upper != NULL)
-        status = upper->device_ending(device, 1);
+    if (status == TNR_OK && sharing != NULL)
+        status = sharing->device_ending(device, 1);
     tnri_trap_device_ending(device);
     if (tnri_nvtx_listens() && !device->is_allocated)
         tnri_nvtx_heap_end(device->range_base);

@@ -12,7 +12,6 @@
 #include "order/hold.h"
 #include "order/pending.h"
 #include "order/retire.h"
-#include "share/exported.h"
 
 /* ---- uses that are over --------------------------------------------------------------------- */
 
@@ -400,7 +399,7 @@ static size_t exports_poll(tnri_arena *arena)
     size_t before = retired_bytes(arena);
     if (before == 0)
         return 0;
-    tnri_exported_settle();
+    tnri_sharing_settle();
     size_t after = retired_bytes(arena);
     return before > after ? before - after : 0;
 }

@@ -9,7 +9,6 @@
 #include "base/calm.h"
 #include "base/gate.h"
 #include "order/batch.h"
-#include "share/exported.h"
 #include "gpu/driver.h"
 #include "log/stacks.h"
 #include "order/hold.h"
@@ -127,7 +126,7 @@ static void parked_free(tnri_arena *arena, const tnri_block *block, void *ptr, t
 tnr_status tnri_free_used(tnri_arena *arena, tnri_block *block, void *ptr)
 {
     if (tnri_hold_free(arena, block, ptr, 0)) {
-        tnri_exported_withdraw();
+        tnri_sharing_withdraw();
         return TNR_OK;
     }
     int is_later;
@@ -179,7 +178,7 @@ tnr_status tnri_free_sync(tnri_block *block, void *ptr, int waits)
     if (tnri_unlikely(tnri_capturing()) && tnri_captures_get()->free(arena, block, ptr, 1, &status))
         return status;
     if (tnri_hold_free(arena, block, ptr, 1)) {
-        tnri_exported_withdraw();
+        tnri_sharing_withdraw();
         return TNR_OK;
     }
     int is_later;

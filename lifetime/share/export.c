@@ -7,10 +7,10 @@
 #include "api/library.h"
 #include "base/calm.h"
 #include "base/error.h"
-#include "order/register.h"
 #include "share/exported.h"
 #include "share/imported.h"
 #include "share/offered.h"
+#include "share/sharing.h"
 
 /* ---- exporting ------------------------------------------------------------------------------ */
 
@@ -25,7 +25,7 @@ tnr_status tnr_export_create(tnr_export *number, const void *ptr)
     tnri_device *device;
     if (tnri_library_space_of(ptr, &device) == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
-    tnri_lifetime_register();
+    tnri_sharing_register();
     return tnri_exported_create(device, ptr, number);
 }
 
@@ -68,7 +68,7 @@ tnr_status tnr_export_offer(tnr_export_name *name, const void *ptr)
     tnri_device *device;
     if (tnri_library_space_of(ptr, &device) == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
-    tnri_lifetime_register();
+    tnri_sharing_register();
     tnr_status status = tnri_exported_offer(device, ptr, &number);
     return status == TNR_OK ? tnri_offered_name(name, number) : status;
 }
@@ -115,7 +115,7 @@ static tnr_status import_begin(tnr_import_info *info, const char *call, int devi
     if (status == TNR_OK)
         status = tnri_device_enter(*found, visit);
     if (status == TNR_OK)
-        tnri_lifetime_register();
+        tnri_sharing_register();
     return status;
 }
 

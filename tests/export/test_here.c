@@ -13,6 +13,7 @@
  *   no farewell: a dozen
  *   hook_device_ending without tnri_imported_end: pools_and_devices_do_not_end and more
  *   import_finish without cuCtxSynchronize: closing_waits_for_work
+ *   tnri_sharing_register that sets no table: nearly all
  */
 #include "here.h"
 

@@ -26,16 +26,6 @@ FOLDERS = {
 }
 LAYERS = tuple(FOLDERS)
 
-# Includes from a room to one above that are left: how many files of the room include the header,
-# and why. The numbers may only fall. The CMakeLists.txt of the layers name these headers, and what
-# they include, as UPWARD.
-PROCESSES = "frees and collects ask what other processes still have of a block"
-UPWARD = {
-    ("lifetime/order", "lifetime/share/exported.h"): (3, PROCESSES),
-    ("lifetime/order", "lifetime/share/imported.h"): (1, PROCESSES),
-    ("lifetime/order", "lifetime/share/offered.h"): (1, PROCESSES),
-}
-
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
@@ -57,9 +47,9 @@ def includes_of(root):
     return found, odd
 
 
-def upward(found, allowed):
+def upward(found):
     """Includes inside a layer from a folder to one above it."""
-    problems, left = [], collections.Counter()
+    problems = []
     for name, included in found.items():
         layer, folder = place_of(name)
         order = FOLDERS[layer]
@@ -68,15 +58,8 @@ def upward(found, allowed):
             continue
         for other in included:
             other_layer, above = place_of(other)
-            if other_layer != layer or above not in order[order.index(folder) + 1:]:
-                continue
-            key = (f"{layer}/{room_of(folder)}", other)
-            if key in allowed and room_of(folder) != room_of(above):
-                left[key] += 1
-            else:
+            if other_layer == layer and above in order[order.index(folder) + 1:]:
                 problems.append(f"{name} includes {other}: {folder} lies below {above}")
-    problems += [f"{room} includes {header} in {left[room, header]} files; UPWARD says {count}"
-                 for (room, header), (count, _) in allowed.items() if left[room, header] != count]
     return problems
 
 
@@ -84,10 +67,6 @@ def place_of(name):
     """The layer that a source is in, and its folder there."""
     layer, *folders, _ = name.split("/")
     return layer, "/".join(folders)
-
-
-def room_of(folder):
-    return folder.split("/")[0]
 
 
 def circles(found):
@@ -116,20 +95,19 @@ def reach(edges, start):
     return seen
 
 
-def check(root, allowed=None):
+def check(root):
     found, odd = includes_of(root)
-    return (odd + upward(found, UPWARD if allowed is None else allowed)
+    return (odd + upward(found)
             + [f"a circle of modules: {ring}" for ring in sorted(circles(found))])
 
 
 def self_test():
     """Each wrong include is found, in a small tree that is right without it."""
-    def problems(allowed=None, **files):
+    def problems(**files):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             texts = {"alloc/base/low.h": "", "alloc/see/trap/high.h": '#include "base/low.h"\n',
                      "alloc/see/trap/high.c": '#include "see/trap/high.h"\n',
-                     "alloc/see/snapshot/log.h": "",
                      "lifetime/order/one.h": "",
                      "lifetime/share/two.h": '#include "order/one.h"\n#include "see/trap/high.h"\n',
                      "capture/graph/place.h": '#include "share/two.h"\n',
@@ -139,7 +117,7 @@ def self_test():
             for name, text in texts.items():
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text(text)
-            return check(root, allowed or {})
+            return check(root)
     assert problems() == [], problems()
     turned = problems(alloc__base__low_h='#include "see/trap/high.h"\n')
     assert turned == ["alloc/base/low.h includes alloc/see/trap/high.h: base lies below see/trap",
@@ -154,16 +132,6 @@ def self_test():
     assert asleep == ["capture/graph/place.h includes capture/away/nap.h: graph lies below away"]
     aside = problems(alloc__see__trap__odd_h='#include "high.h"\n')
     assert aside == ["alloc/see/trap/odd.h includes high.h, which is no path inside a layer"], aside
-    # What is allowed is allowed to one room, as often as it says, and not inside a room.
-    log = {("alloc/base", "alloc/see/snapshot/log.h"): (1, PROCESSES)}
-    asks = {"alloc__base__low_h": '#include "see/snapshot/log.h"\n'}
-    assert problems(log, **asks) == [], problems(log, **asks)
-    gone = problems(log)
-    assert gone == ["alloc/base includes alloc/see/snapshot/log.h in 0 files; UPWARD says 1"], gone
-    assert len(problems(log, **asks, alloc__base__more_h=asks["alloc__base__low_h"])) == 1
-    assert len(problems(log, **asks, alloc__gpu__more_h=asks["alloc__base__low_h"])) == 1
-    within = {("alloc/see", "alloc/see/trap/high.h"): (1, PROCESSES)}
-    assert problems(within, alloc__see__snapshot__log_h='#include "see/trap/high.h"\n')
     print("ok")
 
 

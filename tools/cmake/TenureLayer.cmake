@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # tenure_layer(NAME alloc [DEPENDS lower ...] [LIBS target ...])
-# tenure_room(LAYER alloc NAME memory SOURCES memory/a.c ... [UPWARD see/b.h ...])
+# tenure_room(LAYER alloc NAME memory SOURCES memory/a.c ...)
 #
 # A layer is a folder of rooms, declared from the bottom to the top. Each room is an OBJECT library,
 # tenure_<layer>_<room>, and TenureLibrary.cmake links them all. A room sees its own headers, those
@@ -12,7 +12,7 @@
 # An include that points upward does not compile, and tests/layers proves it. A higher layer is not
 # on the include path at all. The rooms of one layer have one folder on it; so before that folder
 # stands one, made here, that has each header of a room above under the header's name, with an
-# #error in it. Headers in UPWARD are left out: tests/layers/check_folders.py has their reasons.
+# #error in it.
 function(tenure_layer)
   cmake_parse_arguments(arg "" "NAME" "DEPENDS;LIBS" ${ARGN})
   if(NOT arg_NAME OR arg_UNPARSED_ARGUMENTS)
@@ -33,7 +33,7 @@ function(tenure_layer)
 endfunction()
 
 function(tenure_room)
-  cmake_parse_arguments(arg "" "LAYER;NAME" "SOURCES;UPWARD" ${ARGN})
+  cmake_parse_arguments(arg "" "LAYER;NAME" "SOURCES" ${ARGN})
   if(NOT arg_LAYER OR NOT arg_NAME OR NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "tenure_room(NAME ${arg_NAME}): LAYER, NAME or SOURCES missing, or do not "
       "know '${arg_UNPARSED_ARGUMENTS}'.")
@@ -50,7 +50,7 @@ function(tenure_room)
   set(target tenure_${arg_LAYER}_${arg_NAME})
   add_library(${target} OBJECT ${arg_SOURCES})
   set(refused "${CMAKE_CURRENT_BINARY_DIR}/refused/${arg_NAME}")
-  tnr_refuse_headers("${refused}" "${arg_LAYER}/${arg_NAME}" "${rooms}" "${arg_UPWARD}")
+  tnr_refuse_headers("${refused}" "${arg_LAYER}/${arg_NAME}" "${rooms}")
   target_include_directories(${target}
     PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}/include"
     PRIVATE "${refused}" "${CMAKE_CURRENT_SOURCE_DIR}")
@@ -65,14 +65,14 @@ function(tenure_room)
 endfunction()
 
 # Fills `folder` with the headers of this layer that `room` must not include.
-function(tnr_refuse_headers folder room seen allowed)
+function(tnr_refuse_headers folder room seen)
   file(REMOVE_RECURSE "${folder}")
   file(MAKE_DIRECTORY "${folder}")
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}"
     "${CMAKE_CURRENT_SOURCE_DIR}/*.h")
   foreach(header IN LISTS headers)
     string(REGEX REPLACE "/.*" "" owner "${header}")
-    if(NOT owner STREQUAL "include" AND NOT owner IN_LIST seen AND NOT header IN_LIST allowed)
+    if(NOT owner STREQUAL "include" AND NOT owner IN_LIST seen)
       file(WRITE "${folder}/${header}" "#error \"${room} lies below ${header}\"\n")
     endif()
   endforeach()

@@ -55,20 +55,12 @@ typedef struct tnri_upper {
     /* The arena is about to be destroyed; it holds no block. */
     void (*arena_gone)(tnri_arena *arena);
 
-    /* The device is about to be put out of use. With `force`, in the context: ends what other
-     * processes have of it, and what it has of theirs. Without, not in the context: returns
-     * TNR_ERR_BUSY if there is anything. */
-    tnr_status (*device_ending)(struct tnri_device *device, int force);
-
     /* The device is about to be put out of use; it has no arena any more. */
     void (*device_gone)(struct tnri_device *device);
 
-    /* Lets go of what other processes held and have closed. Called where memory is looked for or
-     * counted. Not in the context. */
-    void (*settle)(void);
-
-    /* Tells of one import, by its index from 0 on. Returns 0 if there are not so many. */
-    int (*import_at)(size_t index, tnri_seen_import *seen);
+    /* Tries again to mark what was freed where its uses could not be marked. Called where memory is
+     * looked for or counted. Not in the context. */
+    void (*retry)(void);
 } tnri_upper;
 
 extern _Atomic(const tnri_upper *) tnri_upper_table;
@@ -81,6 +73,31 @@ extern tnr_status (*tnri_upper_free_sync)(tnri_block *block, void *ptr);
 static inline const tnri_upper *tnri_upper_get(void)
 {
     return atomic_load_explicit(&tnri_upper_table, memory_order_acquire);
+}
+
+/* What this layer, and lifetime/order, ask of the room that lets memory live beyond its process
+ * (lifetime/share). Registered before the first export or import is made. */
+typedef struct tnri_sharing {
+    /* Closes offers whose blocks have been freed. Cheap where there are none. */
+    void (*withdraw)(void);
+
+    /* Lets go of what other processes held and have closed. Never waits. Not in the context. */
+    void (*settle)(void);
+
+    /* Tells of one import, by its index from 0 on. Returns 0 if there are not so many. */
+    int (*import_at)(size_t index, tnri_seen_import *seen);
+
+    /* The device is about to be put out of use. With `force`, in the context: ends what other
+     * processes have of it, and what it has of theirs. Without, not in the context: returns
+     * TNR_ERR_BUSY if there is anything. */
+    tnr_status (*device_ending)(struct tnri_device *device, int force);
+} tnri_sharing;
+
+extern _Atomic(const tnri_sharing *) tnri_sharing_table;
+
+static inline const tnri_sharing *tnri_sharing_get(void)
+{
+    return atomic_load_explicit(&tnri_sharing_table, memory_order_acquire);
 }
 
 /* What this layer asks of the layer that follows captures. Registered before the first capture
@@ -147,12 +164,29 @@ static inline const tnri_captures *tnri_captures_get(void)
     return atomic_load_explicit(&tnri_captures_table, memory_order_acquire);
 }
 
-/* See tnri_upper.settle. */
+/* See tnri_sharing.settle. */
+static inline void tnri_sharing_settle(void)
+{
+    const tnri_sharing *sharing = tnri_sharing_get();
+    if (sharing != NULL)
+        sharing->settle();
+}
+
+/* See tnri_sharing.withdraw. */
+static inline void tnri_sharing_withdraw(void)
+{
+    const tnri_sharing *sharing = tnri_sharing_get();
+    if (sharing != NULL)
+        sharing->withdraw();
+}
+
+/* What other processes held goes on before what could not be marked is tried again. */
 static inline void tnri_upper_settle(void)
 {
     const tnri_upper *upper = tnri_upper_get();
+    tnri_sharing_settle();
     if (upper != NULL)
-        upper->settle();
+        upper->retry();
 }
 
 /* The same, and tnri_captures.settle. Called where memory is looked for or counted. */

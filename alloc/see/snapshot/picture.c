@@ -405,9 +405,9 @@ static void graphs_show(tnri_picture *picture, const tnri_captures *still)
 /* Memory of other processes that is mapped here. */
 static void imports_show(tnri_picture *picture)
 {
-    const tnri_upper *upper = tnri_upper_get();
+    const tnri_sharing *sharing = tnri_sharing_get();
     tnri_seen_import seen;
-    for (size_t i = 0; upper != NULL && upper->import_at(i, &seen); i++) {
+    for (size_t i = 0; sharing != NULL && sharing->import_at(i, &seen); i++) {
         tnri_seen_import *shown = ARRAY_ADD(picture, imports);
         if (shown == NULL)
             return;

@@ -21,6 +21,7 @@
 #include "share/imported.h"
 #include "share/offered.h"
 #include "share/publish/notice.h"
+#include "share/sharing.h"
 
 /* TRIES_MAX: generations that a reader, or who takes over, tries one after another. A publisher
  * that replaces without a pause is ahead of it many times in a row. */
@@ -258,6 +259,7 @@ static tnr_status notice_look(tnri_notice *notice, const char *name)
 static tnr_status block_adopt(holding *fresh, const tnri_notice *notice)
 {
     tnr_status status = TNR_ERR_TRANSPORT;
+    tnri_sharing_register();
     for (uint64_t i = 0; i < notice->holders_count && status == TNR_ERR_TRANSPORT; i++) {
         tnri_descriptor connection = TNRI_DESCRIPTOR_NONE;
         status = tnri_offered_ask(&notice->holders[i], &connection);
