@@ -16,23 +16,13 @@
  *                     executable is gone
  *   freed_behind      the memory of a block that was handed out in a capture is used after its free
  *                     by the same stream, outside. Only the owner tells. Right: before the free
- *
- *   test_capture_xfail CASE [--right]   0: caught (or, with --right, clean); 1: not; 2: usage
- *   test_capture_xfail --check          0: each version fails when it is judged as the other
  */
 #include "capture/steps.h"
+#include "lifetime/xfail/judge.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define BYTES (4 * MIB)
-
-struct xfail_case {
-    const char *name;
-    void (*body)(int right);
-    simcuda_report_kind kind;
-    const char *texts[3]; /* what the report must say */
-};
 
 static recorded graphs[2]; /* of the case; destroyed after it is judged */
 
@@ -182,81 +172,24 @@ static const struct xfail_case cases[] = {
      SIMCUDA_USE_AFTER_FREE,
      {"use after free: ", "'late fill'", "'the free'"}},
 };
-enum { CASES = sizeof(cases) / sizeof(cases[0]) };
 
-/* ---- the judge ------------------------------------------------------------------------------ */
-
-/* 1 if the device reported what the case, or its corrected version, must give. */
-static int judge(const struct xfail_case *one, int right)
+static void graphs_forget(void)
 {
-    if (simcuda_violations() != 0)
-        return 0;
-    if (right)
-        return simcuda_races() == 0;
-    const char *text = simcuda_race_last();
-    return simcuda_races() == 1 && simcuda_races_of(one->kind) == 1 &&
-           strstr(text, one->texts[0]) != NULL && strstr(text, one->texts[1]) != NULL &&
-           strstr(text, one->texts[2]) != NULL;
+    memset(graphs, 0, sizeof(graphs));
 }
 
-/* Runs one version under all schedules. 1 if every one of them is judged as `judged_right` says
- * it should be, -1 if none is, 0 if they differ. */
-static int case_run(const struct xfail_case *one, int right, int judged_right)
+static void graphs_destroy(void)
 {
-    static const char *const schedules[][2] = {{"SCHEDULE=lazy", "SEED=0"},
-                                               {"SCHEDULE=random", "SEED=1"},
-                                               {"SCHEDULE=random", "SEED=2"},
-                                               {"SCHEDULE=random", "SEED=3"}};
-    enum { SCHEDULES = sizeof(schedules) / sizeof(schedules[0]) };
-    int as_judged = 0;
-    for (int i = 0; i < SCHEDULES; i++) {
-        void *state = NULL;
-        life_start("cross_stream:off", schedules[i][0], schedules[i][1]);
-        assert_int_equal(simcuda_races_enabled(), 1);
-        memset(graphs, 0, sizeof(graphs));
-        one->body(right);
-        simcuda_origin(NULL);
-        simcuda_run(UINT64_MAX);
-        int good = judge(one, judged_right);
-        printf("%s %s, %s %s: %llu reports: %s\n", one->name, right ? "right" : "wrong",
-               schedules[i][0], schedules[i][1], (unsigned long long)simcuda_races(),
-               good ? "as expected" : "NOT as expected");
-        as_judged += good;
-        for (int g = 0; g < 2; g++)
-            recorded_destroy(&graphs[g]);
-        /* Else the end of the library, which unmaps, would be reported as well. */
-        assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
-        simcuda_races_clear();
-        simcuda_violations_clear();
-        assert_int_equal(life_stop(&state), 0);
-    }
-    return as_judged == SCHEDULES ? 1 : as_judged == 0 ? -1 : 0;
-}
-
-static int check_judge(void)
-{
-    int failed = 0;
-    for (int i = 0; i < CASES; i++)
-        for (int right = 0; right < 2; right++)
-            if (case_run(&cases[i], right, !right) != -1) {
-                fprintf(stderr, "%s: its %s version passes for the other one.\n", cases[i].name,
-                        right ? "right" : "wrong");
-                failed = 1;
-            }
-    return failed;
+    for (int i = 0; i < 2; i++)
+        recorded_destroy(&graphs[i]);
 }
 
 int main(int argc, char **argv)
 {
-    int right = argc == 3 && strcmp(argv[2], "--right") == 0;
-    if (argc == 2 && strcmp(argv[1], "--check") == 0)
-        return check_judge();
-    for (int i = 0; i < CASES && (argc == 2 || right); i++)
-        if (strcmp(argv[1], cases[i].name) == 0)
-            return case_run(&cases[i], right, right) == 1 ? 0 : 1;
-    fprintf(stderr, "usage: %s CASE [--right] | --check\nCASE is one of:", argv[0]);
-    for (int i = 0; i < CASES; i++)
-        fprintf(stderr, " %s", cases[i].name);
-    fprintf(stderr, "\n");
-    return 2;
+    const struct xfail_suite suite = {.cases = cases,
+                                      .count = sizeof(cases) / sizeof(cases[0]),
+                                      .conf = "cross_stream:off",
+                                      .begin = graphs_forget,
+                                      .end = graphs_destroy};
+    return xfail_main(argc, argv, &suite);
 }

@@ -19,34 +19,17 @@
  *                     stream gets the handle, and with it the memory of the one before, unordered:
  *                     the library cannot tell them apart. Right: tnr_stream_destroying first
  *
- * A race is one whatever the schedule does, so each case runs under the lazy schedule and under
- * random ones with several seeds, and all of them must agree. Where a race is expected, the memory
- * must really be handed out again, in both versions: a block that nobody gets cannot race.
- *
- *   test_lifetime_xfail CASE [--right]   0: caught (or, with --right, clean); 1: not; 2: usage
- *   test_lifetime_xfail --check          0: the judge tells right from wrong: each version fails
- *                                        when it is judged as the other
+ * Where a race is expected, the memory must really be handed out again, in both versions: a block
+ * that nobody gets cannot race.
  */
-#include "life.h"
-
-#include <stdio.h>
-#include <string.h>
+#include "lifetime/xfail/judge.h"
 
 #define BYTES (4 * MIB)
-
-enum { NO_REPORT = -1 };
 
 /* The roles of the streams. */
 #define OWN (life_streams[0])       /* the block's */
 #define READER (life_streams[1])    /* does the last use */
 #define BYSTANDER (life_streams[2]) /* does nothing with the block */
-
-struct xfail_case {
-    const char *name;
-    void (*body)(int right);
-    int kind;             /* of the race report, or NO_REPORT: a violation instead */
-    const char *texts[3]; /* what the report must say: its kind, and both origins */
-};
 
 /* ---- cases ---------------------------------------------------------------------------------- */
 
@@ -169,94 +152,15 @@ static const struct xfail_case cases[] = {
      use_after_free,
      SIMCUDA_USE_AFTER_FREE,
      {"use after free: ", "'late fill'", "'the free'"}},
-    {"destroyed_stream", destroyed_stream, NO_REPORT, {"use of a destroyed stream", "", ""}},
+    {"destroyed_stream", destroyed_stream, XFAIL_NO_REPORT, {"use of a destroyed stream", "", ""}},
     {"stream_untold", stream_untold, SIMCUDA_RACE, {"race: ", "'last fill'", "'next fill'"}},
 };
-enum { CASES = sizeof(cases) / sizeof(cases[0]) };
 
-/* ---- the judge ------------------------------------------------------------------------------ */
-
-static int text_has_all(const char *text, const char *const wanted[3])
-{
-    for (int i = 0; i < 3; i++)
-        if (strstr(text, wanted[i]) == NULL)
-            return 0;
-    return 1;
-}
-
-/* 1 if what the device reported is what the case, or its corrected version, must give. */
-static int judge(const struct xfail_case *one, int right)
-{
-    uint64_t reports = simcuda_races();
-    uint64_t violations = simcuda_violations();
-    if (right)
-        return reports == 0 && violations == 0;
-    if (one->kind == NO_REPORT)
-        return reports == 0 && violations == 1 &&
-               text_has_all(simcuda_violation_last(), one->texts);
-    return violations == 0 && reports == 1 &&
-           simcuda_races_of((simcuda_report_kind)one->kind) == 1 &&
-           text_has_all(simcuda_race_last(), one->texts);
-}
-
-/* Runs one version under all schedules. 1 if every one of them is judged as `judged_right` says
- * it should be, -1 if none is, 0 if they differ. */
-static int case_run(const struct xfail_case *one, int right, int judged_right)
-{
-    static const char *const schedules[][2] = {{"SCHEDULE=lazy", "SEED=0"},
-                                               {"SCHEDULE=random", "SEED=1"},
-                                               {"SCHEDULE=random", "SEED=2"},
-                                               {"SCHEDULE=random", "SEED=3"}};
-    enum { SCHEDULES = sizeof(schedules) / sizeof(schedules[0]) };
-    int as_judged = 0;
-    for (int i = 0; i < SCHEDULES; i++) {
-        void *state = NULL;
-        /* The memory comes back at once, behind a wait for the uses that are known. */
-        life_start("reuse:wait,reuse_mark_percent:0", schedules[i][0], schedules[i][1]);
-        assert_int_equal(simcuda_races_enabled(), 1);
-        one->body(right);
-        simcuda_origin(NULL);
-        simcuda_run(UINT64_MAX);
-        assert_int_equal(simcuda_pending(), 0);
-        int good = judge(one, judged_right);
-        printf("%s %s, %s %s: %llu reports, %llu violations: %s\n", one->name,
-               right ? "right" : "wrong", schedules[i][0], schedules[i][1],
-               (unsigned long long)simcuda_races(), (unsigned long long)simcuda_violations(),
-               good ? "as expected" : "NOT as expected");
-        as_judged += good;
-        /* Else the end of the library, which unmaps, would be reported as well. */
-        assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
-        simcuda_races_clear();
-        simcuda_violations_clear();
-        assert_int_equal(life_stop(&state), 0);
-    }
-    return as_judged == SCHEDULES ? 1 : as_judged == 0 ? -1 : 0;
-}
-
-static int check_judge(void)
-{
-    int failed = 0;
-    for (int i = 0; i < CASES; i++)
-        for (int right = 0; right < 2; right++)
-            if (case_run(&cases[i], right, !right) != -1) {
-                fprintf(stderr, "%s: its %s version passes for the other one.\n", cases[i].name,
-                        right ? "right" : "wrong");
-                failed = 1;
-            }
-    return failed;
-}
-
+/* The memory comes back at once, behind a wait for the uses that are known. */
 int main(int argc, char **argv)
 {
-    int right = argc == 3 && strcmp(argv[2], "--right") == 0;
-    if (argc == 2 && strcmp(argv[1], "--check") == 0)
-        return check_judge();
-    for (int i = 0; i < CASES && (argc == 2 || right); i++)
-        if (strcmp(argv[1], cases[i].name) == 0)
-            return case_run(&cases[i], right, right) == 1 ? 0 : 1;
-    fprintf(stderr, "usage: %s CASE [--right] | --check\nCASE is one of:", argv[0]);
-    for (int i = 0; i < CASES; i++)
-        fprintf(stderr, " %s", cases[i].name);
-    fprintf(stderr, "\n");
-    return 2;
+    const struct xfail_suite suite = {.cases = cases,
+                                      .count = sizeof(cases) / sizeof(cases[0]),
+                                      .conf = "reuse:wait,reuse_mark_percent:0"};
+    return xfail_main(argc, argv, &suite);
 }
