@@ -2,10 +2,9 @@
 /* Waiting for the end of graphs: see graph_end.h. */
 #include "api/graph_end.h"
 
-#include <time.h>
-
 #include "api/pool_end.h"
 #include "base/conf/conf.h"
+#include "base/prim/clock.h"
 #include "memory/arena/upper.h"
 
 enum { NAP_NS = 100000 };
@@ -31,8 +30,7 @@ static int rest(tnri_device *device, uint64_t until_ns)
 {
     if (tnri_capturing() || tnri_clock_ns() >= until_ns)
         return 0;
-    struct timespec nap = {0, NAP_NS};
-    nanosleep(&nap, NULL);
+    tnri_nap(NAP_NS);
     nudge(device);
     return 1;
 }

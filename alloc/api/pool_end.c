@@ -2,10 +2,9 @@
 /* Ending pools: see pool_end.h. */
 #include "api/pool_end.h"
 
-#include <sched.h>
-
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "base/prim/clock.h"
 #include "gpu/capturing.h"
 #include "memory/arena/count.h"
 #include "memory/arena/note.h"
@@ -75,7 +74,7 @@ static void arenas_free_all(tnr_pool pool)
 static void pool_wait_for_visitors(tnr_pool pool)
 {
     while (atomic_load(&pool->visitors_count) > 1)
-        sched_yield();
+        tnri_yield();
 }
 
 /* 1 if memory that has moved, or is gone, is still mapped at old addresses. */

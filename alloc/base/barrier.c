@@ -11,8 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/prim/clock.h"
 #include "base/rest.h"
-#include "base/ticks.h"
 
 /* How long stores are given to leave their processor: a thousand times what they take. */
 enum { SETTLE_NS = 2000000, RESTS_MAX = 1 << 20 };
@@ -61,8 +61,8 @@ static void processors_visit(void)
 /* Lets some time pass, even where the kernel refuses naps. */
 static void stores_settle(void)
 {
-    uint64_t began = tnri_ticks_system();
-    for (unsigned round = 0; round < RESTS_MAX && tnri_ticks_system() - began < SETTLE_NS; round++)
+    uint64_t began = tnri_clock_ns();
+    for (unsigned round = 0; round < RESTS_MAX && tnri_clock_ns() - began < SETTLE_NS; round++)
         tnri_rest(round);
 }
 

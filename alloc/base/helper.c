@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/prim/clock.h"
 
 enum { LOOK_NS = 20000000 };
 
@@ -42,13 +43,12 @@ static long threads_count(void)
 
 static void *last_watch(void *nothing)
 {
-    const struct timespec look = {0, LOOK_NS};
     (void)nothing;
     do {
         while (atomic_load(&helpers_count) > 0) {
             if (threads_count() == atomic_load(&helpers_count) + 2) /* the main one, and this */
                 exit(0);
-            (void)nanosleep(&look, NULL);
+            tnri_nap(LOOK_NS);
         }
         atomic_store(&is_watched, 0);
     } while (atomic_load(&helpers_count) > 0 && atomic_exchange(&is_watched, 1) == 0);

@@ -2,10 +2,10 @@
 /* Which clock, and how fast it runs: see ticks.h. */
 #include "base/ticks.h"
 
-#include <time.h>
-
 #if defined(__x86_64__)
 #include <cpuid.h>
+
+#include "base/prim/clock.h"
 #endif
 
 int tnri_ticks_counter;
@@ -16,18 +16,6 @@ static struct {
     int is_started;
     uint64_t system_ns, epoch_us;
 } zero;
-
-static uint64_t clock_read(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-uint64_t tnri_ticks_system(void)
-{
-    return clock_read(CLOCK_MONOTONIC);
-}
 
 #if defined(__x86_64__)
 /* The processor says so in a leaf of its own: "invariant TSC". */
@@ -48,16 +36,16 @@ void tnri_ticks_start(void)
     if (zero.is_started)
         return;
     tnri_ticks_counter = counter_is_good();
-    zero.system_ns = tnri_ticks_system();
+    zero.system_ns = tnri_clock_ns();
     tnri_ticks_zero = tnri_ticks();
-    zero.epoch_us = clock_read(CLOCK_REALTIME) / 1000;
+    zero.epoch_us = tnri_clock_epoch_ns() / 1000;
     zero.is_started = 1;
 }
 
 tnri_ticks_scale tnri_ticks_scale_make(void)
 {
     tnri_ticks_scale scale = {tnri_ticks_zero, 1.0, 0, zero.epoch_us};
-    uint64_t system_ns = tnri_ticks_system();
+    uint64_t system_ns = tnri_clock_ns();
     scale.now = tnri_ticks();
     if (scale.now > tnri_ticks_zero && system_ns > zero.system_ns)
         scale.ns_per_tick =

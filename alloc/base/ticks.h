@@ -14,14 +14,12 @@
 #include <stdint.h>
 
 #include "base/assert.h"
+#include "base/prim/clock.h"
 
 /* 1: the processor's counter is good. Constant after tnri_ticks_start. */
 extern int tnri_ticks_counter;
 /* The moment 0. Constant after tnri_ticks_start. */
 extern uint64_t tnri_ticks_zero;
-
-/* The system's monotonic clock, in nanoseconds. */
-uint64_t tnri_ticks_system(void);
 
 static inline uint64_t tnri_ticks(void)
 {
@@ -33,7 +31,7 @@ static inline uint64_t tnri_ticks(void)
     __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
     return ticks;
 #endif
-    return tnri_ticks_system();
+    return tnri_clock_ns();
 }
 
 /* Sets the moment 0; further calls do nothing. Under the library lock. */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counting driver calls, the clock, and turning a driver's error into ours: see driver.h. */
+/* Counting driver calls, time for decisions, and turning a driver error into ours: see driver.h. */
 #include "gpu/driver.h"
 
 #include <stddef.h>
-#include <time.h>
 
 #include "base/error.h"
 #include "base/lock.h"
@@ -13,13 +12,6 @@ static _Thread_local struct {
     tnri_driver_counters *counters;
     uint64_t began_ns;
 } call_thread;
-
-uint64_t tnri_clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 uint64_t tnri_decision_ns(void)
 {

@@ -2,11 +2,10 @@
 /* Keeping out of the way of captures: see capturing.h. */
 #include "gpu/capturing.h"
 
-#include <sched.h>
-
 #include "base/assert.h"
 #include "base/gate.h"
 #include "base/lock.h"
+#include "base/prim/clock.h"
 
 _Atomic uint32_t tnri_captures_count;
 
@@ -22,7 +21,7 @@ void tnri_captures_enter(void)
     /* Either a visit sees this count, or this thread sees the visit: both are in one order. */
     atomic_fetch_add(&tnri_captures_count, 1);
     while (atomic_load(&plain_visits) > plain_visits_own)
-        sched_yield();
+        tnri_yield();
 }
 
 void tnri_captures_leave(void)

@@ -14,7 +14,7 @@
  *     time to the device whose context is current:
  *         CUresult result = tnri_drive(cuMemUnmap, (address, bytes));
  *
- * Time comes from here too: the library has no other clock.
+ * Time for decisions comes from here too, because the simulated device has a time of its own.
  */
 #ifndef TNRI_GPU_DRIVER_H
 #define TNRI_GPU_DRIVER_H
@@ -26,6 +26,8 @@
 #include <cudaTypedefs.h>
 
 #include <tenure/alloc.h>
+
+#include "base/prim/clock.h"
 
 /* Newer than the headers that the library is built with. */
 typedef CUresult(CUDAAPI *tnri_cuGraphNodeGetParams)(CUgraphNode node, CUgraphNodeParams *params);
@@ -67,10 +69,7 @@ typedef struct tnri_driver_counters {
 /* Sets where the calling thread's calls are counted; returns what was set before. Null: nowhere. */
 tnri_driver_counters *tnri_driver_count_into(tnri_driver_counters *counters);
 
-/* Nanoseconds of a clock that never goes back. */
-uint64_t tnri_clock_ns(void);
-
-/* The same for decisions. On the simulated device it is the time that the device plays, which
+/* The time for decisions. On the simulated device it is the time that the device plays, which
  * stands still unless a program says otherwise. So equal inputs give equal decisions. */
 uint64_t tnri_decision_ns(void);
 

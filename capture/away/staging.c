@@ -2,13 +2,12 @@
 /* Host memory and streams for contents: see staging.h. */
 #include "away/staging.h"
 
-#include <sched.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "away/host_limit.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "base/prim/clock.h"
 #include "base/thread_number.h"
 
 tnri_staging tnri_stagings[TNRI_DEVICES_MAX];
@@ -413,9 +412,9 @@ static void owner_become(_Atomic uint64_t *owner)
          tries++, nobody = 0) {
         tnri_assert(nobody != tnri_thread_number());
         if (tries < 100)
-            sched_yield();
+            tnri_yield();
         else
-            nanosleep(&(struct timespec){0, 100000}, NULL);
+            tnri_nap(100000);
     }
 }
 

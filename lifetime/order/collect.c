@@ -2,10 +2,9 @@
 /* Collecting retired blocks: see collect.h and retire.h. */
 #include "order/collect.h"
 
-#include <sched.h>
-
 #include "base/conf/conf.h"
 #include "base/heuristics.h"
+#include "base/prim/clock.h"
 #include "memory/pool/cache.h"
 #include "memory/pool/pool.h"
 #include "order/batch.h"
@@ -331,7 +330,7 @@ static size_t arena_wait(tnri_arena *arena, tnri_life *life, size_t bytes)
             freed += tnri_uses_over(uses, done + 1, TNR_REUSE_EVENT_DONE);
         }
         if (is_others && can)
-            sched_yield();
+            tnri_yield();
     }
     return freed;
 }
@@ -350,7 +349,7 @@ static tnr_status uses_be_fenced(tnri_device *device, const tnri_uses *uses)
     while (status == TNR_OK && tnri_uses_are_unfenced(uses)) {
         status = tnri_batch_fence(device);
         if (tnri_uses_are_unfenced(uses))
-            sched_yield();
+            tnri_yield();
     }
     tnri_device_leave(&visit);
     return status;
@@ -364,7 +363,7 @@ tnr_status tnri_collect_order_after(tnri_arena *arena, tnri_stream *stream)
     /* First what is held: a block that goes on meanwhile is then found below. */
     tnr_status status = tnri_holds_order_after(arena, stream);
     while (atomic_load(&life->coming) > 0)
-        sched_yield();
+        tnri_yield();
     tnri_uses *uses = life_look(life, NULL);
     while (uses != NULL) {
         int waited = 0;

@@ -2,9 +2,8 @@
 /* Sleeping pools: see asleep.h. */
 #include "memory/pool/asleep.h"
 
-#include <sched.h>
-
 #include "base/error.h"
+#include "base/prim/clock.h"
 
 tnr_status tnri_asleep_error(tnr_pool pool)
 {
@@ -35,7 +34,7 @@ void tnri_pool_work_wait(tnr_pool pool)
     tnri_assert(atomic_load(&pool->asleep.state) != TNRI_AWAKE);
     tnri_assert_none_held();
     while (atomic_load(&pool->asleep.workers) != 0)
-        sched_yield();
+        tnri_yield();
 }
 
 tnr_status tnri_asleep_settle(tnr_pool pool)

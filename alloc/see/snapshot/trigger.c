@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/helper.h"
+#include "base/prim/clock.h"
 #include "log/history.h"
 #include "memory/pool/cache.h"
 #include "see/snapshot/exit_path.h"
@@ -183,9 +183,7 @@ static void exit_write(void)
 
 static void exit_register(void)
 {
-    struct timespec now = {0, 0};
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    at_exit.since_ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+    at_exit.since_ns = (int64_t)tnri_clock_epoch_ns();
     (void)atexit(exit_write);
 }
 

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""That the system is reached from one place: in the layers, alloc/base/prim/ alone includes headers
+that are not ISO C's.
+
+  check_seams.py [--root FOLDER]
+  check_seams.py --self-test
+
+Exit codes: 0 all is so; 1 not so.
+"""
+import pathlib
+import re
+import sys
+import tempfile
+
+import checking
+
+LAYERS = ("alloc", "lifetime", "capture")
+PRIM = "alloc/base/prim/"
+
+# <errno.h> has numbers that ISO C does not know, which every system has by the same names.
+ISO = {"assert", "complex", "ctype", "errno", "fenv", "float", "inttypes", "iso646", "limits",
+       "locale", "math", "setjmp", "signal", "stdalign", "stdarg", "stdatomic", "stdbool",
+       "stddef", "stdint", "stdio", "stdlib", "stdnoreturn", "string", "tgmath", "threads",
+       "time", "uchar", "wchar", "wctype"}
+# Headers of ISO C's whose use here would be for what only POSIX has in them.
+ISO -= {"signal", "threads", "time"}
+OTHERS = {
+    "jemalloc/jemalloc.h": ("alloc/base/host_memory.c",),
+    "cuda.h": ("alloc/gpu/",),
+    "cudaTypedefs.h": ("alloc/gpu/",),
+}
+
+# What still includes headers of the system: it may only become less.
+LEFT = {
+    "alloc/api/alone.c",
+    "alloc/api/library.c",
+    "alloc/base/alive.c",
+    "alloc/base/assert.c",
+    "alloc/base/barrier.c",
+    "alloc/base/calm.h",
+    "alloc/base/conf/conf.c",
+    "alloc/base/file_room.c",
+    "alloc/base/helper.c",
+    "alloc/base/helper.h",
+    "alloc/base/host_memory.c",
+    "alloc/base/ticks.c",
+    "alloc/gpu/load.c",
+    "alloc/memory/device/allocated.c",
+    "alloc/memory/pool/lane.c",
+    "alloc/miss/ladder.c",
+    "alloc/see/annotate/nvtx.c",
+    "alloc/see/history/history.c",
+    "alloc/see/history/ring.c",
+    "alloc/see/history/stacks.c",
+    "alloc/see/snapshot/deflater.c",
+    "alloc/see/snapshot/exit_path.c",
+    "alloc/see/snapshot/modules.c",
+    "alloc/see/snapshot/sink.c",
+    "alloc/see/snapshot/snapshot.c",
+    "alloc/see/snapshot/symbols.c",
+    "alloc/see/snapshot/trigger.c",
+    "alloc/see/trap/ending.c",
+    "alloc/see/trap/tell.c",
+    "capture/away/crew.c",
+    "capture/away/host_limit.c",
+    "capture/away/staging.c",
+    "capture/control/commands.c",
+    "capture/control/connection.c",
+    "capture/control/control.c",
+    "capture/control/outside.c",
+    "capture/control/server.c",
+    "capture/control/server.h",
+    "capture/graph/audit_write.c",
+    "capture/graph/graph_lock.c",
+    "capture/graph/place.h",
+    "lifetime/share/descriptor.c",
+    "lifetime/share/exported.h",
+    "lifetime/share/folder.c",
+    "lifetime/share/group/ask.h",
+    "lifetime/share/group/board.c",
+    "lifetime/share/group/member.c",
+    "lifetime/share/offered.c",
+    "lifetime/share/offered.h",
+    "lifetime/share/publish/notice.c",
+    "lifetime/share/publish/publish.c",
+}
+
+INCLUDE = re.compile(r"^\s*#\s*include\s*<([^>]+)>", re.M)
+
+
+def sources(root):
+    for layer in LAYERS:
+        for path in sorted((root / layer).rglob("*")):
+            if path.suffix in (".c", ".h", ".def"):
+                yield path.relative_to(root).as_posix(), path.read_text("utf-8")
+
+
+def is_allowed(name, header):
+    if header.startswith("tenure/") or header.removesuffix(".h") in ISO:
+        return True
+    return name.startswith((PRIM, *OTHERS.get(header, ())))
+
+
+def check(root, left=None):
+    left = LEFT if left is None else left
+    problems, seen = [], set()
+    for name, text in sources(root):
+        wrong = [header for header in INCLUDE.findall(text) if not is_allowed(name, header)]
+        seen |= {name} if wrong else set()
+        if name not in left:
+            problems += [f"{name} includes <{header}>: the system is asked in {PRIM} alone"
+                         for header in wrong]
+    return problems + [f"{name}: need not be in LEFT" for name in sorted(left - seen)]
+
+
+def self_test():
+    """Each wrong include is found, in a small tree that is right without it."""
+    def problems(name, text, left=frozenset()):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            texts = {"alloc/base/prim/clock.h": "#include <time.h>\n",
+                     "alloc/base/prim/linux/clock.c": "#include <sys/syscall.h>\n",
+                     "alloc/base/host_memory.c": "#include <jemalloc/jemalloc.h>\n",
+                     "alloc/gpu/driver.h": "#include <cuda.h>\n",
+                     "capture/graph/graph.c": "#include <errno.h>\n#include <tenure/alloc.h>\n"}
+            texts[name] = text
+            for path, content in texts.items():
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_text(content)
+            return check(root, set(left))
+    assert problems("alloc/base/any.c", "#include <string.h>\n") == []
+    for header in ("pthread.h", "unistd.h", "time.h", "sys/stat.h", "linux/futex.h", "cuda.h",
+                   "jemalloc/jemalloc.h", "cpuid.h"):
+        text = f"#include <{header}>\n"
+        found = problems("lifetime/share/any.c", text)
+        assert found == [f"lifetime/share/any.c includes <{header}>: the system is asked in "
+                         "alloc/base/prim/ alone"], found
+        assert problems("lifetime/share/any.c", text, {"lifetime/share/any.c"}) == []
+    assert problems("alloc/base/any.c", "", {"alloc/base/any.c"}) == [
+        "alloc/base/any.c: need not be in LEFT"]
+    print("ok")
+
+
+if __name__ == "__main__":
+    sys.exit(checking.main(__doc__, check, self_test))
