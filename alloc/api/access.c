@@ -3,7 +3,7 @@
 #include <tenure/alloc.h>
 
 #include "api/library.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "gpu/capturing.h"
 #include "memory/device/segment.h"

@@ -13,7 +13,7 @@
 #include "api/graph_end.h"
 #include "api/library.h"
 #include "api/pool_end.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/conf/conf.h"
 #include "base/error.h"
 #include "memory/arena/find.h"

@@ -34,7 +34,7 @@
 #include "api/cached.h"
 
 #include "api/library.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/conf/conf.h"
 #include "base/error.h"
 #include "gpu/capturing.h"

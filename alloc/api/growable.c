@@ -3,7 +3,7 @@
 #include "api/growable.h"
 
 #include "api/library.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "log/nvtx.h"
 #include "memory/arena/note.h"

@@ -2,17 +2,16 @@
 /* Start, shutdown, fork, and finding arenas: see library.h. */
 #include "api/library.h"
 
-#include <pthread.h>
-
 #include "api/alone.h"
 #include "api/control.h"
 #include "api/graph_end.h"
 #include "api/pool_end.h"
-#include "base/alive.h"
-#include "base/calm.h"
+#include "base/prim/alive.h"
+#include "base/prim/calm.h"
 #include "base/conf/conf.h"
 #include "base/conf/environment.h"
 #include "base/error.h"
+#include "base/prim/thread.h"
 #include "base/ticks.h"
 #include "log/nvtx.h"
 #include "memory/arena/count.h"
@@ -34,7 +33,7 @@ tnri_lock tnri_library_lock = {.rank = TNRI_RANK_LIBRARY};
 
 static _Atomic int library_forked; /* set in a child, for ever */
 static _Atomic int driver_touched; /* set before the driver is first called, for ever */
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static tnri_once fork_once = TNRI_ONCE_INIT;
 
 static void library_mark_forked(void)
 {
@@ -48,7 +47,7 @@ static void library_mark_forked(void)
 
 static void library_watch_forks(void)
 {
-    pthread_atfork(NULL, NULL, library_mark_forked);
+    tnri_forks_watch(NULL, NULL, library_mark_forked);
 }
 
 int tnri_library_is_forked(void)
@@ -128,7 +127,7 @@ tnr_status tnri_library_start(void)
     TNRI_CALM;
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    pthread_once(&fork_once, library_watch_forks);
+    tnri_once_run(&fork_once, library_watch_forks);
     tnr_status status = TNR_OK;
     tnri_lock_take(&tnri_library_lock);
     if (atomic_load(&tnri_generation) == 0)

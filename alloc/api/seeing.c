@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "api/library.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "log/history.h"
 #include "log/mappings.h"

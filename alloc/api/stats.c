@@ -8,7 +8,7 @@
 #include "api/control.h"
 #include "api/library.h"
 #include "api/stats.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "memory/arena/count.h"

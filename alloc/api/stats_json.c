@@ -12,7 +12,7 @@
 #include <tenure/alloc.h>
 
 #include "api/stats.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 
 /* A text that is written as far as it fits and measured as a whole. */
 typedef struct writer {

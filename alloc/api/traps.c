@@ -3,7 +3,7 @@
 #include <tenure/trap.h>
 
 #include "api/library.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "see/trap/guard.h"
 #include "see/trap/listener.h"

@@ -8,13 +8,13 @@
  */
 #include "base/host_memory.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/assert.h"
+#include "base/prim/thread.h"
 
 enum { HOST_ALIGNMENT = 64 };
 
@@ -97,7 +97,7 @@ void tnri_host_unreserve(void *table, size_t bytes)
 #include <jemalloc/jemalloc.h>
 #include <stdio.h>
 
-static pthread_once_t host_once = PTHREAD_ONCE_INIT;
+static tnri_once host_once = TNRI_ONCE_INIT;
 static unsigned host_arena; /* constant after host_once */
 static int host_arena_ok;   /* constant after host_once */
 
@@ -115,7 +115,7 @@ static int host_flags(void)
 void *tnri_host_alloc(size_t bytes)
 {
     tnri_assert(bytes > 0);
-    pthread_once(&host_once, host_arena_create);
+    tnri_once_run(&host_once, host_arena_create);
     if (!host_arena_ok || host_fail_now())
         return NULL;
     return je_mallocx(bytes, host_flags() | MALLOCX_ZERO);
@@ -139,7 +139,7 @@ static uint64_t host_arena_stat(const char *name)
 
 uint64_t tnri_host_bytes(void)
 {
-    pthread_once(&host_once, host_arena_create);
+    tnri_once_run(&host_once, host_arena_create);
     uint64_t epoch = 1;
     size_t bytes = sizeof(epoch);
     je_mallctl("epoch", &epoch, &bytes, &epoch, bytes);

@@ -3,7 +3,7 @@
 #include "base/lock.h"
 
 #include "base/heuristics.h"
-#include "base/barrier.h"
+#include "base/prim/barrier.h"
 #include "base/rest.h"
 #include "base/ticks.h"
 

@@ -25,14 +25,14 @@
  * likes, so that the store comes when the thread is no owner any more. That is why each owner that
  * a lock ever had keeps a slot of its own in `inside`, which it alone writes. When the slots are
  * used up, another thread gets one only after the kernel has said that no thread lives at the slot
- * owner's address any more (base/alive.h). The address must be free; it is not enough that the
+ * owner's address any more (base/prim/alive.h). The address must be free; it is not enough that the
  * thread is gone. The reason: a later thread with the same address is the owner as well, without a
  * word, and may be stopped at the same point. If the threads of all slots live, only they can be
  * owners again.
  *
  * If the kernel has no membarrier, there are no owners. If it refuses one later, each lock that has
- * an owner by then is taken away once, at the price of milliseconds (base/barrier.h), and no lock
- * gets an owner any more.
+ * an owner by then is taken away once, at the price of milliseconds (base/prim/barrier.h), and no
+ * lock gets an owner any more.
  *
  * If the owner is gone when a lock is taken away, the lock was not shared. So owning it again takes
  * no more turns than before.
@@ -53,7 +53,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "base/alive.h"
+#include "base/prim/alive.h"
 #include "base/assert.h"
 
 typedef enum tnri_lock_rank {

@@ -2,11 +2,7 @@
 /* Which clock, and how fast it runs: see ticks.h. */
 #include "base/ticks.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-
 #include "base/prim/clock.h"
-#endif
 
 int tnri_ticks_counter;
 uint64_t tnri_ticks_zero;
@@ -17,25 +13,11 @@ static struct {
     uint64_t system_ns, epoch_us;
 } zero;
 
-#if defined(__x86_64__)
-/* The processor says so in a leaf of its own: "invariant TSC". */
-static int counter_is_good(void)
-{
-    unsigned a, b, c, d;
-    return __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & 1u << 8) != 0;
-}
-#else
-static int counter_is_good(void)
-{
-    return 1;
-}
-#endif
-
 void tnri_ticks_start(void)
 {
     if (zero.is_started)
         return;
-    tnri_ticks_counter = counter_is_good();
+    tnri_ticks_counter = tnri_counter_is_good();
     zero.system_ns = tnri_clock_ns();
     tnri_ticks_zero = tnri_ticks();
     zero.epoch_us = tnri_clock_epoch_ns() / 1000;

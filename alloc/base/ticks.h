@@ -23,15 +23,7 @@ extern uint64_t tnri_ticks_zero;
 
 static inline uint64_t tnri_ticks(void)
 {
-#if defined(__x86_64__)
-    if (tnri_likely(tnri_ticks_counter))
-        return __builtin_ia32_rdtsc(); /* the header of __rdtsc() is 30,000 lines */
-#elif defined(__aarch64__)
-    uint64_t ticks;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
-    return ticks;
-#endif
-    return tnri_clock_ns();
+    return tnri_likely(tnri_ticks_counter) ? tnri_counter() : tnri_clock_ns();
 }
 
 /* Sets the moment 0; further calls do nothing. Under the library lock. */

@@ -2,24 +2,23 @@
 /* The history's switch: see history.h. */
 #include "log/history.h"
 
-#include <pthread.h>
-
 #include "base/error.h"
-#include "log/note.h"
+#include "base/prim/thread.h"
 #include "log/mappings.h"
+#include "log/note.h"
 #include "log/origins.h"
 #include "log/texts.h"
 
-static pthread_mutex_t history_lock = PTHREAD_MUTEX_INITIALIZER;
+static tnri_mutex history_lock = TNRI_MUTEX_INIT;
 
 void tnri_history_lock_take(void)
 {
-    pthread_mutex_lock(&history_lock);
+    tnri_mutex_lock(&history_lock);
 }
 
 void tnri_history_lock_release(void)
 {
-    pthread_mutex_unlock(&history_lock);
+    tnri_mutex_unlock(&history_lock);
 }
 
 /* ---- the gate ------------------------------------------------------------------------------- */

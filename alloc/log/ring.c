@@ -2,10 +2,10 @@
 /* Pages, and who writes them: see ring.h. */
 #include "log/ring.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "base/host_memory.h"
+#include "base/prim/thread.h"
 #include "base/ticks.h"
 
 tnri_ring *_Atomic tnri_ring_current;
@@ -18,9 +18,9 @@ static struct {
     uint64_t last_id;
 } rings = {.lock = {.rank = TNRI_RANK_HISTORY}};
 
-static pthread_once_t end_once = PTHREAD_ONCE_INIT;
-static pthread_key_t end_key; /* constant after end_once */
-static int has_end_key;       /* likewise */
+static tnri_once end_once = TNRI_ONCE_INIT;
+static tnri_key end_key; /* constant after end_once */
+static int has_end_key;  /* likewise */
 
 /* ---- rings ---------------------------------------------------------------------------------- */
 
@@ -155,14 +155,14 @@ static void writer_end(void *argument)
 
 static void end_key_create(void)
 {
-    has_end_key = pthread_key_create(&end_key, writer_end) == 0;
+    has_end_key = tnri_key_make(&end_key, writer_end);
 }
 
 /* Enters the thread's writer in the list; 0 if its end could not be noticed. */
 static int writer_list(tnri_writer *writer)
 {
-    pthread_once(&end_once, end_key_create);
-    if (!has_end_key || pthread_setspecific(end_key, writer) != 0)
+    tnri_once_run(&end_once, end_key_create);
+    if (!has_end_key || !tnri_key_set(end_key, writer))
         return 0;
     tnri_lock_take(&rings.lock);
     writer->prev = NULL;

@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/heuristics.h"
 #include "memory/arena/bins.h"
 #include "memory/arena/count.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/bytes_text.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/conf/conf.h"
 #include "base/error.h"
 #include "memory/arena/note.h"

@@ -24,7 +24,7 @@
 #include "away/sleep_callback.h"
 #include "base/array.h"
 #include "base/bytes_text.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "memory/arena/alias.h"

@@ -2,14 +2,13 @@
 /* Threads that copy together: see crew.h. */
 #include "away/crew.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/host_memory.h"
+#include "base/prim/thread.h"
 
 enum {
     HANDS_MAX = 15,         /* besides the one that asks */
@@ -36,12 +35,12 @@ typedef struct slice {
 } slice;
 
 struct tnri_crew {
-    pthread_t threads[HANDS_MAX];
+    tnri_system_thread threads[HANDS_MAX];
     int hands;       /* threads that run; constant once hired */
     int keeps_cache; /* constant */
 
-    pthread_mutex_t mutex;
-    pthread_cond_t begins, ends;
+    tnri_mutex mutex;
+    tnri_condition begins, ends;
     /* What follows: the mutex. Jobs are numbered, and lie at their number modulo the size. */
     job jobs[TNRI_CREW_JOBS];
     uint64_t given; /* jobs so far */
@@ -120,26 +119,26 @@ static slice slice_take(tnri_crew *crew)
 /* Copies a slice. The mutex is held before and after, and not meanwhile. */
 static void slice_do(tnri_crew *crew, const slice *part)
 {
-    pthread_mutex_unlock(&crew->mutex);
+    tnri_mutex_unlock(&crew->mutex);
     slice_copy(part, crew->keeps_cache);
-    pthread_mutex_lock(&crew->mutex);
+    tnri_mutex_lock(&crew->mutex);
     part->of->done += part->bytes;
     if (part->of->done == part->of->bytes)
-        pthread_cond_signal(&crew->ends);
+        tnri_condition_wake_one(&crew->ends);
 }
 
 static void *hand_run(void *data)
 {
     tnri_crew *crew = data;
-    pthread_mutex_lock(&crew->mutex);
+    tnri_mutex_lock(&crew->mutex);
     while (!crew->is_over) {
         slice part = slice_take(crew);
         if (part.of != NULL)
             slice_do(crew, &part);
         else
-            pthread_cond_wait(&crew->begins, &crew->mutex);
+            tnri_condition_wait(&crew->begins, &crew->mutex);
     }
-    pthread_mutex_unlock(&crew->mutex);
+    tnri_mutex_unlock(&crew->mutex);
     return NULL;
 }
 
@@ -150,19 +149,15 @@ tnri_crew *tnri_crew_hire(size_t bytes, int keeps_cache)
     tnri_crew *crew = tnri_host_alloc(sizeof(*crew));
     if (crew == NULL)
         return NULL;
-    pthread_mutex_init(&crew->mutex, NULL);
-    pthread_cond_init(&crew->begins, NULL);
-    pthread_cond_init(&crew->ends, NULL);
+    tnri_mutex_init(&crew->mutex);
+    tnri_condition_init(&crew->begins);
+    tnri_condition_init(&crew->ends);
     crew->keeps_cache = keeps_cache;
     long cores = tnri_crew_cores != 0 ? tnri_crew_cores : sysconf(_SC_NPROCESSORS_ONLN);
     size_t slices = bytes / SLICE_BYTES;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the threads inherit it */
     while (crew->hands < HANDS_MAX && crew->hands + 1 < cores && (size_t)crew->hands < slices &&
-           pthread_create(&crew->threads[crew->hands], NULL, hand_run, crew) == 0)
+           tnri_thread_make(&crew->threads[crew->hands], hand_run, crew) == 0)
         crew->hands++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return crew;
 }
 
@@ -174,13 +169,13 @@ void tnri_crew_give(tnri_crew *crew, void *to, const void *from, size_t bytes)
         slice_copy(&whole, crew == NULL || crew->keeps_cache);
         return;
     }
-    pthread_mutex_lock(&crew->mutex);
+    tnri_mutex_lock(&crew->mutex);
     job *next = &crew->jobs[crew->given % TNRI_CREW_JOBS];
     tnri_assert(next->done == next->bytes);
     *next = (job){to, from, bytes, 0, 0};
     crew->given++;
-    pthread_cond_broadcast(&crew->begins);
-    pthread_mutex_unlock(&crew->mutex);
+    tnri_condition_wake_all(&crew->begins);
+    tnri_mutex_unlock(&crew->mutex);
 }
 
 /* The oldest of the jobs that must be done and is not; null if there is none. */
@@ -198,30 +193,30 @@ void tnri_crew_wait(tnri_crew *crew, unsigned left)
 {
     if (crew == NULL || crew->hands == 0)
         return;
-    pthread_mutex_lock(&crew->mutex);
+    tnri_mutex_lock(&crew->mutex);
     while (job_undone(crew, left) != NULL) {
         slice part = slice_take(crew);
         if (part.of != NULL)
             slice_do(crew, &part);
         else
-            pthread_cond_wait(&crew->ends, &crew->mutex);
+            tnri_condition_wait(&crew->ends, &crew->mutex);
     }
-    pthread_mutex_unlock(&crew->mutex);
+    tnri_mutex_unlock(&crew->mutex);
 }
 
 void tnri_crew_dismiss(tnri_crew *crew)
 {
     if (crew == NULL)
         return;
-    pthread_mutex_lock(&crew->mutex);
+    tnri_mutex_lock(&crew->mutex);
     tnri_assert(job_undone(crew, 0) == NULL);
     crew->is_over = 1;
-    pthread_cond_broadcast(&crew->begins);
-    pthread_mutex_unlock(&crew->mutex);
+    tnri_condition_wake_all(&crew->begins);
+    tnri_mutex_unlock(&crew->mutex);
     for (int i = 0; i < crew->hands; i++)
-        pthread_join(crew->threads[i], NULL);
-    pthread_cond_destroy(&crew->ends);
-    pthread_cond_destroy(&crew->begins);
-    pthread_mutex_destroy(&crew->mutex);
+        tnri_thread_join(crew->threads[i]);
+    tnri_condition_end(&crew->ends);
+    tnri_condition_end(&crew->begins);
+    tnri_mutex_end(&crew->mutex);
     tnri_host_free(crew, sizeof(*crew));
 }

@@ -11,7 +11,7 @@
 
 #include "api/library.h"
 #include "away/park_contents.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "gpu/capturing.h"
 #include "memory/arena/find.h"

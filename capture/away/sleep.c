@@ -31,7 +31,7 @@
 #include "away/pool_set.h"
 #include "away/sleep_callback.h"
 #include "base/array.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "gpu/capturing.h"

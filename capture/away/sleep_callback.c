@@ -7,7 +7,7 @@
 
 #include "api/library.h"
 #include "away/staging.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "memory/pool/pool.h"
 

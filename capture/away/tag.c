@@ -2,7 +2,7 @@
 /* Memory by what it is for: see <tenure/tag.h>. */
 #include <tenure/tag.h>
 
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "memory/arena/find.h"
 #include "api/library.h"

@@ -14,31 +14,31 @@
 #include <unistd.h>
 
 #include "api/control.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "control/server.h"
 
 static struct {
-    pthread_mutex_t mutex;
+    tnri_mutex mutex;
     tnri_server *on;        /* null: control is off */
     tnri_server *ending;    /* through `next` */
     tnri_server *abandoned; /* likewise: a parent's, in a forked child */
-} servers = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+} servers = {.mutex = TNRI_MUTEX_INIT};
 
-static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
+static tnri_once watch_once = TNRI_ONCE_INIT;
 
 /* ---- forks and the end of the process ------------------------------------------------------- */
 
 static void fork_before(void)
 {
-    (void)pthread_mutex_lock(&servers.mutex);
+    tnri_mutex_lock(&servers.mutex);
     tnri_gate_of_servers_enter();
 }
 
 static void fork_parent(void)
 {
     tnri_gate_of_servers_leave();
-    (void)pthread_mutex_unlock(&servers.mutex);
+    tnri_mutex_unlock(&servers.mutex);
 }
 
 /* What the parent's threads were doing is left as it was, and never looked at again. */
@@ -65,7 +65,7 @@ static void fork_child(void)
 /* Tells the one that is on to end. */
 static void server_switch_off(void)
 {
-    (void)pthread_mutex_lock(&servers.mutex);
+    tnri_mutex_lock(&servers.mutex);
     tnri_server *server = servers.on;
     if (server != NULL) {
         servers.on = NULL;
@@ -73,21 +73,21 @@ static void server_switch_off(void)
         server->next = servers.ending;
         servers.ending = server;
     }
-    (void)pthread_mutex_unlock(&servers.mutex);
+    tnri_mutex_unlock(&servers.mutex);
 }
 
 /* Takes one whose thread can be waited for from the list; null: there is none. `is_idle`: only one
  * that does nothing just now. */
 static tnri_server *ending_take(int is_idle)
 {
-    (void)pthread_mutex_lock(&servers.mutex);
+    tnri_mutex_lock(&servers.mutex);
     tnri_server **link = &servers.ending;
     while (*link != NULL && (tnri_server_is_here(*link) || (is_idle && tnri_server_is_busy(*link))))
         link = &(*link)->next;
     tnri_server *server = *link;
     if (server != NULL)
         *link = server->next;
-    (void)pthread_mutex_unlock(&servers.mutex);
+    tnri_mutex_unlock(&servers.mutex);
     return server;
 }
 
@@ -102,7 +102,7 @@ static void exit_end(void)
 
 static void watch_begin(void)
 {
-    (void)pthread_atfork(fork_before, fork_parent, fork_child);
+    tnri_forks_watch(fork_before, fork_parent, fork_child);
     (void)atexit(exit_end);
 }
 
@@ -111,23 +111,23 @@ static void watch_begin(void)
 static tnr_status server_switch_on(const tnri_conf *conf)
 {
     tnri_server *made;
-    pthread_once(&watch_once, watch_begin);
+    tnri_once_run(&watch_once, watch_begin);
     tnr_status status = tnri_server_make(&made, conf->control_dir);
     if (status != TNR_OK)
         return conf->control == TNRI_CONTROL_TRY ? TNR_OK : status;
     server_switch_off();
-    (void)pthread_mutex_lock(&servers.mutex);
+    tnri_mutex_lock(&servers.mutex);
     servers.on = made;
-    (void)pthread_mutex_unlock(&servers.mutex);
+    tnri_mutex_unlock(&servers.mutex);
     return TNR_OK;
 }
 
 static tnr_status control_follow(const tnri_conf *before, const tnri_conf *after)
 {
     int is_wanted = after->control != TNRI_CONTROL_OFF;
-    (void)pthread_mutex_lock(&servers.mutex);
+    tnri_mutex_lock(&servers.mutex);
     int is_on = servers.on != NULL, is_here = is_on && tnri_server_is_here(servers.on);
-    (void)pthread_mutex_unlock(&servers.mutex);
+    tnri_mutex_unlock(&servers.mutex);
     if (is_here &&
         (before->control != after->control || strcmp(before->control_dir, after->control_dir) != 0))
         return tnri_error(TNR_ERR_BUSY, "control and control_dir cannot be changed from outside: "
@@ -156,9 +156,9 @@ static void control_end(void)
 /* The one that is on; who asks is the only one who changes that. */
 static tnri_server *server_on(void)
 {
-    (void)pthread_mutex_lock(&servers.mutex);
+    tnri_mutex_lock(&servers.mutex);
     tnri_server *server = servers.on;
-    (void)pthread_mutex_unlock(&servers.mutex);
+    tnri_mutex_unlock(&servers.mutex);
     return server;
 }
 
@@ -191,9 +191,9 @@ size_t tnr_control_path(char *buffer, size_t bytes)
         bytes = 0;
     else if (bytes > 0)
         buffer[0] = '\0';
-    (void)pthread_mutex_lock(&servers.mutex);
+    tnri_mutex_lock(&servers.mutex);
     if (servers.on != NULL)
         length = (size_t)snprintf(buffer, bytes, "%s/%s", servers.on->path, servers.on->name);
-    (void)pthread_mutex_unlock(&servers.mutex);
+    tnri_mutex_unlock(&servers.mutex);
     return length;
 }

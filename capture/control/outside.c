@@ -6,9 +6,8 @@
  */
 #include "control/commands.h"
 
-#include <pthread.h>
-
-#include "base/calm.h"
+#include "base/prim/calm.h"
+#include "base/prim/thread.h"
 
 #include <tenure/control.h>
 
@@ -16,20 +15,20 @@
 #include "base/error.h"
 
 static struct {
-    pthread_mutex_t mutex;
+    tnri_mutex mutex;
     tnr_outside_function function; /* null: nobody is asked */
     void *user;
-} outside = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+} outside = {.mutex = TNRI_MUTEX_INIT};
 
 TNR_API tnr_status tnr_outside_set(tnr_outside_function function, void *user)
 {
     TNRI_CALM_CALL;
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    (void)pthread_mutex_lock(&outside.mutex);
+    tnri_mutex_lock(&outside.mutex);
     outside.function = function;
     outside.user = user;
-    (void)pthread_mutex_unlock(&outside.mutex);
+    tnri_mutex_unlock(&outside.mutex);
     return TNR_OK;
 }
 
@@ -37,9 +36,9 @@ TNR_API tnr_status tnr_outside_set(tnr_outside_function function, void *user)
 static int outside_ask(tnr_outside *told, int device)
 {
     *told = (tnr_outside){.rows_count = 0};
-    (void)pthread_mutex_lock(&outside.mutex);
+    tnri_mutex_lock(&outside.mutex);
     int is_known = outside.function != NULL && outside.function(told, device, outside.user);
-    (void)pthread_mutex_unlock(&outside.mutex);
+    tnri_mutex_unlock(&outside.mutex);
     return is_known && told->rows_count <= TNR_OUTSIDE_ROWS_MAX;
 }
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/helper.h"
+#include "base/prim/helper.h"
 #include "base/host_memory.h"
 #include "control/commands.h"
 
@@ -20,16 +20,16 @@ enum { NAP_MS = 100 };
 
 /* ---- descriptors ---------------------------------------------------------------------------- */
 
-static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static tnri_mutex gate = TNRI_MUTEX_INIT;
 
 void tnri_gate_of_servers_enter(void)
 {
-    (void)pthread_mutex_lock(&gate);
+    tnri_mutex_lock(&gate);
 }
 
 void tnri_gate_of_servers_leave(void)
 {
-    (void)pthread_mutex_unlock(&gate);
+    tnri_mutex_unlock(&gate);
 }
 
 static void file_close(int *file)
@@ -56,34 +56,34 @@ void tnri_server_abandon(tnri_server *server)
 
 int tnri_server_is_here(const tnri_server *server)
 {
-    return pthread_equal(server->thread, pthread_self());
+    return tnri_thread_is_self(server->thread);
 }
 
 /* 1: a request may be served, until turn_end. 0: the server ends. */
 static int turn_begin(tnri_server *server)
 {
-    (void)pthread_mutex_lock(&server->mutex);
+    tnri_mutex_lock(&server->mutex);
     while (server->pauses > 0 && !atomic_load(&server->is_ending))
-        (void)pthread_cond_wait(&server->changed, &server->mutex);
+        tnri_condition_wait(&server->changed, &server->mutex);
     server->is_busy = !atomic_load(&server->is_ending);
     int may_serve = server->is_busy;
-    (void)pthread_mutex_unlock(&server->mutex);
+    tnri_mutex_unlock(&server->mutex);
     return may_serve;
 }
 
 static void turn_end(tnri_server *server)
 {
-    (void)pthread_mutex_lock(&server->mutex);
+    tnri_mutex_lock(&server->mutex);
     server->is_busy = 0;
-    (void)pthread_cond_broadcast(&server->changed);
-    (void)pthread_mutex_unlock(&server->mutex);
+    tnri_condition_wake_all(&server->changed);
+    tnri_mutex_unlock(&server->mutex);
 }
 
 int tnri_server_is_busy(tnri_server *server)
 {
-    (void)pthread_mutex_lock(&server->mutex);
+    tnri_mutex_lock(&server->mutex);
     int is_busy = server->is_busy;
-    (void)pthread_mutex_unlock(&server->mutex);
+    tnri_mutex_unlock(&server->mutex);
     return is_busy;
 }
 
@@ -91,21 +91,21 @@ void tnri_server_pause(tnri_server *server)
 {
     if (tnri_server_is_here(server))
         return; /* a callback of what is served; its manual forbids what would ask for this */
-    (void)pthread_mutex_lock(&server->mutex);
+    tnri_mutex_lock(&server->mutex);
     server->pauses++;
     while (server->is_busy)
-        (void)pthread_cond_wait(&server->changed, &server->mutex);
-    (void)pthread_mutex_unlock(&server->mutex);
+        tnri_condition_wait(&server->changed, &server->mutex);
+    tnri_mutex_unlock(&server->mutex);
 }
 
 void tnri_server_resume(tnri_server *server)
 {
     if (tnri_server_is_here(server))
         return;
-    (void)pthread_mutex_lock(&server->mutex);
+    tnri_mutex_lock(&server->mutex);
     server->pauses -= server->pauses > 0; /* or another server was paused, which has ended */
-    (void)pthread_cond_broadcast(&server->changed);
-    (void)pthread_mutex_unlock(&server->mutex);
+    tnri_condition_wake_all(&server->changed);
+    tnri_mutex_unlock(&server->mutex);
 }
 
 /* ---- connections ---------------------------------------------------------------------------- */
@@ -261,8 +261,8 @@ static void server_discard(tnri_server *server)
     file_close(&server->listener);
     file_close(&server->event);
     file_close(&server->folder);
-    (void)pthread_mutex_destroy(&server->mutex);
-    (void)pthread_cond_destroy(&server->changed);
+    tnri_mutex_end(&server->mutex);
+    tnri_condition_end(&server->changed);
     tnri_host_free(server, sizeof(*server));
 }
 
@@ -299,8 +299,8 @@ tnr_status tnri_server_make(tnri_server **made, const char *setting)
     server->folder = server->listener = server->event = -1;
     for (int i = 0; i < TNRI_CONNECTIONS_MAX; i++)
         server->connections[i].file = -1;
-    (void)pthread_mutex_init(&server->mutex, NULL);
-    (void)pthread_cond_init(&server->changed, NULL);
+    tnri_mutex_init(&server->mutex);
+    tnri_condition_init(&server->changed);
     tnr_status status = server_open(server, setting);
     if (status != TNR_OK)
         server->name[0] = '\0';
@@ -321,16 +321,16 @@ void tnri_server_retire(tnri_server *server)
 {
     uint64_t one = 1;
     name_remove(server);
-    (void)pthread_mutex_lock(&server->mutex);
+    tnri_mutex_lock(&server->mutex);
     atomic_store(&server->is_ending, 1);
-    (void)pthread_cond_broadcast(&server->changed);
-    (void)pthread_mutex_unlock(&server->mutex);
+    tnri_condition_wake_all(&server->changed);
+    tnri_mutex_unlock(&server->mutex);
     ssize_t ignored = write(server->event, &one, sizeof(one));
     (void)ignored;
 }
 
 void tnri_server_free(tnri_server *server)
 {
-    (void)pthread_join(server->thread, NULL);
+    tnri_thread_join(server->thread);
     server_discard(server);
 }

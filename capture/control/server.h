@@ -17,9 +17,9 @@
 #ifndef TNRI_CONTROL_SERVER_H
 #define TNRI_CONTROL_SERVER_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/prim/thread.h"
 #include "control/connection.h"
 #include "share/folder.h"
 
@@ -29,12 +29,12 @@ typedef struct tnri_server {
     /* Constant once it runs. */
     char path[TNRI_FOLDER_BYTES]; /* of the folder */
     char name[TNRI_SOCKET_NAME_BYTES];
-    pthread_t thread;
+    tnri_system_thread thread;
 
     int folder, listener, event; /* -1: none. Closed behind the gate */
 
-    pthread_mutex_t mutex; /* protects the next three */
-    pthread_cond_t changed;
+    tnri_mutex mutex; /* protects the next three */
+    tnri_condition changed;
     unsigned pauses;       /* calls that paused it: no request is begun */
     int is_busy;           /* one is being served */
     _Atomic int is_ending; /* set under the mutex; the thread ends after what it does now */

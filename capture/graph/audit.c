@@ -14,7 +14,7 @@
 
 #include "api/library.h"
 #include "base/array.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "graph/graph_lock.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "graph/capture.h"
 #include "graph/ending.h"

@@ -2,20 +2,19 @@
 /* The one lock of captures and graphs: see graph_lock.h. */
 #include "graph/graph_lock.h"
 
-#include <pthread.h>
-
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/prim/thread.h"
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static tnri_mutex mutex = TNRI_MUTEX_INIT;
 static _Thread_local unsigned inside;
 
 unsigned tnri_graph_lock(void)
 {
     tnri_assert_none_held();
     if (inside == 0)
-        (void)pthread_mutex_lock(&mutex);
+        tnri_mutex_lock(&mutex);
     return inside++;
 }
 
@@ -23,7 +22,7 @@ void tnri_graph_unlock(void)
 {
     tnri_assert(inside > 0);
     if (--inside == 0)
-        (void)pthread_mutex_unlock(&mutex);
+        tnri_mutex_unlock(&mutex);
 }
 
 unsigned tnri_graph_lock_depth(void)

@@ -9,7 +9,7 @@
 #include "graph/hooks.h"
 
 #include "api/library.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "graph/captured.h"
 #include "graph/describe.h"

@@ -15,7 +15,7 @@
 #include <tenure/capture.h>
 
 #include "api/library.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "graph/capture.h"
@@ -386,7 +386,7 @@ static tnr_status launch_begin(launch *self, tnr_graph number, tnr_stream stream
     if (status != TNR_OK)
         return status;
     if (self->place != NULL) {
-        (void)pthread_mutex_lock(&self->place->launching);
+        tnri_mutex_lock(&self->place->launching);
         if (!tnri_pool_work_begin(self->place->pool))
             status = tnri_asleep_error(self->place->pool);
     }
@@ -401,7 +401,7 @@ static tnr_status launch_begin(launch *self, tnr_graph number, tnr_stream stream
         tnri_pool_work_end(self->place->pool);
     outside_end(self);
     if (self->place != NULL)
-        (void)pthread_mutex_unlock(&self->place->launching);
+        tnri_mutex_unlock(&self->place->launching);
     (void)tnri_graph_lock();
     visitors_add(self, -1);
     tnri_graph_unlock();
@@ -415,7 +415,7 @@ static void launch_end(launch *self)
     if (self->place == NULL)
         return;
     tnri_pool_work_end(self->place->pool);
-    (void)pthread_mutex_unlock(&self->place->launching);
+    tnri_mutex_unlock(&self->place->launching);
     (void)tnri_graph_lock();
     visitors_add(self, -1);
     tnri_graph_unlock();

@@ -29,7 +29,7 @@ tnr_status tnri_place_make(tnri_device *device, const tnr_pool_options *options,
         tnri_host_free(place, sizeof(*place));
         return status;
     }
-    (void)pthread_mutex_init(&place->launching, NULL);
+    tnri_mutex_init(&place->launching);
     place->arena = tnri_arena_walk(place->pool, NULL);
     place->is_private = is_private;
     place->next = places;
@@ -56,7 +56,7 @@ void tnri_place_free(tnri_place *place)
         place->spares = spare->next;
         tnri_captured_destroy(spare);
     }
-    (void)pthread_mutex_destroy(&place->launching);
+    tnri_mutex_end(&place->launching);
     if (place->launch_stream != NULL)
         tnri_stream_drop(place->launch_stream);
     tnri_event_drop(place->launch_mark);

@@ -31,10 +31,9 @@
 #ifndef TNRI_GRAPH_PLACE_H
 #define TNRI_GRAPH_PLACE_H
 
-#include <pthread.h>
-
 #include <tenure/capture.h>
 
+#include "base/prim/thread.h"
 #include "graph/order.h"
 #include "memory/pool/pool.h"
 #include "order/hold.h"
@@ -91,7 +90,7 @@ typedef struct tnri_place {
     size_t spares_count;
     tnri_captured *pieces[TNRI_WORLDS][TNRI_PIECE_CLASSES];
     size_t pieces_count;
-    pthread_mutex_t launching;  /* one launch at a time; taken without the graph lock */
+    tnri_mutex launching;       /* one launch at a time; taken without the graph lock */
     tnri_stream *launch_stream; /* of the latest launch, with a reference; null: none yet */
     tnri_event *launch_mark;    /* the end of that launch, recorded because its stream is captured;
                                  * else null */

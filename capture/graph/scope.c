@@ -3,7 +3,7 @@
 #include <tenure/capture.h>
 
 #include "memory/arena/upper.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "graph/ending.h"
 #include "graph/hooks.h"

@@ -3,7 +3,7 @@
 #include <tenure/lifetime.h>
 
 #include "api/library.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "order/announced.h"
 #include "order/register.h"

@@ -6,7 +6,7 @@
 
 #include "order/announced.h"
 #include "memory/arena/free.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/gate.h"
 #include "order/batch.h"
 #include "gpu/driver.h"

@@ -8,7 +8,7 @@
 
 #include "api/cached.h"
 #include "api/library.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "log/nvtx.h"
 #include "memory/arena/find.h"

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -13,27 +12,28 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/prim/thread.h"
 
 enum { PATIENCE_MS = 10000, FILES_MAX = 8 };
 
-static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static tnri_mutex gate = TNRI_MUTEX_INIT;
 static tnri_descriptor *kept; /* the gate */
 static int calm_before;       /* of the thread that is inside; the gate */
-static pthread_once_t forks_once = PTHREAD_ONCE_INIT;
+static tnri_once forks_once = TNRI_ONCE_INIT;
 
 /* ---- the list ------------------------------------------------------------------------------- */
 
 static void gate_shut(void)
 {
-    (void)pthread_mutex_lock(&gate);
+    tnri_mutex_lock(&gate);
 }
 
 static void gate_open(void)
 {
-    (void)pthread_mutex_unlock(&gate);
+    tnri_mutex_unlock(&gate);
 }
 
 static void child_close(void)
@@ -48,13 +48,13 @@ static void child_close(void)
 
 static void forks_watch(void)
 {
-    pthread_atfork(gate_shut, gate_open, child_close);
+    tnri_forks_watch(gate_shut, gate_open, child_close);
 }
 
 void tnri_descriptors_enter(void)
 {
     tnri_assert_none_held();
-    pthread_once(&forks_once, forks_watch);
+    tnri_once_run(&forks_once, forks_watch);
     int before =
         tnri_calm_begin(); /* who is inside may close, which is where threads are cancelled */
     gate_shut();

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "api/library.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "share/exported.h"
 #include "share/imported.h"

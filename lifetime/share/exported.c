@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "memory/arena/find.h"

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -17,8 +16,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/helper.h"
+#include "base/prim/helper.h"
 #include "base/host_memory.h"
+#include "base/prim/thread.h"
 #include "share/exported.h"
 #include "share/shared.h"
 
@@ -45,28 +45,28 @@ typedef struct request {
 typedef struct asker {
     struct asker *next;
     tnri_descriptor connection;
-    pthread_t thread;
+    tnri_system_thread thread;
     int has_thread;
     int is_answered; /* its connection is about to be closed; the mutex */
     int is_done;     /* it belongs to askers_reap; the mutex */
 } asker;
 
 static struct {
-    pthread_mutex_t starting; /* protects the token, and what is written before it is published */
-    _Atomic uint64_t token;   /* 0: nobody answers */
+    tnri_mutex starting;    /* protects the token, and what is written before it is published */
+    _Atomic uint64_t token; /* 0: nobody answers */
     _Atomic int is_ending;
     tnri_descriptor listener; /* constant once the thread runs */
-    pthread_t thread;
+    tnri_system_thread thread;
     pid_t process; /* that the thread is of */
 
-    pthread_mutex_t mutex; /* protects what follows */
-    pthread_cond_t changed;
+    tnri_mutex mutex; /* protects what follows */
+    tnri_condition changed;
     asker *askers;       /* that have a thread */
     int askers_count;    /* at most ASKERS_MAX */
     int sending, pauses; /* threads that are sending a block, or keep others from it */
-} server = {.starting = PTHREAD_MUTEX_INITIALIZER,
-            .mutex = PTHREAD_MUTEX_INITIALIZER,
-            .changed = PTHREAD_COND_INITIALIZER,
+} server = {.starting = TNRI_MUTEX_INIT,
+            .mutex = TNRI_MUTEX_INIT,
+            .changed = TNRI_CONDITION_INIT,
             .listener = TNRI_DESCRIPTOR_NONE};
 
 static socklen_t address_make(struct sockaddr_un *address, uint64_t process, uint64_t token)
@@ -109,19 +109,19 @@ static int is_same_user(int connection, struct ucred *who)
 /* Between these two nobody pauses. */
 static void sending_begin(void)
 {
-    (void)pthread_mutex_lock(&server.mutex);
+    tnri_mutex_lock(&server.mutex);
     while (server.pauses > 0)
-        (void)pthread_cond_wait(&server.changed, &server.mutex);
+        tnri_condition_wait(&server.changed, &server.mutex);
     server.sending++;
-    (void)pthread_mutex_unlock(&server.mutex);
+    tnri_mutex_unlock(&server.mutex);
 }
 
 static void sending_end(void)
 {
-    (void)pthread_mutex_lock(&server.mutex);
+    tnri_mutex_lock(&server.mutex);
     server.sending--;
-    (void)pthread_cond_broadcast(&server.changed);
-    (void)pthread_mutex_unlock(&server.mutex);
+    tnri_condition_wake_all(&server.changed);
+    tnri_mutex_unlock(&server.mutex);
 }
 
 static void request_answer(int connection)
@@ -161,21 +161,21 @@ static void *asker_answer(void *argument)
 {
     asker *self = argument;
     request_answer(self->connection.file);
-    (void)pthread_mutex_lock(&server.mutex);
+    tnri_mutex_lock(&server.mutex);
     self->is_answered = 1;
-    (void)pthread_mutex_unlock(&server.mutex);
+    tnri_mutex_unlock(&server.mutex);
     tnri_descriptor_close(&self->connection);
-    (void)pthread_mutex_lock(&server.mutex);
+    tnri_mutex_lock(&server.mutex);
     self->is_done = 1;
-    (void)pthread_cond_broadcast(&server.changed);
-    (void)pthread_mutex_unlock(&server.mutex);
+    tnri_condition_wake_all(&server.changed);
+    tnri_mutex_unlock(&server.mutex);
     return NULL;
 }
 
 /* Ends those that are answered, and waits until there is room for one more; or for all of them. */
 static void askers_reap(int is_last)
 {
-    (void)pthread_mutex_lock(&server.mutex);
+    tnri_mutex_lock(&server.mutex);
     for (;;) {
         asker **link = &server.askers, *one;
         while (*link != NULL && !(*link)->is_done)
@@ -183,31 +183,31 @@ static void askers_reap(int is_last)
         if ((one = *link) == NULL) {
             if (server.askers_count < (is_last ? 1 : ASKERS_MAX))
                 break;
-            (void)pthread_cond_wait(&server.changed, &server.mutex);
+            tnri_condition_wait(&server.changed, &server.mutex);
             continue;
         }
         *link = one->next;
         server.askers_count--;
-        (void)pthread_mutex_unlock(&server.mutex);
+        tnri_mutex_unlock(&server.mutex);
         if (one->has_thread)
-            (void)pthread_join(one->thread, NULL);
+            tnri_thread_join(one->thread);
         tnri_host_free(one, sizeof(*one));
-        (void)pthread_mutex_lock(&server.mutex);
+        tnri_mutex_lock(&server.mutex);
     }
-    (void)pthread_mutex_unlock(&server.mutex);
+    tnri_mutex_unlock(&server.mutex);
 }
 
 /* Answers one that asks on a thread of its own, so that nobody waits for one that is silent or does
  * not take what it is sent; on this thread where there is no other. */
 static void asker_take(asker *fresh)
 {
-    (void)pthread_mutex_lock(&server.mutex);
+    tnri_mutex_lock(&server.mutex);
     fresh->next = server.askers;
     server.askers = fresh;
     server.askers_count++;
-    fresh->has_thread = pthread_create(&fresh->thread, NULL, asker_answer, fresh) == 0;
+    fresh->has_thread = tnri_thread_make(&fresh->thread, asker_answer, fresh) == 0;
     int is_here = !fresh->has_thread;
-    (void)pthread_mutex_unlock(&server.mutex);
+    tnri_mutex_unlock(&server.mutex);
     if (is_here)
         (void)asker_answer(fresh);
 }
@@ -243,11 +243,11 @@ static void *requests_answer(void *nothing)
 
 static void askers_hang_up(void)
 {
-    (void)pthread_mutex_lock(&server.mutex);
+    tnri_mutex_lock(&server.mutex);
     for (const asker *one = server.askers; one != NULL; one = one->next)
         if (!one->is_answered)
             (void)shutdown(one->connection.file, SHUT_RDWR);
-    (void)pthread_mutex_unlock(&server.mutex);
+    tnri_mutex_unlock(&server.mutex);
 }
 
 /* At the process's end, before the driver's own. Those that are waited for are hung up on. */
@@ -258,7 +258,7 @@ static void server_end(void)
     atomic_store(&server.is_ending, 1);
     (void)shutdown(server.listener.file, SHUT_RDWR);
     askers_hang_up();
-    pthread_join(server.thread, NULL);
+    tnri_thread_join(server.thread);
     askers_hang_up(); /* the last that it took */
     askers_reap(1);
 }
@@ -286,7 +286,7 @@ static tnr_status server_start(void)
 {
     uint64_t token = 0;
     int error = 0;
-    pthread_mutex_lock(&server.starting);
+    tnri_mutex_lock(&server.starting);
     if (atomic_load(&server.token) == 0) {
         if (getrandom(&token, sizeof(token), 0) != (ssize_t)sizeof(token) || token == 0)
             error = EAGAIN;
@@ -298,7 +298,7 @@ static tnr_status server_start(void)
             (void)atexit(server_end);
         }
     }
-    pthread_mutex_unlock(&server.starting);
+    tnri_mutex_unlock(&server.starting);
     char text[128];
     return error == 0 ? TNR_OK
                       : tnri_error(TNR_ERR_TRANSPORT,
@@ -319,19 +319,19 @@ tnr_status tnri_offered_name(tnr_export_name *name, tnr_export number)
 
 void tnri_offered_pause(void)
 {
-    (void)pthread_mutex_lock(&server.mutex);
+    tnri_mutex_lock(&server.mutex);
     server.pauses++;
     while (server.sending > 0)
-        (void)pthread_cond_wait(&server.changed, &server.mutex);
-    (void)pthread_mutex_unlock(&server.mutex);
+        tnri_condition_wait(&server.changed, &server.mutex);
+    tnri_mutex_unlock(&server.mutex);
 }
 
 void tnri_offered_resume(void)
 {
-    (void)pthread_mutex_lock(&server.mutex);
+    tnri_mutex_lock(&server.mutex);
     server.pauses--;
-    (void)pthread_cond_broadcast(&server.changed);
-    (void)pthread_mutex_unlock(&server.mutex);
+    tnri_condition_wake_all(&server.changed);
+    tnri_mutex_unlock(&server.mutex);
 }
 
 /* ---- asking --------------------------------------------------------------------------------- */

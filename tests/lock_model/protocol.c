@@ -13,8 +13,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/alive.h"
-#include "base/barrier.h"
+#include "base/prim/alive.h"
+#include "base/prim/barrier.h"
 #include "base/rest.h"
 #include "base/ticks.h"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each public function begins with TNRI_CALM_CALL (alloc/base/calm.h), so that no thread is
+"""Each public function begins with TNRI_CALM_CALL (alloc/base/prim/calm.h), so that no thread is
 cancelled in it, or is named here with the reason why it need not.
 
   check_calm.py [--root FOLDER]

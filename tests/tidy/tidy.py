@@ -294,7 +294,7 @@ def output_calls(tree):
     yield from calls(
         tree, "printf|fprintf|vprintf|vfprintf|dprintf|puts|fputs|putchar|perror|exit|_exit|abort",
         # The second calls exit where the C library would, had the library no threads.
-        ("alloc/base/assert.", "alloc/base/helper.c"),
+        ("alloc/base/assert.", "alloc/base/prim/linux/helper.c"),
         "a library does not print and does not end the process")
 
 

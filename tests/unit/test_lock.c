@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/alive.h"
+#include "base/prim/alive.h"
 #include "base/lock.h"
 #include "base/ticks.h"
 

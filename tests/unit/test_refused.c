@@ -37,8 +37,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/alive.h"
-#include "base/barrier.h"
+#include "base/prim/alive.h"
+#include "base/prim/barrier.h"
 #include "base/lock.h"
 
 /* ---- calls of the library that fail here ---------------------------------------------------- */

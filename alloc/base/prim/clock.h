@@ -24,6 +24,23 @@ static inline uint64_t tnri_clock_ns(void)
 /* Nanoseconds since 1970. It may be set, and go back. */
 uint64_t tnri_clock_epoch_ns(void);
 
+/* The processor's counter, which runs at one rate in all its states; without one, the clock. It is
+ * read without a barrier. */
+static inline uint64_t tnri_counter(void)
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc(); /* the header of __rdtsc() is 30,000 lines */
+#elif defined(__aarch64__)
+    uint64_t ticks;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#else
+    return tnri_clock_ns();
+#endif
+}
+/* 0: its rate changes. */
+int tnri_counter_is_good(void);
+
 /* Leaves the processor to other threads. */
 void tnri_yield(void);
 /* Sleeps for that long, or less: the system may refuse, and a signal ends it. The thread is not

@@ -51,7 +51,7 @@ enum { TNRI_LANE_TENANTS = 8 };
 /* A thread that allocates from an arena. */
 typedef struct tnri_tenant {
     uint64_t number;   /* the thread's; 0: a free place */
-    uintptr_t address; /* of the thread, and its kernel id: see base/alive.h */
+    uintptr_t address; /* of the thread, and its kernel id: see base/prim/alive.h */
     uint32_t id;
 } tnri_tenant;
 

@@ -2,7 +2,7 @@
 /* Finding devices, making them known, and visiting their context: see device.h. */
 #include "memory/device/device.h"
 
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 

@@ -8,7 +8,7 @@
 #include "memory/arena/bins.h"
 #include "memory/arena/count.h"
 #include "memory/arena/serve.h"
-#include "base/alive.h"
+#include "base/prim/alive.h"
 #include "base/ticks.h"
 #include "base/conf/conf.h"
 #include "gpu/capturing.h"

@@ -21,9 +21,9 @@
  *
  * A thread's tenancy is a hint. Threads end without telling Tenure. So when a thread chooses among
  * lanes, Tenure asks the kernel about all tenants, and strikes off those that are gone
- * (base/alive.h). A thread that comes to the stream then goes to a lane that nobody lives in. There
- * may be tenants that live and never come again. So a thread that waits too often, and finds
- * tenants everywhere, tries another lane.
+ * (base/prim/alive.h). A thread that comes to the stream then goes to a lane without a living
+ * tenant. There may be tenants that live and never come again. So a thread that waits too often,
+ * and finds tenants everywhere, tries another lane.
  */
 #ifndef TNRI_POOL_LANE_H
 #define TNRI_POOL_LANE_H

@@ -2,7 +2,7 @@
 /* Where threads are routed: see route.h. */
 #include "memory/pool/route.h"
 
-#include "base/alive.h"
+#include "base/prim/alive.h"
 #include "base/host_memory.h"
 #include "base/lock.h"
 #include "memory/pool/structure.h"

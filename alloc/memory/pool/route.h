@@ -5,8 +5,8 @@
  *
  * A thread that is routed for the first time gets a record of its own: it alone writes there,
  * without a lock. Threads end without telling Tenure. So Tenure looks whether the threads of all
- * records still live (base/alive.h), and takes back the routes of those that are gone. It does so
- * when a pool is to be destroyed that somebody is routed to, and when there are twice as many
+ * records still live (base/prim/alive.h), and takes back the routes of those that are gone. It does
+ * so when a pool is to be destroyed that somebody is routed to, and when there are twice as many
  * records as were left the last time.
  */
 #ifndef TNRI_POOL_ROUTE_H

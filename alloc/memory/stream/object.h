@@ -41,7 +41,7 @@ typedef struct tnri_stream {
     size_t index;             /* in clocks */
     uint64_t number;          /* in the order of first sights; none is given twice */
     uint64_t thread;          /* of a per-thread default stream: its thread's number; else 0 */
-    uintptr_t thread_address; /* of that thread, and its kernel id: see base/alive.h */
+    uintptr_t thread_address; /* of that thread, and its kernel id: see base/prim/alive.h */
     uint32_t thread_id;
     int is_legacy;
     int is_default; /* only to be marked in the device's context */

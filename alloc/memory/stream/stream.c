@@ -4,9 +4,9 @@
 
 #include <stddef.h>
 
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/heuristics.h"
-#include "base/alive.h"
+#include "base/prim/alive.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "memory/stream/facts.h"

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +12,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/helper.h"
+#include "base/prim/helper.h"
 #include "base/prim/clock.h"
+#include "base/prim/thread.h"
 #include "log/history.h"
 #include "memory/pool/cache.h"
 #include "see/snapshot/exit_path.h"
@@ -32,7 +32,7 @@ static struct {
     int number;    /* of the signal that is watched; 0: none. The library lock */
     pid_t process; /* that the thread is in, and not in one that was forked from it */
     struct sigaction before;
-    pthread_t thread;
+    tnri_system_thread thread;
     _Atomic int is_ending;
     unsigned written; /* the watcher's */
 } watcher;
@@ -101,7 +101,7 @@ static void watcher_end(void)
         uint64_t one = 1;
         ssize_t ignored = write(atomic_load(&watcher_event), &one, sizeof(one));
         (void)ignored;
-        pthread_join(watcher.thread, NULL);
+        tnri_thread_join(watcher.thread);
     }
     close(atomic_exchange(&watcher_event, -1));
     watcher.number = 0;
@@ -155,10 +155,10 @@ static tnr_status watcher_follow(int number)
 
 /* The path is kept apart, since at the end of the process the settings may have been reset. */
 static struct {
-    pthread_once_t once;
+    tnri_once once;
     _Atomic int is_due; /* 1: at the end of the process, unless tnr_shutdown comes before */
     int64_t since_ns;   /* when the setting was first seen, on the real-time clock; of `once` */
-} at_exit = {.once = PTHREAD_ONCE_INIT};
+} at_exit = {.once = TNRI_ONCE_INIT};
 
 static void exit_write(void)
 {
@@ -252,7 +252,7 @@ tnr_status tnri_seeing_follow(const tnri_conf *before, const tnri_conf *after)
         return status;
     }
     if (after->snapshot_at_exit[0] != '\0') {
-        pthread_once(&at_exit.once, exit_register);
+        tnri_once_run(&at_exit.once, exit_register);
         atomic_store(&at_exit.is_due, 1);
     }
     return TNR_OK;

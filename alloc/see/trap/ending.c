@@ -3,13 +3,13 @@
 #include "see/trap/ending.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/host_memory.h"
+#include "base/prim/thread.h"
 #include "gpu/capturing.h"
 #include "memory/arena/upper.h"
 #include "memory/pool/asleep.h"
@@ -289,8 +289,8 @@ static void exit_watch(void)
 
 void tnri_trap_watch_end(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, exit_watch);
+    static tnri_once once = TNRI_ONCE_INIT;
+    tnri_once_run(&once, exit_watch);
     if (!atomic_load_explicit(&is_used, memory_order_relaxed))
         atomic_store(&is_used, 1);
 }

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/conf/conf.h"
 #include "base/file_room.h"
 #include "log/stacks.h"

@@ -6,8 +6,7 @@
 #ifndef TNRI_GROUP_ASK_H
 #define TNRI_GROUP_ASK_H
 
-#include <pthread.h>
-
+#include "base/prim/thread.h"
 #include "memory/device/group.h"
 #include "share/group/board.h"
 
@@ -16,10 +15,10 @@ typedef struct tnri_member {
     /* Constant while it is one. */
     tnri_device *device;
     tnri_sitting at;
-    pthread_t thread;      /* gives */
-    uint64_t given_before; /* what the seat had been given when this process took it */
+    tnri_system_thread thread; /* gives */
+    uint64_t given_before;     /* what the seat had been given when this process took it */
 
-    pthread_mutex_t turn;  /* kept while memory is given, and while that is paused */
+    tnri_mutex turn;       /* kept while memory is given, and while that is paused */
     int is_paused;         /* of the thread that has paused it */
     _Atomic int is_ending; /* the thread ends after what it does now */
 

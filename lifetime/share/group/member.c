@@ -3,7 +3,6 @@
 #include "share/group/member.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,8 @@
 
 #include "base/conf/conf.h"
 #include "base/error.h"
-#include "base/helper.h"
+#include "base/prim/helper.h"
+#include "base/prim/thread.h"
 #include "miss/reclaim.h"
 #include "share/folder.h"
 #include "share/group/ask.h"
@@ -19,7 +19,7 @@
 enum { NAP_NS = 1000000, NAP_SHARE = 9 };
 
 static tnri_member members[TNRI_DEVICES_MAX];
-static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
+static tnri_once watch_once = TNRI_ONCE_INIT;
 
 tnri_member *tnri_member_on(const tnri_device *device)
 {
@@ -110,9 +110,9 @@ static void *member_run(void *argument)
             continue;
         }
         uint64_t began_ns = tnri_clock_ns(), gave = atomic_load(&own->gave_bytes);
-        (void)pthread_mutex_lock(&self->turn);
+        tnri_mutex_lock(&self->turn);
         held = atomic_load(&self->is_ending) ? 0 : member_pass(self);
-        (void)pthread_mutex_unlock(&self->turn);
+        tnri_mutex_unlock(&self->turn);
         looked = rings;
         if (held == 0) {
             atomic_store(&own->answered, rings);
@@ -149,19 +149,19 @@ static void exit_end(void)
 {
     for (int i = 0; i < TNRI_DEVICES_MAX; i++) {
         tnri_member *self = &members[i];
-        if (self->at.board == NULL || pthread_mutex_trylock(&self->turn) != 0)
+        if (self->at.board == NULL || !tnri_mutex_try(&self->turn))
             continue;
         atomic_store(&self->device->in_group, 0);
         thread_end(self);
-        (void)pthread_mutex_unlock(&self->turn);
-        (void)pthread_join(self->thread, NULL);
+        tnri_mutex_unlock(&self->turn);
+        tnri_thread_join(self->thread);
         tnri_board_rise(&self->at, 0);
     }
 }
 
 static void watch_begin(void)
 {
-    (void)pthread_atfork(NULL, NULL, fork_child);
+    tnri_forks_watch(NULL, NULL, fork_child);
     (void)atexit(exit_end);
 }
 
@@ -259,12 +259,12 @@ static void member_begin(tnri_member *self)
 static tnr_status group_join(tnri_device *device)
 {
     tnri_member *self = tnri_member_on(device);
-    pthread_once(&watch_once, watch_begin);
+    tnri_once_run(&watch_once, watch_begin);
     self->device = device;
     tnr_status status = member_sit(self);
     if (status != TNR_OK)
         return status;
-    (void)pthread_mutex_init(&self->turn, NULL);
+    tnri_mutex_init(&self->turn);
     member_begin(self);
     int error = tnri_helper_make(&self->thread, member_run, self);
     if (error != 0) {
@@ -284,13 +284,13 @@ static void group_resume(tnri_device *device)
     if (!self->is_paused)
         return;
     self->is_paused = 0;
-    (void)pthread_mutex_unlock(&self->turn);
+    tnri_mutex_unlock(&self->turn);
 }
 
 static void group_pause(tnri_device *device)
 {
     tnri_member *self = tnri_member_on(device);
-    (void)pthread_mutex_lock(&self->turn);
+    tnri_mutex_lock(&self->turn);
     self->is_paused = 1;
 }
 
@@ -301,8 +301,8 @@ static void group_leave(tnri_device *device)
     atomic_store(&device->ceiling_bytes, UINT64_MAX);
     thread_end(self);
     group_resume(device);
-    (void)pthread_join(self->thread, NULL);
-    (void)pthread_mutex_destroy(&self->turn);
+    tnri_thread_join(self->thread);
+    tnri_mutex_end(&self->turn);
     tnri_board_rise(&self->at, 1);
 }
 

@@ -8,15 +8,15 @@
  */
 #include <tenure/publish.h>
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "api/library.h"
-#include "base/calm.h"
+#include "base/prim/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "base/lock.h"
+#include "base/prim/thread.h"
 #include "share/exported.h"
 #include "share/imported.h"
 #include "share/offered.h"
@@ -36,7 +36,7 @@ typedef struct holding {
     int is_latest, is_taken_over;
 } holding;
 
-static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
+static tnri_mutex changing = TNRI_MUTEX_INIT;
 
 static struct {
     tnri_lock
@@ -150,7 +150,7 @@ static tnr_status change_begin(const char *name, const tnr_publish_options **opt
     *fresh = tnri_host_alloc(sizeof(**fresh));
     if (*fresh == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for what is held under a name.");
-    (void)pthread_mutex_lock(&changing);
+    tnri_mutex_lock(&changing);
     older_forget();
     return TNR_OK;
 }
@@ -166,7 +166,7 @@ static void change_end(holding *fresh, int is_entered)
         tnri_error_restore(&first);
         tnri_host_free(fresh, sizeof(*fresh));
     }
-    (void)pthread_mutex_unlock(&changing);
+    tnri_mutex_unlock(&changing);
 }
 
 static int has_own(const tnri_notice *notice)
@@ -359,7 +359,7 @@ tnr_status tnr_unpublish(const char *name)
     tnr_status status = tnri_name_check(name);
     if (status != TNR_OK)
         return status;
-    (void)pthread_mutex_lock(&changing);
+    tnri_mutex_lock(&changing);
     if (latest_find(name) == NULL)
         status =
             tnri_error(TNR_ERR_INVALID_EXPORT, "this process holds nothing under \"%s\".", name);
@@ -376,7 +376,7 @@ tnr_status tnr_unpublish(const char *name)
         latest_end(name);
         older_forget();
     }
-    (void)pthread_mutex_unlock(&changing);
+    tnri_mutex_unlock(&changing);
     return status;
 }
 

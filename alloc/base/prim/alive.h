@@ -11,8 +11,8 @@
  *
  * Each answer takes one or two system calls of a few tenths of a microsecond.
  */
-#ifndef TNRI_BASE_ALIVE_H
-#define TNRI_BASE_ALIVE_H
+#ifndef TNRI_BASE_PRIM_ALIVE_H
+#define TNRI_BASE_PRIM_ALIVE_H
 
 #include <stdint.h>
 

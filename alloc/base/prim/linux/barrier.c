@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel's membarrier, and what serves in its place: see barrier.h. */
-#include "base/barrier.h"
+#include "base/prim/barrier.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -12,10 +12,9 @@
 #include <unistd.h>
 
 #include "base/prim/clock.h"
-#include "base/rest.h"
 
 /* How long stores are given to leave their processor: a thousand times what they take. */
-enum { SETTLE_NS = 2000000, RESTS_MAX = 1 << 20 };
+enum { SETTLE_NS = 2000000, NAPS_MAX = 1 << 20 };
 
 /* Processors, by bits as the kernel wants them: more than any kernel has. */
 enum { MASK_WORDS = 256, WORD_BITS = sizeof(unsigned long) * CHAR_BIT };
@@ -62,8 +61,10 @@ static void processors_visit(void)
 static void stores_settle(void)
 {
     uint64_t began = tnri_clock_ns();
-    for (unsigned round = 0; round < RESTS_MAX && tnri_clock_ns() - began < SETTLE_NS; round++)
-        tnri_rest(round);
+    for (unsigned round = 0; round < NAPS_MAX && tnri_clock_ns() - began < SETTLE_NS; round++) {
+        tnri_yield();
+        tnri_nap(SETTLE_NS / 8);
+    }
 }
 
 int tnri_barrier_run(void)

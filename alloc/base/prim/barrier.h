@@ -22,8 +22,8 @@
  * itself can take for ever, because the owner may be asleep. /proc tells when the owner was
  * switched, but that may take as long, and sandboxes hide /proc first.
  */
-#ifndef TNRI_BASE_BARRIER_H
-#define TNRI_BASE_BARRIER_H
+#ifndef TNRI_BASE_PRIM_BARRIER_H
+#define TNRI_BASE_PRIM_BARRIER_H
 
 /* 1 if the kernel does it for this process. Further calls do nothing. */
 int tnri_barrier_start(void);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See helper.h. */
-#include "base/helper.h"
+#include "base/prim/helper.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,23 +54,12 @@ static void *last_watch(void *nothing)
     return NULL;
 }
 
-/* Makes a thread with all signals blocked. 0, or an error number. */
-static int thread_make(pthread_t *thread, void *(*run)(void *), void *argument)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(thread, NULL, run, argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 static void watch_begin(void)
 {
     pthread_t thread;
     if (atomic_load(&helpers_count) == 0 || atomic_exchange(&is_watched, 1) != 0)
         return;
-    if (thread_make(&thread, last_watch, NULL) == 0)
+    if (tnri_thread_make(&thread, last_watch, NULL) == 0)
         (void)pthread_detach(thread);
     else
         atomic_store(&is_watched, 0);
@@ -110,9 +98,9 @@ static __attribute__((constructor)) void main_watch(void)
 
 /* ---- helpers -------------------------------------------------------------------------------- */
 
-int tnri_helper_make(pthread_t *thread, void *(*run)(void *), void *argument)
+int tnri_helper_make(tnri_system_thread *thread, void *(*run)(void *), void *argument)
 {
-    int error = thread_make(thread, run, argument);
+    int error = tnri_thread_make(thread, run, argument);
     if (error != 0)
         return error;
     main_mark();

@@ -9,13 +9,13 @@
  * the end of the main thread on: when the kernel counts no other threads, it calls exit, which is
  * what the C library would have done. Until the main thread ends, nothing looks for anything.
  */
-#ifndef TNRI_BASE_HELPER_H
-#define TNRI_BASE_HELPER_H
+#ifndef TNRI_BASE_PRIM_HELPER_H
+#define TNRI_BASE_PRIM_HELPER_H
 
-#include <pthread.h>
+#include "base/prim/thread.h"
 
 /* Starts a thread. 0, or an error number. */
-int tnri_helper_make(pthread_t *thread, void *(*run)(void *), void *argument);
+int tnri_helper_make(tnri_system_thread *thread, void *(*run)(void *), void *argument);
 /* The last thing that such a thread does. */
 void tnri_helper_end(void);
 

@@ -4,7 +4,7 @@
 #define _GNU_SOURCE /* process_vm_readv */
 #endif
 
-#include "base/alive.h"
+#include "base/prim/alive.h"
 
 #include <errno.h>
 #include <stdatomic.h>

@@ -8,8 +8,8 @@
  * was cancelled ends, and from there on it is not cancelled. The cached path comes to no such call;
  * where it ends (a miss, a visit to the driver, a trap), a stretch begins with TNRI_CALM.
  */
-#ifndef TNRI_BASE_CALM_H
-#define TNRI_BASE_CALM_H
+#ifndef TNRI_BASE_PRIM_CALM_H
+#define TNRI_BASE_PRIM_CALM_H
 
 #include <pthread.h>
 
