@@ -3,13 +3,20 @@
 """Replaying traces on the simulated device: numbers, options, running out of memory.
 
 Seen to fail: with the project's figures found by the file's name, and with the comment on what
-PyTorch reserved left unread (figures); with names of any length (tables).
+PyTorch reserved left unread (figures); with names of any length (tables). Reports: with the
+snapshot taken at the end, without the title, with figures in units of their own, with names written
+into pages as they are, and with PyTorch's figures where the two cannot be compared.
 """
 import gzip
+import html
+import json
 import random
+import re
+import shutil
 import unittest
+from pathlib import Path
 
-from command import BAD_INPUT, CommandTest, NO_MEMORY, TRACES
+from command import BAD_INPUT, CommandTest, NO_MEMORY, TENURE, TRACES
 
 KEYS = {"trace", "driver", "ops", "peak_live_bytes", "peak_reserved_bytes", "reserved_over_live",
         "driver_calls", "chunks_created", "chunks_moved", "ns_per_op", "pattern_errors",
@@ -275,7 +282,8 @@ class Replay(CommandTest):
         rows = [line for line in lines if line.startswith("offload_streams ")]
         self.assertEqual(len(rows), 2)
         # PyTorch's recorded figure stands beside ours.
-        self.assertIn(" 5.4 GiB ", rows[0])
+        self.assertIn(" 5.36 ", rows[0])
+        self.assertIn("Memory in GiB: ", result.stdout)
         self.assertEqual(rows[1].split()[-1], "0")
         self.assertNotIn("\033", result.stdout)
         self.assertEqual(result.stderr, "")
@@ -297,8 +305,80 @@ class Replay(CommandTest):
                          {"default", "expandable_segments", "cudaMallocAsync"})
         self.assertIsNone(found["plain"])
         table = self.run_tenure("replay", "--driver", "sim", own).stdout
-        self.assertIn(f"48 MiB {48 * MIB / peak:.3f}", table)
+        self.assertIn(f"48.00 {48 * MIB / peak:.3f}", table)
         self.assertNotIn("GB", table)
+
+    def reports(self, folder, *traces, code=0):
+        return self.run_tenure("replay", "--driver", "sim", "--check", "none", "--reports", folder,
+                               *traces, code=code)
+
+    def about(self, page):
+        """What stands in a report beside its snapshot."""
+        [text] = re.findall(r'id="tenure-about">(.*?)</script>', page.read_text())
+        return json.loads(text)
+
+    def test_reports(self):
+        """Of each trace one at its peak, titled by the trace, with PyTorch's figures; and a page
+        that compares them in one unit."""
+        template = Path(TENURE).parent.parent / "share/tenure/report.html"
+        if not template.exists():
+            self.skipTest("the report was not built")
+        folder = self.folder / "reports 100%s"
+        odd = self.folder / "a <b> & #1.csv"
+        text, _, peak = random_trace(8, 200)
+        odd.write_text(text)
+        self.reports(folder, TRACES / "serve_streams.csv.gz", TRACES / "offload_streams.csv.gz",
+                     odd)
+        self.assertEqual({path.name for path in folder.iterdir()},
+                         {"index.html", *(f"{name}.{end}" for end in ("html", "json.gz") for name in
+                                          ("serve_streams", "offload_streams", "a <b> & #1"))})
+        about = self.about(folder / "serve_streams.html")
+        self.assertEqual(about["title"], "serve_streams (PyTorch 2.11.0+cu130, H200)")
+        figures = {one["name"]: one["bytes"] for one in about["figures"]}
+        self.assertEqual(list(figures)[:2], ["live", "Tenure"])
+        self.assertEqual((figures["live"], figures["PyTorch expandable"],
+                          figures["PyTorch default"]), (488960048, 891289600, 1107296256))
+        snapshot = json.loads(gzip.decompress((folder / "serve_streams.json.gz").read_bytes()))
+        at = snapshot["blocks"]["columns"].index("requested_bytes")
+        state = snapshot["blocks"]["columns"].index("state")
+        live = snapshot["states"].index("live")
+        self.assertEqual(sum(row[at] for row in snapshot["blocks"]["rows"] if row[state] == live),
+                         figures["live"])
+        self.assertEqual([one["name"] for one in self.about(folder / "offload_streams.html")
+                          ["figures"]], ["live", "Tenure"])
+        self.assertEqual(self.about(folder / "a <b> & #1.html")["figures"][0]["bytes"], peak)
+        index = (folder / "index.html").read_text()
+        self.assertNotIn("a <b> &", index)
+        words = " ".join(html.unescape(re.sub("<[^>]*>", " ", index)).split())
+        self.assertRegex(words, r"serve_streams PyTorch 2.11.0\+cu130, H200 live 0.46 GiB Tenure "
+                                r"0.\d\d GiB 1.\d{3} PyTorch expandable 0.83 GiB 1.823 "
+                                r"PyTorch default 1.03 GiB 2.265")
+        self.assertIn("PyTorch held 5.04 GiB when it was recorded: freed blocks waited", words)
+        self.assertIn("PyTorch's figures were not recorded.", words)
+        self.assertIn('href="a%20%3Cb%3E%20%26%20%231.html"', index)
+        self.assertNotIn("MiB", index)
+
+    def test_reports_that_cannot_be(self):
+        text, _, _ = random_trace(8, 20)
+        trace = self.write("a.csv", text)
+        (self.folder / "more").mkdir()
+        twin = Path(shutil.copy(trace, self.folder / "more/a.csv"))
+        self.assertIn("two traces are called a", self.reports(self.folder / "x", trace, twin,
+                                                              code=BAD_INPUT).stderr)
+        result = self.reports(trace, trace, code=1)
+        self.assertIn("a.csv: no folder to write reports to: Not a directory", result.stderr)
+        self.assertEqual(result.stdout, "")
+        for more in ("--snapshot", "--snapshot-at"):
+            result = self.run_tenure("replay", "--reports", "x", more, "peak", trace,
+                                     code=BAD_INPUT)
+            self.assertIn("--reports writes the snapshots itself", result.stderr)
+        for figures, words in (("a", "NAME=BYTES, not \"a\""), ("=1", "NAME=BYTES"),
+                               ("a=1x", "a number of bytes, not \"1x\""),
+                               ("a=99999999999999999999", "a number of bytes"),
+                               ("a=1," * 12 + "a=1", "takes 12 at most")):
+            result = self.run_tenure("snapshot", "html", "--template", trace, "--figures", figures,
+                                     trace, self.folder / "out.html", code=BAD_INPUT)
+            self.assertIn(words, result.stderr)
 
     def test_tables_fit_a_hundred_columns(self):
         text, _, _ = random_trace(6, 300)

@@ -70,8 +70,8 @@ function element(json, gzip, suffix, name) {
           `${json.toString('utf8').replaceAll('<', '\\u003c')}</script>`;
 }
 
-/** Writes a report with the snapshot in it and returns its URL. */
-export function makeReport(name, jsonFile, { gzip = false, other = null } = {}) {
+/** Writes a report with the snapshot in it and returns its URL. `about`: a title and figures. */
+export function makeReport(name, jsonFile, { gzip = false, other = null, about = null } = {}) {
     const template = readFileSync(TEMPLATE, 'utf8');
     if (template.split(DATA_PLACE).length !== 2) {
         throw new Error('the template has not one place for data');
@@ -80,6 +80,10 @@ export function makeReport(name, jsonFile, { gzip = false, other = null } = {}) 
     let data = jsonFile ? element(readFileSync(jsonFile), gzip, '', 'a.json') : DATA_PLACE;
     if (other) {
         data += element(readFileSync(other), gzip, '-b', 'b.json');
+    }
+    if (about) {
+        data += '<script type="application/json" id="tenure-about">' +
+            `${JSON.stringify(about).replaceAll('<', '\\u003c')}</script>`;
     }
     const path = join(folder, name);
     writeFileSync(path, before + data + after);

@@ -132,6 +132,25 @@ test('a limit is what there is', async () => {
     assert.match(await textOf('.findings'), /were left of the limit of 32\.0 MiB then/);
 });
 
+/* Seen to fail with the program's name in place of the title, and with each figure in a unit of its
+ * own. */
+test('a title and figures stand on top', async () => {
+    const [KIB, MIB, GIB] = [1, 2, 3].map((power) => 1024 ** power);
+    await open(EXAMPLE, { about: { title: 'gpt2 <b>(PyTorch)</b>', figures: [
+        { name: 'live', bytes: 480 * MIB }, { name: 'Tenure', bytes: GIB / 2 },
+        { name: 'PyTorch default', bytes: 1.5 * GIB }, { name: 7, bytes: 1 }, { name: 'x' }, null,
+        { name: 'little', bytes: KIB },
+    ] } });
+    assert.equal(await page.title(), 'gpt2 <b>(PyTorch)</b>: memory report');
+    assert.equal(await textOf('#source'), 'gpt2 <b>(PyTorch)</b>');
+    assert.deepEqual((await page.locator('.figures li').allInnerTexts()).map((text) =>
+        text.replaceAll(/\s+/g, ' ')), ['live 0.47 GiB', 'Tenure 0.50 GiB 1.067',
+        'PyTorch default 1.50 GiB 3.200', 'little 0.00 GiB 0.000']);
+    const widths = await page.$$eval('.figures .bar-line i', (bars) =>
+        bars.map((bar) => bar.getBoundingClientRect().width));
+    assert.ok(Math.abs(widths[0] / widths[2] - 480 / 1536) < 0.01, widths);
+});
+
 test('the timeline zooms by keys, by a drag and back', async () => {
     await open(program);
     const shown = () => page.$eval('.chart', (chart) => chart.querySelector('canvas').toDataURL());

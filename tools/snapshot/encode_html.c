@@ -131,8 +131,23 @@ static int part_write(const html_part *part, size_t index, output *out, char *er
     return 0;
 }
 
+static void about_write(const html_beside *beside, output *out)
+{
+    output_text(out, "<script type=\"application/json\" id=\"tenure-about\">{\"title\":");
+    output_json_text(out, beside->title ? beside->title : "");
+    output_text(out, ",\"figures\":[");
+    for (size_t i = 0; i < beside->figures_count; i++) {
+        output_text(out, i > 0 ? ",{\"name\":" : "{\"name\":");
+        output_json_text(out, beside->figures[i].name);
+        output_text(out, ",\"bytes\":");
+        output_unsigned(out, beside->figures[i].bytes);
+        output_text(out, "}");
+    }
+    output_text(out, "]}</script>");
+}
+
 int encode_html(const char *template_path, const html_part *parts, size_t parts_count,
-                const findings *found, output *out, char *error, size_t error_bytes)
+                const html_beside *beside, output *out, char *error, size_t error_bytes)
 {
     char *text = template_read(template_path, error, error_bytes);
     int code = 0;
@@ -142,11 +157,13 @@ int encode_html(const char *template_path, const html_part *parts, size_t parts_
     output_bytes(out, text, (size_t)(at - text));
     for (size_t i = 0; i < parts_count && code == 0; i++)
         code = part_write(&parts[i], i, out, error, error_bytes);
-    if (found && code == 0) {
+    if (beside->found && code == 0) {
         output_text(out, "<script type=\"application/json\" id=\"tenure-findings\">");
-        findings_write(found, out);
+        findings_write(beside->found, out);
         output_text(out, "</script>");
     }
+    if (beside->title || beside->figures_count > 0)
+        about_write(beside, out);
     output_text(out, at + strlen(hole));
     free(text);
     return code;

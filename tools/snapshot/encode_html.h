@@ -16,10 +16,25 @@ typedef struct html_part {
     const thin *plan; /* what is left out of its history; null: nothing */
 } html_part;
 
-/* Fills the template (tools/report) with one or two snapshots, and with what the checker found
- * (null: not known). Returns 0, or -1 with a sentence in `error`. Errors of `out` are kept in
- * `out`. */
+/* An amount that the page compares with others of its kind. */
+typedef struct html_figure {
+    const char *name;
+    uint64_t bytes;
+} html_figure;
+
+enum { HTML_FIGURES_MAX = 12 };
+
+/* What the page shows beside the snapshots. Texts are valid UTF-8. */
+typedef struct html_beside {
+    const findings *found; /* what the checker found; null: it did not look */
+    const char *title;     /* null: the program's name */
+    html_figure figures[HTML_FIGURES_MAX];
+    size_t figures_count;
+} html_beside;
+
+/* Fills the template (tools/report) with one or two snapshots, and with what is shown beside them.
+ * Returns 0, or -1 with a sentence in `error`. Errors of `out` are kept in `out`. */
 int encode_html(const char *template_path, const html_part *parts, size_t parts_count,
-                const findings *found, output *out, char *error, size_t error_bytes);
+                const html_beside *beside, output *out, char *error, size_t error_bytes);
 
 #endif

@@ -16,7 +16,7 @@
 
 static session_options session_texts;
 static const char *check_option, *loops_option, *speed_option, *snapshot_option,
-    *snapshot_at_option;
+    *snapshot_at_option, *reports_option;
 static int is_json, is_paced, wants_progress;
 
 static const cli_option options[] = {
@@ -45,6 +45,11 @@ static const cli_option options[] = {
      &snapshot_option, NULL},
     {"snapshot-at", "WHEN", "take it at the end (default) or at the peak of live memory",
      &snapshot_at_option, NULL},
+    {"reports", "DIR",
+     "write to DIR a snapshot of each trace at its peak, the report of\neach, and index.html, "
+     "which "
+     "compares them and leads to them",
+     &reports_option, NULL},
     {"progress", NULL, "lines of progress where stderr is no terminal", NULL, &wants_progress},
     {"json", NULL, "one object per trace, one per line, on stdout", NULL, &is_json},
     {NULL, NULL, NULL, NULL, NULL},
@@ -74,7 +79,12 @@ static int settings_parse(replay_settings *settings, int simulated)
     settings->loops = 1;
     settings->progress_lines = wants_progress;
     settings->snapshot = snapshot_option;
-    settings->is_at_peak = snapshot_at_option && strcmp(snapshot_at_option, "peak") == 0;
+    settings->reports = reports_option;
+    settings->is_at_peak =
+        reports_option || (snapshot_at_option && strcmp(snapshot_at_option, "peak") == 0);
+    if (reports_option && (snapshot_option || snapshot_at_option))
+        return cli_usage_error(&syntax, "--reports writes the snapshots itself: take away "
+                                        "--snapshot and --snapshot-at, or run twice");
     if (snapshot_at_option && !settings->is_at_peak && strcmp(snapshot_at_option, "end") != 0)
         return cli_usage_error(&syntax, "--snapshot-at must be end or peak, not \"%s\"",
                                snapshot_at_option);
@@ -115,6 +125,23 @@ static int paths_check(char **paths, size_t count)
             return -1;
     }
     return inputs > 1 ? cli_usage_error(&syntax, "\"-\", standard input, can be read once") : 0;
+}
+
+/* The files of a report are named by its trace. */
+static exit_code reports_prepare(const trace *traces, int count)
+{
+    char error[PATH_MAX + 256];
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < i; k++)
+            if (strcmp(traces[i].name, traces[k].name) == 0)
+                return cli_usage_error(&syntax,
+                                       "two traces are called %s, and so would be their "
+                                       "reports: name one of them anew",
+                                       traces[i].name);
+    if (replay_pages_folder(reports_option, error, sizeof(error)) == 0)
+        return EXIT_CODE_OK;
+    say(stderr, "tenure replay: %s\n", error);
+    return EXIT_CODE_CHECK_FAILED;
 }
 
 /* Reads all traces, so that a mistake in the last one costs no run of the first. */
@@ -228,8 +255,14 @@ int command_replay(int argc, char **argv)
         fputs("tenure replay: no host memory\n", stderr);
     } else {
         code = traces_read(traces, arguments.positionals, (int)count, &first);
-        if (code == EXIT_CODE_OK)
+        if (code == EXIT_CODE_OK && reports_option)
+            code = reports_prepare(traces, (int)count);
+        if (code == EXIT_CODE_OK) {
             code = device_run(traces, (int)count, device, results);
+            exit_code pages =
+                reports_option ? replay_pages(results, count, reports_option) : EXIT_CODE_OK;
+            code = code == EXIT_CODE_OK ? (int)pages : code;
+        }
     }
     for (size_t i = 0; traces && i < count; i++)
         trace_release(&traces[i]);

@@ -24,6 +24,7 @@ typedef struct replay_settings {
     int progress_lines;   /* plain lines of progress where stderr is no terminal */
     long speed;           /* as recorded, so many times as fast; 0: as fast as it goes */
     const char *snapshot; /* where to write one, %s being the trace's name; null: nowhere */
+    const char *reports;  /* the folder for snapshots with their reports, instead; null: none */
     int is_at_peak;       /* it is taken when the most is live, not when the trace ends */
 } replay_settings;
 
@@ -78,5 +79,19 @@ void replay_json(const replay_result *result, const session *active, const char 
                  FILE *file);
 /* Tables of all traces. */
 void replay_tables(const replay_result *results, size_t count, FILE *file);
+
+/* What PyTorch reserved for the same, as recorded; all zero where that is not known, or was while
+ * freed blocks waited for other streams, and so cannot be compared. `held_bytes` then says what
+ * PyTorch had to hold. */
+typedef struct replay_recorded {
+    uint64_t native_bytes, expandable_bytes, malloc_async_bytes, held_bytes;
+} replay_recorded;
+replay_recorded replay_recorded_of(const replay_result *result);
+
+/* Makes the folder for reports. Returns 0, or -1 with a sentence. */
+int replay_pages_folder(const char *folder, char *error, size_t error_bytes);
+/* From the snapshots in the folder: a report of each trace, and index.html with a bar for each.
+ * Traces that failed are left out. */
+exit_code replay_pages(const replay_result *results, size_t count, const char *folder);
 
 #endif

@@ -22,6 +22,19 @@ static const recorded_figures *recorded_find(const trace *source)
     return NULL;
 }
 
+replay_recorded replay_recorded_of(const replay_result *result)
+{
+    const recorded_figures *figures = recorded_find(result->source);
+    replay_recorded found = {.native_bytes = result->source->recorded_peak_bytes};
+    if (figures && figures->held_bytes > result->peak_live_bytes)
+        found = (replay_recorded){.held_bytes = figures->held_bytes};
+    else if (figures)
+        found = (replay_recorded){.native_bytes = figures->native_bytes,
+                                  .expandable_bytes = figures->expandable_bytes,
+                                  .malloc_async_bytes = figures->malloc_async_bytes};
+    return found;
+}
+
 static double ratio(uint64_t part, uint64_t whole)
 {
     return whole ? (double)part / (double)whole : 0;
@@ -181,14 +194,28 @@ static void headings(table *rows, const char *const *texts)
         table_cell(rows, "%s", texts[i]);
 }
 
-/* "22.2 GiB 1.224", or a dash. */
-static void recorded_cell(table *rows, uint64_t bytes, uint64_t live)
+/* "22.20 1.224", or a dash. */
+static void recorded_cell(table *rows, uint64_t bytes, uint64_t live, uint64_t largest)
 {
     char text[32];
     if (bytes == 0)
         table_cell(rows, "-");
     else
-        table_cell(rows, "%s %.3f", format_bytes_binary(bytes, text), ratio(bytes, live));
+        table_cell(rows, "%s %.3f", format_in_unit(bytes, largest, text), ratio(bytes, live));
+}
+
+/* The table has one unit, that of its largest amount. */
+static uint64_t largest_of(const replay_result *results, size_t count)
+{
+    uint64_t largest = 0;
+    for (size_t i = 0; i < count; i++) {
+        const recorded_figures *figures = recorded_find(results[i].source);
+        uint64_t torch = figures ? figures->native_bytes : results[i].source->recorded_peak_bytes;
+        uint64_t ours = results[i].stats.reserved_bytes.peak;
+        largest = torch > largest ? torch : largest;
+        largest = ours > largest ? ours : largest;
+    }
+    return largest;
 }
 
 /* Said wherever it applies, because it makes PyTorch's bytes look worse than they are. */
@@ -220,6 +247,7 @@ static void memory_table(const replay_result *results, size_t count, FILE *file)
                                         "PyTorch", "expandable", "malloc async", NULL};
     table rows;
     char text[32];
+    uint64_t largest = largest_of(results, count);
     table_start(&rows, 7);
     headings(&rows, texts);
     for (size_t i = 0; i < count; i++) {
@@ -229,18 +257,18 @@ static void memory_table(const replay_result *results, size_t count, FILE *file)
         table_row(&rows);
         name_cell(&rows, one);
         table_cell(&rows, "%llu", (unsigned long long)one->ops_count);
-        table_cell(&rows, "%s", format_bytes_binary(one->peak_live_bytes, text));
-        recorded_cell(&rows, reserved, one->peak_live_bytes);
+        table_cell(&rows, "%s", format_in_unit(one->peak_live_bytes, largest, text));
+        recorded_cell(&rows, reserved, one->peak_live_bytes, largest);
         uint64_t held = figures ? figures->held_bytes : one->peak_live_bytes;
         recorded_cell(&rows, figures ? figures->native_bytes : one->source->recorded_peak_bytes,
-                      held);
-        recorded_cell(&rows, figures ? figures->expandable_bytes : 0, held);
-        recorded_cell(&rows, figures ? figures->malloc_async_bytes : 0, held);
+                      held, largest);
+        recorded_cell(&rows, figures ? figures->expandable_bytes : 0, held, largest);
+        recorded_cell(&rows, figures ? figures->malloc_async_bytes : 0, held, largest);
     }
-    fputs("\nMemory: the most reserved, and that over the most that was live. PyTorch's figures "
-          "were\n"
-          "recorded with the traces.\n",
-          file);
+    fprintf(file,
+            "\nMemory in %s: the most reserved, and that over the most that was live. PyTorch's\n"
+            "figures were recorded with the traces.\n",
+            format_unit(largest));
     table_print(&rows, file);
     table_release(&rows);
     for (size_t i = 0; i < count; i++)
@@ -316,7 +344,7 @@ static void passes_table(const replay_result *result, FILE *file)
         replay_pass pass = pass_of(result, i);
         table_row(&rows);
         table_cell(&rows, "%zu", i + 1);
-        table_cell(&rows, "%s", format_bytes(pass.reserved_bytes, text));
+        table_cell(&rows, "%s", format_bytes_binary(pass.reserved_bytes, text));
         table_cell(&rows, "%.3f", ratio(pass.peak_reserved_bytes, result->peak_live_bytes));
         for (size_t kind = 0; kind < TNR_DRIVER_KIND_COUNT; kind++)
             table_cell(&rows, "%llu", (unsigned long long)pass.calls[kind]);

@@ -157,15 +157,22 @@ static int block_free(replay *run, replay_block *block)
     return status == TNR_OK ? 0 : fail_library(run, "tnr_free", status);
 }
 
+static int is_looked_at(const replay_settings *settings)
+{
+    return settings->snapshot != NULL || settings->reports != NULL;
+}
+
 /* Writes the snapshot that was asked for. */
 static int snapshot_write(replay *run)
 {
     char path[PATH_MAX];
     const char *wanted = run->settings->snapshot;
-    const char *name = strstr(wanted, "%s");
-    int length = name ? snprintf(path, sizeof(path), "%.*s%s%s", (int)(name - wanted), wanted,
-                                 run->source->name, name + 2)
-                      : snprintf(path, sizeof(path), "%s", wanted);
+    const char *name = wanted ? strstr(wanted, "%s") : NULL;
+    int length = run->settings->reports ? snprintf(path, sizeof(path), "%s/%s.json.gz",
+                                                   run->settings->reports, run->source->name)
+                 : name ? snprintf(path, sizeof(path), "%.*s%s%s", (int)(name - wanted), wanted,
+                                   run->source->name, name + 2)
+                        : snprintf(path, sizeof(path), "%s", wanted);
     if (length < 0 || (size_t)length >= sizeof(path))
         return fail(run, EXIT_CODE_BAD_INPUT, "the path of the snapshot is too long");
     tnr_status status = tnr_snapshot_write(path, TNR_SNAPSHOT_AUTO);
@@ -194,7 +201,7 @@ static int loop_run(replay *run, long loop)
 {
     const trace *source = run->source;
     size_t done_before = (size_t)loop * source->ops_count;
-    int has_snapshot = run->settings->snapshot && loop + 1 == run->settings->loops;
+    int has_snapshot = is_looked_at(run->settings) && loop + 1 == run->settings->loops;
     size_t last = source->ops_count - 1,
            wanted = run->settings->is_at_peak ? source->peak_op : last;
     for (size_t i = 0; i < source->ops_count; i++) {
@@ -266,7 +273,7 @@ static int replay_set_up(replay *run)
     char text[512];
     const trace *source = run->source;
     size_t records = source->ops_count * (size_t)run->settings->loops * RECORDS_PER_OP;
-    tnr_status status = run->settings->snapshot
+    tnr_status status = is_looked_at(run->settings)
                             ? tnr_history_set(records + RECORDS_EXTRA, TNR_HISTORY_LIGHT)
                             : TNR_OK;
     if (status != TNR_OK)

@@ -4,10 +4,13 @@
  */
 #include "snapshot.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <tenure/alloc.h>
 
 #include "beside.h"
 #include "encode_chrome.h"
@@ -238,7 +241,7 @@ static void trace_report(const trace_counts *counts, const char *path)
             "%s: %" PRIu64 " allocations, %" PRIu64 " of them from before the history, %" PRIu64
             " streams, peak %s; %" PRIu64 " blocks stay\n",
             path, counts->allocations, counts->early, counts->streams,
-            format_bytes(counts->peak_live_bytes, peak), counts->live_at_end);
+            format_bytes_binary(counts->peak_live_bytes, peak), counts->live_at_end);
 }
 
 static exit_code trace_empty(const model *snapshot, const char *path)
@@ -302,7 +305,7 @@ int snapshot_trace(int argc, char **argv)
 /* ---- html ----------------------------------------------------------------------------------- */
 
 static const char *html_template, *html_compare, *html_findings, *html_records;
-static const char *html_from, *html_to;
+static const char *html_from, *html_to, *html_title, *html_figures;
 static long html_most = 1000000;
 static thin_window html_window = {.from_ns = 0, .to_ns = -1};
 
@@ -317,6 +320,11 @@ static const cli_option html_options[] = {
      "of a longer history: what begins or ends from this second on\nis left out last (with --to)",
      &html_from, NULL},
     {"to", "S", "up to this second; both as the report's time axis has them", &html_to, NULL},
+    {"title", "TEXT", "what stands on top (default: the program's name)", &html_title, NULL},
+    {"figures", "LIST",
+     "amounts to compare, in bytes: NAME=BYTES,NAME=BYTES; the first\nis what the others are "
+     "divided by",
+     &html_figures, NULL},
     {"template", "HTML", "the report to fill (default: the one installed with this\ncommand)",
      &html_template, NULL},
     SNAPSHOT_SYMBOLS_OPTION,
@@ -351,14 +359,56 @@ static exit_code template_find(char path[PATH_MAX])
     return EXIT_CODE_BAD_INPUT;
 }
 
-static exit_code html_write(const html_part *parts, size_t count, const findings *found,
+/* --figures, in place: names and bytes. Returns 0, or -1 after a message. */
+static int html_figures_read(html_beside *beside, char *text)
+{
+    for (char *next = text; next; beside->figures_count++) {
+        char *name = next, *end;
+        next = strchr(name, ',');
+        if (next)
+            *next++ = '\0';
+        char *equals = strchr(name, '=');
+        if (!equals || equals == name || equals[1] < '0' || equals[1] > '9')
+            return cli_usage_error(&html_syntax, "--figures wants NAME=BYTES, not \"%s\"", name);
+        errno = 0;
+        uint64_t bytes = strtoull(equals + 1, &end, 10);
+        if (*end != '\0' || errno != 0 || bytes > TNR_BYTES_MAX)
+            return cli_usage_error(&html_syntax, "--figures wants a number of bytes, not \"%s\"",
+                                   equals + 1);
+        if (beside->figures_count == HTML_FIGURES_MAX)
+            return cli_usage_error(&html_syntax, "--figures takes %d at most", HTML_FIGURES_MAX);
+        *equals = '\0';
+        beside->figures[beside->figures_count] = (html_figure){shown(name), bytes};
+    }
+    return 0;
+}
+
+/* --title and --figures. 0, or -1 after a message. */
+static int html_beside_read(html_beside *beside)
+{
+    static char title[256], figures[1024];
+    memset(beside, 0, sizeof(*beside));
+    if (html_title) {
+        snprintf(title, sizeof(title), "%s", html_title);
+        beside->title = shown(title);
+    }
+    if (!html_figures)
+        return 0;
+    if (strlen(html_figures) >= sizeof(figures))
+        return cli_usage_error(&html_syntax, "--figures is longer than %zu bytes",
+                               sizeof(figures) - 1);
+    snprintf(figures, sizeof(figures), "%s", html_figures);
+    return html_figures_read(beside, figures);
+}
+
+static exit_code html_write(const html_part *parts, size_t count, const html_beside *beside,
                             const char *template_path, const char *path)
 {
     char error[OUTPUT_ERROR_BYTES];
     output *out = malloc(sizeof(*out));
     exit_code code = output_start(&html_syntax, out, path, 0);
     if (code == EXIT_CODE_OK) {
-        if (encode_html(template_path, parts, count, found, out, error, sizeof(error)) != 0) {
+        if (encode_html(template_path, parts, count, beside, out, error, sizeof(error)) != 0) {
             say(stderr, "tenure snapshot html: %s\n", error);
             code = EXIT_CODE_CHECK_FAILED;
         }
@@ -450,6 +500,7 @@ int snapshot_html(int argc, char **argv)
     budget limits;
     model snapshots[2];
     findings found = {.limits = NULL};
+    html_beside beside;
     char template_path[PATH_MAX];
     if (cli_parse(&html_syntax, argc, argv, &parsed) != 0)
         return EXIT_CODE_BAD_INPUT;
@@ -463,8 +514,9 @@ int snapshot_html(int argc, char **argv)
     html_part parts[2] = {{&snapshots[0], parsed.positionals[0], NULL},
                           {&snapshots[1], html_compare, NULL}};
     thin plans[2] = {{.in = NULL}, {.in = NULL}};
-    if (html_numbers() != 0)
+    if (html_numbers() != 0 || html_beside_read(&beside) != 0)
         return EXIT_CODE_BAD_INPUT;
+    beside.found = html_findings ? &found : NULL;
     code = snapshot_load_named(&html_syntax, parsed.positionals[0], &limits, &snapshots[0]);
     model_start(&snapshots[1], &limits);
     if (code == EXIT_CODE_OK && html_compare)
@@ -475,8 +527,8 @@ int snapshot_html(int argc, char **argv)
     if (code == EXIT_CODE_OK)
         code = html_findings ? html_findings_load(&found, &limits) : EXIT_CODE_OK;
     if (code == EXIT_CODE_OK)
-        code = html_write(parts, html_compare ? 2 : 1, html_findings ? &found : NULL, template_path,
-                          parsed.positionals[1]);
+        code =
+            html_write(parts, html_compare ? 2 : 1, &beside, template_path, parsed.positionals[1]);
     for (size_t i = 0; i < 2; i++)
         if (plans[i].in)
             thin_release(&plans[i]);

@@ -139,29 +139,36 @@ int colour_wanted(FILE *file)
     return isatty(fileno(file));
 }
 
-const char *format_bytes(uint64_t bytes, char *buffer)
+static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+
+static size_t unit_of(uint64_t bytes)
 {
-    if (bytes >= UINT64_C(1000000000))
-        snprintf(buffer, 32, "%.3f GB", (double)bytes / 1e9);
-    else if (bytes >= 1000000)
-        snprintf(buffer, 32, "%.2f MB", (double)bytes / 1e6);
-    else
-        snprintf(buffer, 32, "%" PRIu64 " B", bytes);
-    return buffer;
+    size_t unit = 0;
+    while (unit + 1 < sizeof(units) / sizeof(units[0]) && bytes >> 10 * (unit + 1) > 0)
+        unit++;
+    return unit;
 }
 
 const char *format_bytes_binary(uint64_t bytes, char *buffer)
 {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    size_t unit = 0;
-    double value = (double)bytes;
-    while (value >= 1024 && unit + 1 < sizeof(units) / sizeof(units[0])) {
-        value /= 1024;
-        unit++;
-    }
+    size_t unit = unit_of(bytes);
+    double value = (double)bytes / (double)(UINT64_C(1) << 10 * unit);
     if (value == (double)(uint64_t)value)
         snprintf(buffer, 32, "%.0f %s", value, units[unit]);
     else
         snprintf(buffer, 32, "%.1f %s", value, units[unit]);
+    return buffer;
+}
+
+const char *format_unit(uint64_t largest)
+{
+    return units[unit_of(largest)];
+}
+
+const char *format_in_unit(uint64_t bytes, uint64_t largest, char *buffer)
+{
+    size_t unit = unit_of(largest);
+    snprintf(buffer, 32, "%.*f", unit == 0 ? 0 : 2,
+             (double)bytes / (double)(UINT64_C(1) << 10 * unit));
     return buffer;
 }

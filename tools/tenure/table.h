@@ -46,9 +46,11 @@ void table_rest(table *result, const char *rest);
 /* 1 if colours are wanted on this file: it is a terminal, NO_COLOR is not set, TERM is not dumb. */
 int colour_wanted(FILE *file);
 
-/* "19.50 GB" (1e9), "512 B". Returns `buffer`, which needs 32 bytes. */
-const char *format_bytes(uint64_t bytes, char *buffer);
 /* "139.8 GiB", "2 MiB". Returns `buffer`, which needs 32 bytes. */
 const char *format_bytes_binary(uint64_t bytes, char *buffer);
+/* The unit that suits the largest of amounts that are compared, "GiB", and an amount in it:
+ * "18.16", "0.46". Returns `buffer`, which needs 32 bytes. */
+const char *format_unit(uint64_t largest);
+const char *format_in_unit(uint64_t bytes, uint64_t largest, char *buffer);
 
 #endif

@@ -339,12 +339,28 @@ static int free_accept(reader *in, const fields *line)
     return 0;
 }
 
+/* "torch=2.11.0 gpu=H200" in the first line of a recording. */
+static void recorded_take(reader *in, const char *line)
+{
+    char version[32] = "", gpu[32] = "";
+    const char *torch_at = strstr(line, " torch="), *gpu_at = strstr(line, " gpu=");
+    if (torch_at)
+        sscanf(torch_at, " torch=%31[^ ,;]", version);
+    if (gpu_at)
+        sscanf(gpu_at, " gpu=%31[^ ,;]", gpu);
+    if (version[0] || in->is_of_torch)
+        snprintf(in->out->recorded, sizeof(in->out->recorded), "PyTorch%s%s%s%s",
+                 version[0] ? " " : "", version, gpu[0] ? ", " : "", gpu);
+}
+
 /* The comments that `tenure snapshot trace` writes say what PyTorch reserved. */
 static void comment_take(reader *in, const char *line)
 {
     uint64_t at_end, at_peak;
-    if (in->line == 1)
+    if (in->line == 1) {
         in->is_of_torch = strncmp(line, "# From a snapshot of PyTorch;", 29) == 0;
+        recorded_take(in, line);
+    }
     if (in->is_of_torch &&
         sscanf(line,
                "# Its allocator had %" SCNu64 " bytes reserved at the end and %" SCNu64 " at its",

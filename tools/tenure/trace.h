@@ -38,8 +38,10 @@ typedef struct trace_op {
 } trace_op;
 
 typedef struct trace {
-    char name[64]; /* the file's name without folder, .csv and .gz */
-    trace_op *ops; /* allocations and frees, in order */
+    char name[64];     /* the file's name without folder, .csv and .gz */
+    char recorded[80]; /* "PyTorch 2.11.0, H200": in what and where, by the first comment; empty:
+                        * not known */
+    trace_op *ops;     /* allocations and frees, in order */
     size_t ops_count;
     size_t allocs_count;
     size_t slots_count;

@@ -267,8 +267,8 @@ static void report_table(int simulated)
         int is_judged = one == &ways[WAY_BOUNDED];
         table_row(&out);
         table_cell(&out, "%s", one->name);
-        table_cell(&out, "%s", format_bytes(one->in_use_bytes, text));
-        table_cell(&out, "%s", format_bytes(one->peak_bytes, text));
+        table_cell(&out, "%s", format_bytes_binary(one->in_use_bytes, text));
+        table_cell(&out, "%s", format_bytes_binary(one->peak_bytes, text));
         table_cell(&out, "%.3f", way_peak_ratio(one));
         if (is_judged && way_peak_ratio(one) > peak_ratio_max)
             table_cell_bad(&out);

@@ -3,6 +3,7 @@
  * What all views share: the snapshot that is open, the device that is looked at, and the way from
  * one view to another.
  */
+import { About } from './data/about.js';
 import { Accounting, accountingOf } from './data/accounting.js';
 import { Findings } from './data/findings.js';
 import { Device, Snapshot } from './data/model.js';
@@ -39,6 +40,8 @@ export interface App {
     readonly other: Snapshot | null;
     /** What the checker found; null if it did not look. */
     readonly findings: Findings | null;
+    /** The title and the amounts that were put beside the snapshot, if they were. */
+    readonly about: About | null;
     go(view: ViewName, target?: Target): void;
     openOther(): void;
 }

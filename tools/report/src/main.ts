@@ -5,6 +5,7 @@
  * snapshot or the one to compare with changes.
  */
 import { App, makeContext, Target, View, ViewName, VIEWS } from './app.js';
+import { About, embeddedAbout } from './data/about.js';
 import { embeddedFindings, Findings } from './data/findings.js';
 import { embedded, load } from './data/load.js';
 import { Device, Snapshot, SnapshotError } from './data/model.js';
@@ -44,6 +45,7 @@ class Page {
     private current: ViewName = 'timeline';
     /** Of the run that the embedded snapshot is from, so of no other one that is opened. */
     private findings: Findings | null = null;
+    private about: About | null = null;
     /** Whether the file that is being chosen is the one to compare with. */
     private choosingOther = false;
     /** Whether stacks are named by all their frames, not by those of the program's code alone. */
@@ -141,38 +143,41 @@ class Page {
         this.show('empty');
     }
 
-    async openEmbedded(source: Source, findings: Findings | null): Promise<void> {
+    async openEmbedded(source: Source, findings: Findings | null, about: About | null):
+        Promise<void> {
         this.findings = findings;
+        this.about = about;
         await this.open(source);
-        this.findings = null;
+        this.findings = this.about = null;
     }
 
     private present(snapshot: Snapshot): void {
         const busiest = snapshot.devices.reduce((a, b) =>
             b.reservedBytes > a.reservedBytes ? b : a);
-        this.setApp(snapshot, busiest, null, this.findings);
+        this.setApp(snapshot, busiest, null, this.findings, this.about);
         this.search.enable();
         byId('frames').hidden = snapshot.shown === null;
         this.fillDevices();
-        const name = snapshot.program || 'snapshot';
+        const name = this.about?.title || snapshot.program || 'snapshot';
         document.title = `${name}: memory report`;
-        byId('source').textContent = snapshot.pid > 0 ? `${name}, process ${snapshot.pid}` : name;
+        byId('source').textContent = this.about?.title || snapshot.pid <= 0 ? name
+            : `${name}, process ${snapshot.pid}`;
         this.show('report');
         this.followHash();
     }
 
     private compareWith(other: Snapshot): void {
         const app = this.app!;
-        this.setApp(app.snapshot, app.device, other, app.findings);
+        this.setApp(app.snapshot, app.device, other, app.findings, app.about);
         this.show('report');
         this.go('compare', {});
     }
 
     private setApp(snapshot: Snapshot, device: Device, other: Snapshot | null,
-        findings: Findings | null): void {
+        findings: Findings | null, about: About | null): void {
         this.app = {
             ...makeContext(snapshot, device, this.allFrames), allFrames: this.allFrames, other,
-            findings,
+            findings, about,
             go: (view, target) => this.go(view, target ?? {}),
             openOther: () => this.chooseFile(true),
         };
@@ -183,10 +188,10 @@ class Page {
     }
 
     private switchFrames(): void {
-        const { snapshot, device, other, findings } = this.app!;
+        const { snapshot, device, other, findings, about } = this.app!;
         this.allFrames = !this.allFrames;
         byId('frames').setAttribute('aria-pressed', String(this.allFrames));
-        this.setApp(snapshot, device, other, findings);
+        this.setApp(snapshot, device, other, findings, about);
         this.go(this.current, {});
     }
 
@@ -198,7 +203,8 @@ class Page {
             el('option', { value: index, selected: index === device.index }, `${index} ${name}`)));
         select.onchange = () => {
             const chosen = snapshot.devices.find(({ index }) => index === Number(select.value))!;
-            this.setApp(snapshot, chosen, this.app?.other ?? other, this.app?.findings ?? null);
+            this.setApp(snapshot, chosen, this.app?.other ?? other, this.app?.findings ?? null,
+                this.app?.about ?? null);
             this.go(this.current, {});
         };
     }
@@ -342,7 +348,7 @@ async function start(): Promise<void> {
         page.nothingEmbedded();
         return;
     }
-    await page.openEmbedded(source, embeddedFindings());
+    await page.openEmbedded(source, embeddedFindings(), embeddedAbout());
     if (other) {
         await page.open(other, true);
     }

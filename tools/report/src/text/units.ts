@@ -26,6 +26,17 @@ export function bytes(value: number): string {
         : `${significant(scaled)}${NARROW}${BYTE_UNITS[unit]}`;
 }
 
+/** The same in the unit that suits `largest`: amounts that are compared have one unit. */
+export function bytesBeside(value: number, largest: number): string {
+    let unit = 0;
+    while (largest >= 1024 && unit < BYTE_UNITS.length - 1) {
+        largest /= 1024;
+        value /= 1024;
+        unit++;
+    }
+    return `${value.toFixed(unit === 0 ? 0 : 2)}${NARROW}${BYTE_UNITS[unit]}`;
+}
+
 /** For scales, whose steps are round: without zeros behind the point. */
 export function roundBytes(value: number): string {
     return bytes(value).replace(/\.0+\u00a0/, NARROW).replace(/(\.\d)0\u00a0/, `$1${NARROW}`);

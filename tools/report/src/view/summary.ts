@@ -8,7 +8,7 @@ import { holdersOf } from '../data/holders.js';
 import { KIND } from '../data/model.js';
 import { Child, el } from '../ui/dom.js';
 import { Share, SHARE_WORDS, SHARES, shareVariable } from '../ui/colours.js';
-import { bytes, count, date, duration, percent, plural } from '../text/units.js';
+import { bytes, bytesBeside, count, date, duration, percent, plural } from '../text/units.js';
 
 function listText(parts: Child[][]): Child[] {
     return parts.flatMap((part, index) => {
@@ -280,6 +280,26 @@ function findingList(app: App): HTMLElement | null {
             }, action)))));
 }
 
+/** What was put beside the snapshot to be compared, each with what it is of the first. */
+function figureList({ about }: App): HTMLElement | null {
+    const figures = about?.figures ?? [];
+    if (figures.length === 0) {
+        return null;
+    }
+    const largest = Math.max(...figures.map((figure) => figure.bytes), 1);
+    const base = figures[0]!.bytes;
+    return el('ul', { class: 'figures', 'aria-label': 'Compared at the peak' },
+        ...figures.map((figure, i) => {
+            const bar = el('i', {});
+            bar.style.width = `${100 * figure.bytes / largest}%`;
+            return el('li', { title: `${figure.name}: ${count(figure.bytes)} bytes` },
+                el('span', {}, figure.name), el('span', { class: 'bar-line' }, bar),
+                el('b', {}, bytesBeside(figure.bytes, largest)),
+                i > 0 && base > 0 ? ` ${(figure.bytes / base).toFixed(3)}` : null);
+        }));
+}
+
 export function drawSummary(app: App): Child[] {
-    return [headline(app), lead(app), shareBar(app), shareLegend(app), findingList(app)];
+    return [headline(app), lead(app), shareBar(app), shareLegend(app), figureList(app),
+        findingList(app)];
 }
