@@ -48,8 +48,9 @@ COLUMNS = "path operations instructions locked c_library functions text".split()
 SAME = "compiler build glibc".split()
 GROWTH, SLACK = 0.03, 2.0
 # What does the same work among more events or graphs: a path, and the one that it costs as much as.
-ALIKE = {"announce_many": "announce", "first_block_many": "first_block", "grow_many": "grow",
-         "hold_many": "hold", "launch_oldest": "launch_newest"}
+ALIKE = {"announce_many": "announce", "check_fork_many": "check_fork",
+         "first_block_many": "first_block", "grow_many": "grow", "hold_many": "hold",
+         "launch_oldest": "launch_newest"}
 ALIKE_LIMIT = 1.1
 LOCKED_COST = 20
 LAYOUTS = 6

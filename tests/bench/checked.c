@@ -250,3 +250,41 @@ void run_replaced(path_run *run)
 {
     path_counted(run, replacements);
 }
+
+/* Work of one of path.live streams, in turn, on a block that all of them use. The first of them
+ * waits for it. */
+static CUstream *forked;
+static CUevent forked_event;
+
+static void forks_do(path_run *run, uint64_t from, uint64_t count)
+{
+    for (uint64_t i = from; i < from + count; i++) {
+        CUstream stream = forked[1 + i % (run->what->live - 1)];
+        driver_check(cuMemsetD8Async(blocks[0], 1, 64, stream), "cuMemsetD8Async");
+        driver_check(cuEventRecord(forked_event, stream), "cuEventRecord");
+        driver_check(cuStreamWaitEvent(forked[0], forked_event, 0), "cuStreamWaitEvent");
+    }
+}
+
+void forks_prepare(path_run *run)
+{
+    forked = calloc(run->what->live, sizeof(CUstream));
+    blocks = calloc(1, sizeof(*blocks));
+    if (forked == NULL || blocks == NULL)
+        exit(1);
+    for (size_t i = 0; i < run->what->live; i++)
+        driver_check(cuStreamCreate(&forked[i], CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    driver_check(cuEventCreate(&forked_event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+    driver_check(cuMemAlloc(&blocks[0], 4096), "cuMemAlloc");
+    forks_do(run, 0, run->what->live);
+}
+
+static void forks(path_run *run)
+{
+    forks_do(run, 0, run->operations);
+}
+
+void run_forks(path_run *run)
+{
+    path_counted(run, forks);
+}

@@ -647,6 +647,11 @@ static const path paths[] = {
      "cuEventRecord and cuStreamWaitEvent with auto_record:seen, as in run_ring", UNDER_RECORD},
     {"check_ring", 4096, preloaded_prepare, run_ring, 1, 0, 4, "", "the same under --check",
      UNDER_CHECK},
+    {"check_fork", 4096, forks_prepare, run_forks, 0, 0, 64, "",
+     "cuMemsetD8Async, cuEventRecord and cuStreamWaitEvent under --check, by one of 64 streams",
+     UNDER_CHECK},
+    {"check_fork_many", 4096, forks_prepare, run_forks, 0, 0, 8192, "", "the same, one of 8,192",
+     UNDER_CHECK},
 };
 enum { PATHS = sizeof(paths) / sizeof(paths[0]) };
 

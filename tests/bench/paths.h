@@ -101,6 +101,8 @@ void sole_prepare(path_run *run);
 void stale_prepare(path_run *run);
 void script_prepare(path_run *run);
 void run_checked(path_run *run);
+void forks_prepare(path_run *run);
+void run_forks(path_run *run);
 void run_fresh(path_run *run);
 void replaced_prepare(path_run *run);
 void sole_replaced_prepare(path_run *run);

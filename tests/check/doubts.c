@@ -360,3 +360,23 @@ void animal_always_zero(void)
     MUST(cuMemFreeAsync(block, the.a));
     launch(f, the.a, (void *[]){the.is_wrong ? &block : &other, &zero});
 }
+
+/* Zero at first, and a length after all; beside numbers of other sizes, some of them zero. */
+void animal_zero_at_first(void)
+{
+    static const size_t bytes[] = {8, 1, 4, 4, 2, 4};
+    CUfunction f = kernel_make("f", 6, bytes, nothing_run);
+    CUdeviceptr block = make(the.a), other = make(the.a);
+    unsigned char flag = 0;
+    unsigned short half = 1;
+    unsigned always = 0, never = 5, count = 0;
+    void *parameters[] = {&block, &flag, &always, &count, &half, &never};
+    for (int i = 0; i < 9; i++)
+        launch(f, the.a, parameters);
+    count = 16;
+    launch(f, the.a, parameters);
+    MUST(cuMemFreeAsync(block, the.a));
+    count = 0;
+    parameters[0] = the.is_wrong ? &block : &other;
+    launch(f, the.a, parameters);
+}

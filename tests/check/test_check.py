@@ -50,7 +50,8 @@ unseen are not asked for (check/graph.c, check/rules.c).
 The place that a stack was last is taken for another kernel's (check/places.c); a layout that was
 found lately, or a block that a word led to, is another's; of 16 words of a structure, some or all
 are passed over, or those of a second device (check/launch.c); the stream that was found last is
-taken for the next one of its handle (check/streams.c).
+taken for the next one of its handle (check/streams.c). Numbers that are not zero are not looked at
+again, or not those that always were zero (check/launch.c).
 
 Environment: TENURE is the command, PRELOAD_LIBRARY the library under programs, PRELOAD_PROGRAMS the
 folder of the programs, PRELOAD_SCENARIOS the list of the preload tests' scenarios; CHECK_SCHEDULES
@@ -152,6 +153,7 @@ POSSIBLE = {"structure": "larger parameter", "structure_large": "larger paramete
             "value_wait": "streams wait for"}
 # The same of what is used after the free: whether it is used, or after it, is not known.
 DOUBTED = {"number": "a number", "no_items": "or not be read",
+           "zero_at_first": "or not be read",
            "value_and_use_elsewhere": "streams wait for"}
 # Ends of ranges are those of other blocks only if blocks lie side by side.
 OPTIONS = {"end_of_range": ["--conf", "apart:off"]}

@@ -233,29 +233,77 @@ void check_blocks_awaited(int (*judge)(const check_block *block, void *user), vo
             block_lighten(awaited[i]);
 }
 
+/* Where many streams use one block, a table says where the uses of each are: behind them, two slots
+ * for each that there is room for. A slot has the place and 1; 0: it is empty. Nothing leaves the
+ * table, so what came first of a stream is found first. */
+enum { USES_FEW = 8 };
+
+static uint32_t *uses_table(const check_block *block)
+{
+    return (uint32_t *)(void *)(block->uses + block->uses_room);
+}
+
+static uint32_t slot_of(const check_block *block, size_t index)
+{
+    uint64_t mixed = (uint64_t)index * UINT64_C(0x9e3779b97f4a7c15);
+    return (uint32_t)(mixed >> 32) & (block->uses_room * 2 - 1);
+}
+
+static void use_enter(check_block *block, uint32_t place)
+{
+    uint32_t *table = uses_table(block), slot = slot_of(block, block->uses[place].index);
+    while (table[slot] != 0)
+        slot = (slot + 1) & (block->uses_room * 2 - 1);
+    table[slot] = place + 1;
+}
+
+/* The use that this one takes the place of; null: it is one more. */
+static check_touch *use_find(const check_block *block, const check_touch *use, int is_certain)
+{
+    if (block->uses_room <= USES_FEW) {
+        for (uint32_t i = 0; i < block->uses_count; i++)
+            if (check_touch_ends(&block->uses[i], use, is_certain))
+                return &block->uses[i];
+        return NULL;
+    }
+    const uint32_t *table = uses_table(block);
+    uint32_t slot = slot_of(block, use->index);
+    for (; table[slot] != 0; slot = (slot + 1) & (block->uses_room * 2 - 1))
+        if (check_touch_ends(&block->uses[table[slot] - 1], use, is_certain))
+            return &block->uses[table[slot] - 1];
+    return NULL;
+}
+
+static int uses_grow(check_block *block)
+{
+    uint32_t room = block->uses_room * 2, slots = room <= USES_FEW ? 0 : room * 2;
+    check_touch *grown = malloc(room * sizeof(*grown) + slots * sizeof(uint32_t));
+    if (grown == NULL)
+        return 0;
+    memcpy(grown, block->uses, block->uses_count * sizeof(*grown));
+    if (block->uses != block->uses_inside)
+        free(block->uses);
+    block->uses = grown;
+    block->uses_room = room;
+    if (slots > 0)
+        memset(uses_table(block), 0, slots * sizeof(uint32_t));
+    for (uint32_t i = 0; i < block->uses_count && slots > 0; i++)
+        use_enter(block, i);
+    return 1;
+}
+
 void check_block_use_more(check_block *block, const check_touch *use, int is_certain)
 {
-    for (uint32_t i = 0; i < block->uses_count; i++) {
-        check_touch *last = &block->uses[i];
-        if (!check_touch_ends(last, use, is_certain))
-            continue;
-        *last = *use;
-        last->is_certain = is_certain;
-        return;
-    }
-    if (block->uses_count == block->uses_room) {
-        uint32_t room = block->uses_room * 2;
-        int is_inside = block->uses == block->uses_inside;
-        check_touch *grown = realloc(is_inside ? NULL : block->uses, room * sizeof(*grown));
-        if (grown == NULL)
-            return; /* a use that is forgotten is never reported */
-        if (is_inside)
-            memcpy(grown, block->uses_inside, sizeof(block->uses_inside));
-        block->uses = grown;
-        block->uses_room = room;
-    }
-    block->uses[block->uses_count] = *use;
-    block->uses[block->uses_count++].is_certain = is_certain;
+    check_touch *last = use_find(block, use, is_certain);
+    if (last == NULL && block->uses_count == block->uses_room && !uses_grow(block))
+        return; /* a use that is forgotten is never reported */
+    int is_more = last == NULL;
+    if (is_more)
+        last = &block->uses[block->uses_count++];
+    *last = *use;
+    last->is_certain = is_certain;
+    if (is_more && block->uses_room > USES_FEW)
+        use_enter(block, block->uses_count - 1);
 }
 
 check_records *check_block_records(check_block *block)

@@ -25,7 +25,7 @@ enum { KEPT_MAX = 20000, SLOTS = 65536, SAID_MAX = 1000, LEAKS_SHOWN = 100 };
 static check_kept *list[KEPT_MAX];
 static uint16_t slots[SLOTS]; /* open addressing: place in the list + 1 */
 static uint64_t beyond;       /* findings that found no room */
-static uint64_t launches, launches_unread;
+uint64_t check_launches, check_launches_unread;
 static uint64_t engine_blocks;
 
 /* From when on the program orders work by means that are not seen: of whatever is ordered, and of
@@ -116,7 +116,7 @@ void check_unseen_note(const char *means, const check_place *place, uint64_t str
 {
     unseen_order *to = stream == 0 ? &unseen : &unseen_values;
     if (to->means == NULL)
-        *to = (unseen_order){means, place, stream, launches};
+        *to = (unseen_order){means, place, stream, check_launches};
 }
 
 /* ---- finding -------------------------------------------------------------------------------- */
@@ -275,12 +275,6 @@ check_kept *check_found(const check_finding *finding)
     return fresh;
 }
 
-void check_count_launch(int is_read)
-{
-    launches++;
-    launches_unread += !is_read;
-}
-
 void check_count_block(void)
 {
     engine_blocks++;
@@ -288,8 +282,8 @@ void check_count_block(void)
 
 void check_counts_get(uint64_t *seen, uint64_t *unread)
 {
-    *seen = launches;
-    *unread = launches_unread;
+    *seen = check_launches;
+    *unread = check_launches_unread;
 }
 
 /* ---- saying --------------------------------------------------------------------------------- */
@@ -536,12 +530,12 @@ static void unseen_text(check_text *said, const unseen_order *one)
         check_text_add(said,
                        "from launch %" PRIu64 " of %" PRIu64 " on what depends on the order of "
                        "such streams is only possible, first of stream %" PRIu64 "\n",
-                       one->launches + 1, launches, one->stream);
+                       one->launches + 1, check_launches, one->stream);
     else
         check_text_add(said,
                        "from launch %" PRIu64 " of %" PRIu64 " on all that depends on order is "
                        "only possible\n",
-                       one->launches + 1, launches);
+                       one->launches + 1, check_launches);
 }
 
 static void sums_text(check_text *said, const sums *all)
@@ -552,7 +546,7 @@ static void sums_text(check_text *said, const sums *all)
                    " launches, %" PRIu64 " of them not read; %" PRIu64
                    " allocations followed, %" PRIu64 " passed on to the driver and not followed",
                    (long)getpid(), all->certain, all->certain_times, all->possible,
-                   all->possible_times, launches, launches_unread,
+                   all->possible_times, check_launches, check_launches_unread,
                    engine_blocks + atomic_load(&service_counts[COUNT_ALLOCS_SERVED]),
                    atomic_load(&service_counts[COUNT_ALLOCS_PASSED]));
     if (all->suppressed > 0)
@@ -594,7 +588,7 @@ static void sums_say(void)
                    ", \"launches_unread\": %" PRIu64 ", \"allocations_followed\": %" PRIu64
                    ", \"allocations_passed_on\": %" PRIu64 "}\n",
                    (long)getpid(), all.certain, all.certain_times, all.possible, all.possible_times,
-                   all.suppressed, beyond, launches, launches_unread,
+                   all.suppressed, beyond, check_launches, check_launches_unread,
                    engine_blocks + atomic_load(&service_counts[COUNT_ALLOCS_SERVED]),
                    atomic_load(&service_counts[COUNT_ALLOCS_PASSED]));
     json_write(&json);

@@ -68,7 +68,13 @@ static inline void check_findings_say(void)
 }
 
 /* A launch that was seen; and one whose parameters could not be read, or not all. */
-void check_count_launch(int is_read);
+extern uint64_t check_launches, check_launches_unread;
+static inline void check_count_launch(int is_read)
+{
+    check_launches++;
+    check_launches_unread += !is_read;
+}
+
 /* An engine's block that is followed, beside those that are served. */
 void check_count_block(void);
 void check_counts_get(uint64_t *seen, uint64_t *unread);

@@ -46,7 +46,7 @@ typedef struct reading {
     const check_layout *layout; /* null: it is not known where parameters lie */
     int is_launch;              /* words are judged, and remembered */
     int is_list;                /* the parameter that is being read: is_list */
-    uint64_t number;            /* no two readings have one */
+    uint64_t number;            /* no two readings have one; 0: nothing is asked by it */
     uintptr_t low, span;        /* where Tenure's addresses are: service_low */
     uint64_t mask, wanted;      /* by which none of many words is one: is_clear */
     int has_tensors;            /* the program has had some encoded */
@@ -67,19 +67,20 @@ typedef struct reading {
 static void reading_begin(reading *self, const check_layout *layout, check_words_visit visit,
                           void *user, int is_launch)
 {
-    static uint64_t numbers; /* under the lock of check_enter */
     self->visit = visit;
     self->user = user;
     self->layout = layout;
     self->is_launch = is_launch;
-    self->number = ++numbers;
-    self->has_tensors = check_tensors_are_there();
+    self->has_tensors = check_has_tensors;
     self->low = atomic_load_explicit(&service_low, memory_order_relaxed);
     self->span = atomic_load_explicit(&service_high, memory_order_relaxed) - self->low;
     self->count = self->held_count = 0;
     self->has_zero = self->may_be_zero = self->is_polled = self->has_unfollowed = 0;
+    self->number = 0;
     if (layout != NULL && layout->is_known && layout->large_count == 0)
         return;
+    static uint64_t numbers; /* under the lock of check_enter */
+    self->number = ++numbers;
     /* The upper half of a word has what all addresses from the first to the last have in common. */
     uint64_t differ = (self->low ^ (self->low + self->span - 1)) >> 32;
     self->mask = differ == 0 ? ~(uint64_t)0 : ~(uint64_t)0 << (64 - __builtin_clzll(differ));
@@ -200,17 +201,20 @@ static __attribute__((noinline)) void read_surplus(reading *self, CUdeviceptr ad
     self->visit(self->user, &word, 1);
 }
 
-/* What is a number by its size, or by what it holds. */
-static inline void number_note(reading *self, check_parameter *one, int is_zero)
+/* What is a number by its size, or by what it holds. 1: from now on its zeros tell the same at each
+ * launch. */
+static inline int number_note(reading *self, check_zeros *before, int is_zero)
 {
     if (!is_zero) {
-        one->was_other = 1;
-        return;
+        int was_new = !before->was_other;
+        before->was_other = 1;
+        return was_new;
     }
-    self->has_zero |= one->was_other;
-    self->may_be_zero |= one->zeros < CHECK_ZEROS_MIN;
-    if (one->zeros < CHECK_ZEROS_MIN)
-        one->zeros++;
+    self->has_zero |= before->was_other;
+    if (before->times == CHECK_ZEROS_MIN)
+        return 0;
+    self->may_be_zero = 1;
+    return ++before->times == CHECK_ZEROS_MIN;
 }
 
 static inline void read_pointer(reading *self, check_parameter *one, const char *from)
@@ -219,7 +223,7 @@ static inline void read_pointer(reading *self, check_parameter *one, const char 
     memcpy(&address, from, sizeof(address));
     if ((uintptr_t)address - self->low >= self->span) {
         if (self->is_launch) {
-            number_note(self, one, address == 0);
+            (void)number_note(self, &one->zeros, address == 0);
             self->is_polled |= check_is_visible(address);
         }
         return;
@@ -228,7 +232,8 @@ static inline void read_pointer(reading *self, check_parameter *one, const char 
         check_word *word = &self->pointers[self->count];
         self->owners[self->count] = one;
         self->count += is_ours(word, address) != 0;
-        self->has_unfollowed |= word->block == NULL;
+        if (word->block == NULL)
+            self->has_unfollowed = 1;
     } else {
         read_surplus(self, address);
     }
@@ -247,40 +252,63 @@ static int is_zero(const char *from, size_t bytes)
     return 1;
 }
 
-/* Those in which no address has room, all at once: a bit for each that is zero. */
-static void numbers_note(reading *self, check_numbers *all, uint64_t zeros)
+/* Those that come first in the list. 0: one of them is not zero that always was. */
+static int read_first_numbers(reading *self, const check_numbers *all, void *const *parameters)
 {
-    uint64_t every = all->count < 64 ? (UINT64_C(1) << all->count) - 1 : ~UINT64_C(0);
-    uint64_t counted = zeros & ~all->settled;
-    self->has_zero |= (zeros & all->others) != 0;
-    self->may_be_zero |= counted != 0;
-    all->others |= every & ~zeros;
-    for (; counted != 0; counted &= counted - 1) {
-        unsigned i = (unsigned)__builtin_ctzll(counted);
-        if (++all->zeros[i] == CHECK_ZEROS_MIN)
-            all->settled |= UINT64_C(1) << i;
+    uint32_t number, some = 0;
+    const struct check_number *one = all->list, *others = one + all->zeros;
+    for (; one < others; one++) {
+        memcpy(&number, parameters[one->index], sizeof(number));
+        some |= number;
     }
+    for (const struct check_number *end = others + all->others; one < end; one++) {
+        memcpy(&number, parameters[one->index], sizeof(number));
+        self->has_zero |= number == 0;
+    }
+    return some == 0;
 }
 
-static void read_numbers(reading *self, check_numbers *all, void *const *parameters)
+static void number_swap(check_numbers *all, size_t one, size_t other)
 {
-    uint64_t zeros = 0;
-    for (size_t i = 0; i < all->count; i++) {
-        const char *from = parameters[all->list[i].index];
-        zeros |= (uint64_t)(from != NULL && is_zero(from, all->list[i].bytes)) << i;
-    }
-    numbers_note(self, all, zeros);
+    struct check_number kept = all->list[one];
+    all->list[one] = all->list[other];
+    all->list[other] = kept;
 }
 
-static void read_packed_numbers(reading *self, check_numbers *all, const char *from, size_t bytes)
+static __attribute__((noinline, cold)) void numbers_sort(check_numbers *all)
 {
-    uint64_t zeros = 0;
+    size_t zeros = 0, others = 0;
     for (size_t i = 0; i < all->count; i++) {
         const struct check_number *one = &all->list[i];
-        int is_there = one->offset + one->bytes <= bytes;
-        zeros |= (uint64_t)(is_there && is_zero(from + one->offset, one->bytes)) << i;
+        int is_other = one->zeros.was_other;
+        if (one->bytes != sizeof(uint32_t) || (!is_other && one->zeros.times < CHECK_ZEROS_MIN))
+            continue;
+        number_swap(all, zeros + others, i);
+        if (is_other) {
+            others++;
+        } else {
+            number_swap(all, zeros, zeros + others);
+            zeros++;
+        }
     }
-    numbers_note(self, all, zeros);
+    all->zeros = zeros;
+    all->others = others;
+}
+
+/* The numbers from one of the list on. They lie where `parameters` say, or in one buffer. */
+static inline void read_numbers(reading *self, check_numbers *all, size_t from,
+                                void *const *parameters, const char *buffer, size_t bytes)
+{
+    int has_changed = 0;
+    for (size_t i = from; i < all->count; i++) {
+        struct check_number *one = &all->list[i];
+        if (buffer != NULL && one->offset + one->bytes > bytes)
+            continue;
+        const char *at = buffer != NULL ? buffer + one->offset : parameters[one->index];
+        has_changed |= number_note(self, &one->zeros, is_zero(at, one->bytes));
+    }
+    if (has_changed)
+        numbers_sort(all);
 }
 
 /* 1 if a word of a structure leads to memory that the host can read. */
@@ -408,7 +436,7 @@ static inline void read_parameter(reading *self, check_parameter *one, const cha
 
 /* Blocks lie in the order of their addresses. Null: right below where this one begins, or below
  * what is no block's, no block ends. */
-static const check_block *block_ending_at(CUdeviceptr address, const check_block *block)
+static inline const check_block *block_ending_at(CUdeviceptr address, const check_block *block)
 {
     const check_block *below = block != NULL ? block->lower : check_block_at(address - 1);
     return below != NULL && address - 1 - below->base < below->bytes ? below : NULL;
@@ -429,7 +457,7 @@ static __attribute__((noinline)) int is_end_of_unfollowed(const reading *self,
 }
 
 /* 1 if a pointer is where a block begins and a live one ends, to which another pointer leads. */
-static int is_end_of_another(const reading *self, const check_word *pointer)
+static inline int is_end_of_another(const reading *self, const check_word *pointer)
 {
     if (pointer->block == NULL || pointer->block->base != pointer->address)
         return 0;
@@ -509,15 +537,14 @@ static int are_all_pointers(const reading *self, const check_layout *layout)
 /* Whether the pointers are known to be ones, and known to be read. */
 static void pointers_judge(reading *self, const check_layout *layout)
 {
-    for (size_t i = 0; i < self->count; i++) {
-        check_word *word = &self->pointers[i];
-        check_parameter *owner = self->owners[i];
-        int is_live = leads_to_live(word);
-        int is_known =
-            is_live || (!self->may_be_zero && (owner->was_live || are_all_pointers(self, layout)));
-        word->is_certain = is_known && !self->has_zero && !is_end_of_another(self, word);
-        if (is_live)
-            owner->was_live = 1;
+    check_parameter **owner = self->owners;
+    const check_word *end = self->pointers + self->count;
+    for (check_word *word = self->pointers; word < end; word++, owner++) {
+        if (leads_to_live(word))
+            (*owner)->was_live = 1;
+        else if (self->may_be_zero || !((*owner)->was_live || are_all_pointers(self, layout)))
+            continue;
+        word->is_certain = !self->has_zero && !is_end_of_another(self, word);
     }
 }
 
@@ -550,7 +577,7 @@ static int read_packed(reading *self, check_layout *layout, void *const *extra)
         return buffer != NULL || bytes == 0;
     }
     if (self->is_launch)
-        read_packed_numbers(self, &layout->numbers, buffer, bytes);
+        read_numbers(self, &layout->numbers, 0, NULL, buffer, bytes);
     for (size_t i = 0; i < layout->count; i++) {
         check_parameter *one = &layout->parameters[i];
         if (one->offset + one->bytes <= bytes)
@@ -576,8 +603,12 @@ static unsigned words_each(reading *self, check_layout *layout, void *const *par
             if (is_read)
                 read_parameter(self, one, parameters[one->index]);
         }
-        if (parameters != NULL && self->is_launch)
-            read_numbers(self, &layout->numbers, parameters);
+        check_numbers *numbers = &layout->numbers;
+        if (parameters != NULL && self->is_launch) {
+            int is_as_before = read_first_numbers(self, numbers, parameters);
+            read_numbers(self, numbers, is_as_before ? numbers->zeros + numbers->others : 0,
+                         parameters, NULL, 0);
+        }
     }
     if (!is_read)
         check_words_blind();
@@ -612,8 +643,9 @@ typedef struct launched {
 static void launch_uses(void *user, const check_word *words, size_t count)
 {
     launched *self = user;
-    for (size_t i = 0; i < count && self->named_count < JOURNAL_WORDS; i++)
-        self->named[self->named_count++] = words[i].address;
+    if (journal_is_on())
+        for (size_t i = 0; i < count && self->named_count < JOURNAL_WORDS; i++)
+            self->named[self->named_count++] = words[i].address;
     if (!self->is_followed)
         return;
     for (const check_word *one = words; one < words + count; one++)

@@ -38,8 +38,9 @@ static int has_word(const check_parameter *one)
 static void number_add(check_numbers *to, const check_parameter *one)
 {
     if (to->count < CHECK_NUMBERS_MAX)
-        to->list[to->count++] = (struct check_number){(uint32_t)one->index, (uint32_t)one->offset,
-                                                      (uint32_t)one->bytes};
+        to->list[to->count++] = (struct check_number){.index = (uint32_t)one->index,
+                                                      .offset = (uint32_t)one->offset,
+                                                      .bytes = (uint32_t)one->bytes};
 }
 
 static int parameter_add(check_layout *to, const check_parameter *one)

@@ -9,23 +9,29 @@
 
 #include "check/words.h"
 
+/* How a parameter was, zero or not, at the launches so far. */
+typedef struct check_zeros {
+    uint8_t was_other; /* it was not zero, */
+    uint8_t times;     /* or it was, so often; at most CHECK_ZEROS_MIN */
+} check_zeros;
+
 typedef struct check_parameter {
     size_t index, offset, bytes;
     check_words *words; /* what those of a larger one have held */
     uint8_t was_live;   /* it has led to a live block */
-    uint8_t was_other;  /* of one word: it was not zero, */
-    uint8_t zeros;      /* or it was, so often; at most CHECK_ZEROS_MIN */
+    check_zeros zeros;  /* of one word */
 } check_parameter;
 
-/* Parameters in which no address has room: most of them. The first so many are looked at. */
+/* Parameters in which no address has room: most of them. The first so many are looked at. Those of
+ * four bytes come first: that always were zero, CHECK_ZEROS_MIN times at least, and then those that
+ * were something else. Little can be learned from them, and a launch looks at all of them at once.
+ */
 enum { CHECK_NUMBERS_MAX = 64 };
 typedef struct check_numbers {
-    size_t count;
-    uint64_t others;                  /* a bit for each that was something else than zero, */
-    uint64_t settled;                 /* and for each that was zero CHECK_ZEROS_MIN times */
-    uint8_t zeros[CHECK_NUMBERS_MAX]; /* how often it was; at most CHECK_ZEROS_MIN */
+    size_t zeros, others, count;
     struct check_number {
         uint32_t index, offset, bytes;
+        check_zeros zeros;
     } list[CHECK_NUMBERS_MAX];
 } check_numbers;
 

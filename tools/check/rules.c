@@ -250,7 +250,7 @@ static void allocated(const char *call, CUdeviceptr address, size_t bytes, check
 void check_allocated(const char *call, CUdeviceptr address, size_t bytes, CUstream stream)
 {
     if (service_of_address(address) != NULL)
-        allocated(call, address, bytes, check_name_of(stream), 0);
+        allocated(call, address, bytes, name_of_own(address, stream), 0);
 }
 
 void check_allocated_own(const char *call, CUdeviceptr address, size_t bytes, int device,

@@ -15,8 +15,11 @@
 /* A way that is taken seldom, and need not cost the others anything. */
 #define SELDOM __attribute__((noinline, cold))
 
+/* What comes before a point of a stream. Most streams know of no other: then the clock is empty. */
 struct check_moment {
-    check_clock clock;
+    size_t index;
+    uint64_t number;
+    check_clock clock; /* of other streams */
     size_t sharers;
 };
 
@@ -78,13 +81,23 @@ static int clock_grow(check_clock *clock, size_t count)
 {
     if (count <= clock->count)
         return 1;
-    uint64_t *grown = realloc(clock->at, count * sizeof(*grown));
-    if (grown == NULL)
-        return 0;
-    memset(grown + clock->count, 0, (count - clock->count) * sizeof(*grown));
-    clock->at = grown;
+    if (count > clock->room) {
+        size_t room = count > clock->room * 2 ? count : clock->room * 2;
+        uint64_t *grown = realloc(clock->at, room * sizeof(*grown));
+        if (grown == NULL)
+            return 0;
+        clock->at = grown;
+        clock->room = room;
+    }
+    memset(clock->at + clock->count, 0, (count - clock->count) * sizeof(clock->at[0]));
     clock->count = count;
     return 1;
+}
+
+static void clock_reset(check_clock *clock)
+{
+    clock->count = 0;
+    clock->is_open = 0;
 }
 
 static uint64_t clock_at(const check_clock *clock, size_t index)
@@ -122,6 +135,12 @@ static int stream_join(check_clock *to, const check_stream *stream, uint64_t num
 {
     int has_grown = clock_join(to, &stream->known);
     return clock_raise(to, stream->index, number) | has_grown;
+}
+
+static int moment_join(check_clock *to, const check_moment *moment)
+{
+    int has_grown = clock_join(to, &moment->clock);
+    return clock_raise(to, moment->index, moment->number) | has_grown;
 }
 
 /* ---- streams -------------------------------------------------------------------------------- */
@@ -167,16 +186,21 @@ static SELDOM void own_begin(int device)
     stream_end(&own[device]);
 }
 
+static inline check_name name_make(CUstream stream, const void *key, int device)
+{
+    check_name name = {stream, key, device, 0};
+    if (atomic_load_explicit(&has_captures, memory_order_relaxed) != 0)
+        name.is_capturing = is_capturing(stream);
+    return name;
+}
+
 check_name check_name_on(int device, CUstream stream)
 {
     if (device < 0 || device >= LEGACY_MAX)
         device = 0;
     if (stream == CU_STREAM_PER_THREAD && !own[device])
         own_begin(device);
-    check_name name = {stream, check_stream_key(stream, device), device, 0};
-    if (atomic_load_explicit(&has_captures, memory_order_relaxed) != 0)
-        name.is_capturing = is_capturing(stream);
-    return name;
+    return name_make(stream, check_stream_key(stream, device), device);
 }
 
 void check_name_ask(check_name *name)
@@ -198,10 +222,13 @@ static SELDOM int device_now(void)
     return REAL(cuCtxGetDevice, (&device)) == CUDA_SUCCESS ? device : 0;
 }
 
-/* Of the current context's device; where there is but one the driver need not be asked each time.
- */
+/* Default streams are those of the current context's device; where there is but one the driver need
+ * not be asked each time. Any other stream is one device's. That one is asked for when the checker
+ * first sees the stream. */
 check_name check_name_of(CUstream stream)
 {
+    if ((uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD)
+        return name_make(stream, stream, CHECK_DEVICE_LATER);
     int is_one = atomic_load_explicit(&devices_count, memory_order_relaxed) == 1;
     return check_name_on(is_one ? 0 : device_now(), stream);
 }
@@ -261,9 +288,7 @@ static check_stream *stream_make(const void *key, int device, int is_legacy, int
     stream->is_blocking = is_blocking != 0;
     stream->is_dead = 0;
     stream->host_seen = stream->others_seen = 0;
-    stream->known.is_open = 0;
-    if (stream->known.count > 0)
-        memset(stream->known.at, 0, stream->known.count * sizeof(stream->known.at[0]));
+    clock_reset(&stream->known);
     if (is_legacy)
         legacy[device] = stream->index + 1;
     handles_set(&by_handle, key, stream->index + 1);
@@ -305,7 +330,8 @@ static SELDOM check_stream *stream_look(const check_name *name, found_lately *to
     if (!handles_get(&by_handle, name->key, &found)) {
         /* One that nobody saw being made is taken for a blocking one, which orders more. */
         int is_legacy = name->stream == NULL || name->stream == CU_STREAM_LEGACY;
-        return stream_make(name->key, name->device, is_legacy, !is_legacy);
+        int device = name->device == CHECK_DEVICE_LATER ? device_now() : name->device;
+        return stream_make(name->key, device, is_legacy, !is_legacy);
     }
     *to = (found_lately){name->key, changes, streams[found - 1]};
     return to->stream;
@@ -378,7 +404,7 @@ void check_clock_cover(check_clock *to, const check_stream *stream)
 void check_clock_cover_moment(check_clock *to, const check_moment *moment)
 {
     if (moment != NULL)
-        (void)clock_join(to, &moment->clock);
+        (void)moment_join(to, moment);
 }
 
 int check_clock_has(const check_clock *clock, size_t index, uint64_t number)
@@ -429,13 +455,20 @@ void check_stream_ends(CUstream handle)
 
 /* ---- moments -------------------------------------------------------------------------------- */
 
+static void moment_set(check_moment *moment, const check_stream *stream)
+{
+    moment->index = stream->index;
+    moment->number = stream->done;
+    (void)clock_join(&moment->clock, &stream->known);
+}
+
 check_moment *check_moment_of(const check_stream *stream)
 {
     check_moment *moment = calloc(1, sizeof(*moment));
     if (moment == NULL)
         return NULL;
     moment->sharers = 1;
-    (void)stream_join(&moment->clock, stream, stream->done);
+    moment_set(moment, stream);
     return moment;
 }
 
@@ -456,7 +489,7 @@ void check_moment_drop(check_moment *moment)
 
 void check_stream_follow(check_stream *stream, const check_moment *moment)
 {
-    if (moment != NULL && clock_join(&stream->known, &moment->clock))
+    if (moment != NULL && moment_join(&stream->known, moment))
         stream_changed(stream);
 }
 
@@ -491,8 +524,10 @@ static void host_join(const check_clock *clock)
 
 void check_host_follow(const check_moment *moment)
 {
-    if (moment != NULL)
-        host_join(&moment->clock);
+    if (moment == NULL)
+        return;
+    host_join(&moment->clock);
+    host_learn(moment->index, moment->number);
 }
 
 /* What the stream waits for since that moment counts as well: that only orders more. */
@@ -558,10 +593,8 @@ static int moment_renew(check_moment *moment, const check_stream *stream)
 {
     if (moment == NULL || moment->sharers > 1 || !clock_grow(&moment->clock, stream->known.count))
         return 0;
-    moment->clock.is_open = 0;
-    if (moment->clock.count > 0)
-        memset(moment->clock.at, 0, moment->clock.count * sizeof(moment->clock.at[0]));
-    (void)stream_join(&moment->clock, stream, stream->done);
+    clock_reset(&moment->clock);
+    moment_set(moment, stream);
     return 1;
 }
 

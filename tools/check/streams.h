@@ -30,7 +30,7 @@
 
 typedef struct check_clock {
     uint64_t *at; /* by index; what is beyond `count` is 0 */
-    size_t count;
+    size_t count, room;
     uint8_t is_open; /* something is waited for that cannot be seen: it may come after any work */
 } check_clock;
 
@@ -59,10 +59,11 @@ typedef struct check_stream {
 } check_stream;
 
 /* A stream of the program's, as the program named it. */
+enum { CHECK_DEVICE_LATER = -1 };
 typedef struct check_name {
     CUstream stream;
     const void *key;
-    int device;
+    int device; /* or CHECK_DEVICE_LATER: that of the stream, if it is known */
     int is_capturing;
 } check_name;
 

@@ -19,6 +19,7 @@ _Static_assert(sizeof(CUtensorMap) == CHECK_TENSOR_BYTES, "as CUDA has it");
 
 /* Under the lock of check_enter. A set by the bytes; in each the newest first. */
 static tensor (*tensors)[WAYS]; /* null: none was ever made */
+int check_has_tensors;
 
 static tensor *set_of(const void *bytes)
 {
@@ -29,11 +30,6 @@ static tensor *set_of(const void *bytes)
         mixed ^= mixed >> 32;
     }
     return tensors[mixed % SETS];
-}
-
-int check_tensors_are_there(void)
-{
-    return tensors != NULL;
 }
 
 CUdeviceptr check_tensor_find(const void *bytes)
@@ -51,6 +47,7 @@ static void tensor_note(const CUtensorMap *map, const void *address)
         return;
     if (tensors == NULL)
         tensors = calloc(SETS, sizeof(*tensors));
+    check_has_tensors = tensors != NULL;
     if (tensors != NULL && check_tensor_find(map) == 0) {
         tensor *set = set_of(map);
         memmove(&set[1], &set[0], (WAYS - 1) * sizeof(set[0]));

@@ -15,6 +15,6 @@ enum { CHECK_TENSOR_BYTES = 128, CHECK_TENSOR_ALIGNMENT = 64 };
 CUdeviceptr check_tensor_find(const void *bytes);
 
 /* 0: the program has had none encoded, and the caller need not look. */
-int check_tensors_are_there(void);
+extern int check_has_tensors;
 
 #endif

@@ -4,15 +4,20 @@
 
 #include <stdlib.h>
 
+static uint64_t mixed(const void *handle)
+{
+    return (uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15);
+}
+
 static unsigned part_of(const void *handle)
 {
-    return (unsigned)((uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15) >> 56);
+    return (unsigned)(mixed(handle) >> 56);
 }
 
 /* Where the handle's node hangs, or would. Under the lock. */
 static handle_node **node_link(handles *table, unsigned part, const void *handle)
 {
-    handle_node **link = &table->parts[part];
+    handle_node **link = &table->parts[part][(mixed(handle) >> 52) % HANDLES_LISTS];
     while (*link != NULL && (*link)->handle != handle)
         link = &(*link)->next;
     return link;
@@ -65,20 +70,26 @@ int handles_take(handles *table, const void *handle, uint64_t *value)
     return handles_find(table, handle, value, 1);
 }
 
+static void list_clear(handles *table, handle_node **link, uint64_t value)
+{
+    while (*link != NULL) {
+        handle_node *node = *link;
+        if (value != 0 && node->value != value) {
+            link = &node->next;
+            continue;
+        }
+        *link = node->next;
+        free(node);
+        atomic_fetch_add(&table->changes, 1);
+    }
+}
+
 void handles_clear(handles *table, uint64_t value)
 {
     for (unsigned part = 0; part < HANDLES_PARTS; part++) {
         pthread_mutex_lock(&table->locks[part]);
-        for (handle_node **link = &table->parts[part]; *link != NULL;) {
-            handle_node *node = *link;
-            if (value != 0 && node->value != value) {
-                link = &node->next;
-                continue;
-            }
-            *link = node->next;
-            free(node);
-            atomic_fetch_add(&table->changes, 1);
-        }
+        for (unsigned i = 0; i < HANDLES_LISTS; i++)
+            list_clear(table, &table->parts[part][i], value);
         pthread_mutex_unlock(&table->locks[part]);
     }
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A table of what is known of the driver's handles: streams, graphs, pools. Any thread; one lock
- * for each of its parts, held for a few instructions.
+ * for each of its parts, held for a few instructions. A part is many lists: programs have thousands
+ * of streams, and as many events.
  */
 #ifndef TENURE_PRELOAD_HANDLES_H
 #define TENURE_PRELOAD_HANDLES_H
@@ -10,7 +11,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { HANDLES_PARTS = 256 };
+enum { HANDLES_PARTS = 256, HANDLES_LISTS = 16 };
 
 typedef struct handle_node {
     struct handle_node *next;
@@ -21,13 +22,13 @@ typedef struct handle_node {
 typedef struct handles {
     _Atomic uint64_t changes; /* see handles_changes */
     pthread_mutex_t locks[HANDLES_PARTS];
-    handle_node *parts[HANDLES_PARTS]; /* under the part's lock */
+    handle_node *parts[HANDLES_PARTS][HANDLES_LISTS]; /* under the part's lock */
 } handles;
 
 /* A default mutex on Linux is all zero. So the locks need no initialisation. */
 #define HANDLES_INIT                                                                               \
     {                                                                                              \
-        .parts = { 0 }                                                                             \
+        .parts = { {0} }                                                                           \
     }
 
 /* Enters or changes a value. Without host memory nothing is entered, and the handle stays
