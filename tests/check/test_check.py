@@ -167,7 +167,7 @@ NEEDS = {"devices": TWO, "devices_streams": TWO, "reset_one": TWO,
          "shortage": {"TENURE_SIM_MEMORY": "256M"},
          "peers_refused": {**TWO, "TENURE_SIM_FAIL": "cuMemSetAccess:2:999"}}
 # The other process of `share`, which starts it; and what needs a driver that plays a newer one.
-ELSEWHERE = {"share_other", "newer", "reset_held"}
+ELSEWHERE = {"share_other", "newer", "batches", "batches_late", "reset_held"}
 
 
 class Result:

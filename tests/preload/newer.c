@@ -8,6 +8,18 @@
 
 enum { BYTES = 300000, COPIES = 3 };
 
+typedef struct box_side {
+    int type; /* 1: a pointer */
+    CUdeviceptr address;
+    size_t row, layer, location;
+} box_side;
+typedef struct box {
+    box_side from, to;
+    size_t width, height, depth;
+    int order;
+    unsigned flags;
+} box;
+
 /* As entries.h of the preloaded library has them: the headers here may lack these types. */
 static struct {
     CUresult (*begin_recapture)(CUstream, CUstreamCaptureMode, CUgraph, void *, void *);
@@ -18,6 +30,8 @@ static struct {
                            CUstream);
     CUresult (*copy_batch_first)(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, void *, size_t *,
                                  size_t, size_t *, CUstream);
+    CUresult (*box_batch)(size_t, box *, unsigned long long, CUstream);
+    CUresult (*box_batch_first)(size_t, box *, size_t *, unsigned long long, CUstream);
     CUresult (*host_function)(CUstream, CUhostFn, void *, unsigned);
 } newer;
 
@@ -94,6 +108,74 @@ static void copies(CUcontext contexts[2], CUstream stream)
         MUST(cu.cuMemFree(from[i]));
         MUST(cu.cuMemFree(to[i]));
     }
+}
+
+/* Batches of copies, and of boxes, on memory that was freed: the error is planted. `is_wrong` 0: it
+ * is freed after them. */
+static void batches(CUstream stream, int is_wrong)
+{
+    enum { ROW = 256 };
+    int attributes[16] = {1};
+    size_t bytes[] = {BYTES, BYTES}, first = 0, failed;
+    for (int way = 0; way < 4; way++) {
+        CUdeviceptr to[2], from[2];
+        for (int i = 0; i < 2; i++) {
+            MUST(cu.cuMemAllocAsync(&to[i], BYTES, stream));
+            MUST(cu.cuMemAllocAsync(&from[i], BYTES, stream));
+        }
+        box boxes[2] = {{.from = {1, from[0], ROW, 0, 0},
+                         .to = {1, to[0], ROW, 0, 0},
+                         .width = 16,
+                         .height = 4,
+                         .depth = 1},
+                        {.from = {1, from[1], ROW, 0, 0},
+                         .to = {1, to[1], ROW, 0, 0},
+                         .width = 16,
+                         .height = BYTES / ROW,
+                         .depth = 1}};
+        CUdeviceptr *early = is_wrong ? way % 2 == 0 ? &from[1] : &to[1] : NULL;
+        if (early != NULL)
+            MUST(cu.cuMemFreeAsync(*early, stream));
+        if (way == 0)
+            MUST(newer.copy_batch(to, from, bytes, 2, attributes, &first, 1, stream));
+        else if (way == 1)
+            MUST(
+                newer.copy_batch_first(to, from, bytes, 2, attributes, &first, 1, &failed, stream));
+        else if (way == 2)
+            MUST(newer.box_batch(2, boxes, 0, stream));
+        else
+            MUST(newer.box_batch_first(2, boxes, &failed, 0, stream));
+        for (int i = 0; i < 2; i++) {
+            if (&to[i] != early)
+                MUST(cu.cuMemFreeAsync(to[i], stream));
+            if (&from[i] != early)
+                MUST(cu.cuMemFreeAsync(from[i], stream));
+        }
+    }
+}
+
+static void batches_of(int is_wrong)
+{
+    CUstream stream;
+    (void)engine_start(0);
+    find(&newer.copy_batch, "cuMemcpyBatchAsync", 13000);
+    find(&newer.copy_batch_first, "cuMemcpyBatchAsync", 12080);
+    find(&newer.box_batch, "cuMemcpy3DBatchAsync", 13000);
+    find(&newer.box_batch_first, "cuMemcpy3DBatchAsync", 12080);
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    batches(stream, is_wrong);
+    MUST(cu.cuStreamSynchronize(stream));
+    MUST(cu.cuStreamDestroy(stream));
+}
+
+void scenario_batches(void)
+{
+    batches_of(0);
+}
+
+void scenario_batches_late(void)
+{
+    batches_of(1);
 }
 
 static void CUDA_CB count(void *data)

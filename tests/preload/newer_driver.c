@@ -132,6 +132,37 @@ static CUresult copy_batch_first(CUdeviceptr *to, CUdeviceptr *from, size_t *byt
     return copy_batch(to, from, bytes, count, attributes, first, attributes_count, stream);
 }
 
+/* Boxes of pointers alone, row by row. */
+typedef struct box_side {
+    int type;
+    CUdeviceptr address;
+    size_t row, layer, location;
+} box_side;
+typedef struct box {
+    box_side from, to;
+    size_t width, height, depth;
+    int order;
+    unsigned flags;
+} box;
+
+static CUresult box_batch(size_t count, const box *list, unsigned long long flags, CUstream stream)
+{
+    SIMULATED(PFN_cuMemcpyAsync_v4000, copy, "cuMemcpyAsync");
+    CUresult result = flags != 0 || count == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    for (size_t i = 0; i < count; i++)
+        for (size_t y = 0; y < list[i].height && result == CUDA_SUCCESS; y++)
+            result = copy(list[i].to.address + y * list[i].to.row,
+                          list[i].from.address + y * list[i].from.row, list[i].width, stream);
+    return result;
+}
+
+static CUresult box_batch_first(size_t count, const box *list, size_t *failed,
+                                unsigned long long flags, CUstream stream)
+{
+    *failed = SIZE_MAX;
+    return box_batch(count, list, flags, stream);
+}
+
 static CUresult host_function(CUstream stream, CUhostFn function, void *data, unsigned mode)
 {
     SIMULATED(PFN_cuLaunchHostFunc_v10000, launch, "cuLaunchHostFunc");
@@ -149,6 +180,8 @@ static const struct {
     {"cuMemcpyWithAttributesAsync", 13020, (played_function)copy_attributes},
     {"cuMemcpyBatchAsync", 13000, (played_function)copy_batch},
     {"cuMemcpyBatchAsync", 12080, (played_function)copy_batch_first},
+    {"cuMemcpy3DBatchAsync", 13000, (played_function)box_batch},
+    {"cuMemcpy3DBatchAsync", 12080, (played_function)box_batch_first},
     {"cuLaunchHostFunc", 13020, (played_function)host_function},
 };
 

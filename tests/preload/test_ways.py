@@ -183,6 +183,7 @@ class Ways(PreloadTest):
         """Functions of CUDA 12.8 to 13.3, played by a driver that says it is of CUDA 99: there a
         capture that begins unseen is followed, the first one too. Broken to see it fail:
         batch_crosses that looks at no copy, cuMemcpyWithAttributesAsync passed on (copy.c);
+        boxes_told that tells nothing, or of one side alone (calls.c);
         ENTRIES_NEWEST of 99 (entries.h), and with it a recapture that is passed on (graphs.c)."""
         newer = os.environ["PRELOAD_NEWER"]
         for options in [[], ["--check"]]:
@@ -192,6 +193,12 @@ class Ways(PreloadTest):
             self.check_served(result.counts[0])
             self.assertEqual(result.counts[0]["captures_followed"], 1)
             self.assertEqual(result.counts[0]["captures_passed_on"], 1)
+        result = self.run_with(engine("lookup2", "batches"), ["--check"], driver=newer)
+        self.assertEqual(result.code, 0, result.err)
+        result = self.run_with(engine("lookup2", "batches_late"), ["--check"], driver=newer)
+        self.assertEqual(result.code, 99, result.err)
+        self.assertIn("used by cuMemcpyBatchAsync on", result.err)
+        self.assertIn("finding 1: 4 times, at 4 pairs of places", result.err)
         result = self.run_with(engine("lookup2", "capture_unseen"), driver=newer)
         self.assertEqual(result.code, 0, result.err)
         self.check_served(result.counts[0])

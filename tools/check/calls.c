@@ -212,6 +212,56 @@ COPY_AT_ONCE(cuMemcpy3D, _ptds, CU_STREAM_PER_THREAD, CUDA_MEMCPY3D, check_to_of
 COPY_ON_STREAM(cuMemcpy2DAsync, CUDA_MEMCPY2D, to_of_2d, from_of_2d)
 COPY_ON_STREAM(cuMemcpy3DAsync, CUDA_MEMCPY3D, check_to_of_3d, check_from_of_3d)
 
+/* ---- batches of boxes ----------------------------------------------------------------------- */
+
+/* Beside an array lengths are in its elements. Then one byte is certain. */
+static check_span side_of_box(const preload_box *box, const preload_box_side *side,
+                              const preload_box_side *other)
+{
+    if (side->type != PRELOAD_BOX_POINTER)
+        return nothing;
+    if (other->type != PRELOAD_BOX_POINTER)
+        return (check_span){side->is.pointer.address, 1};
+    return side_of(CU_MEMORYTYPE_DEVICE, NULL, side->is.pointer.address, side->is.pointer.row,
+                   side->is.pointer.layer, (size_t[]){0, 0, 0},
+                   (size_t[]){box->width, box->height, box->depth});
+}
+
+static CUresult boxes_told(CUresult result, size_t count, const preload_box *list, CUstream stream)
+{
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
+        (void)told(result, "cuMemcpy3DBatchAsync",
+                   side_of_box(&list[i], &list[i].to, &list[i].from),
+                   side_of_box(&list[i], &list[i].from, &list[i].to), stream);
+    return result;
+}
+
+CUresult CUDAAPI replace_cuMemcpy3DBatchAsync_v2(size_t count, preload_box *list,
+                                                 unsigned long long flags, CUstream stream)
+{
+    return boxes_told(REAL(cuMemcpy3DBatchAsync_v2, (count, list, flags, stream)), count, list,
+                      stream);
+}
+
+CUresult CUDAAPI replace_cuMemcpy3DBatchAsync_v2_ptsz(size_t count, preload_box *list,
+                                                      unsigned long long flags, CUstream stream)
+{
+    return replace_cuMemcpy3DBatchAsync_v2(count, list, flags, stream_of_thread(stream));
+}
+
+CUresult CUDAAPI replace_cuMemcpy3DBatchAsync(size_t count, preload_box *list, size_t *failed,
+                                              unsigned long long flags, CUstream stream)
+{
+    return boxes_told(REAL(cuMemcpy3DBatchAsync, (count, list, failed, flags, stream)), count, list,
+                      stream);
+}
+
+CUresult CUDAAPI replace_cuMemcpy3DBatchAsync_ptsz(size_t count, preload_box *list, size_t *failed,
+                                                   unsigned long long flags, CUstream stream)
+{
+    return replace_cuMemcpy3DBatchAsync(count, list, failed, flags, stream_of_thread(stream));
+}
+
 /* ---- values in memory ----------------------------------------------------------------------- */
 
 /* A wait for a value orders by means that are not seen; a write uses the memory that it is in. */

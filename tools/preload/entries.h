@@ -23,6 +23,7 @@
 #undef cuGraphExecUpdate
 #undef cuGraphInstantiate
 #undef cuIpcOpenMemHandle
+#undef cuMemcpy3DBatchAsync
 #undef cuMemcpyBatchAsync
 #undef cuStreamBatchMemOp
 #undef cuStreamBeginCapture
@@ -54,6 +55,33 @@ typedef CUresult(CUDAAPI *preload_copy_batch)(CUdeviceptr *to, CUdeviceptr *from
                                               size_t attributes_count, CUstream stream);
 typedef CUresult(CUDAAPI *preload_copy_attributes)(CUdeviceptr to, CUdeviceptr from, size_t bytes,
                                                    void *attributes, CUstream stream);
+/* One side of a copy of boxes, and one such copy, of CUDA 12.8. Lengths are in elements: those of
+ * the array, or bytes where there is none. */
+enum { PRELOAD_BOX_POINTER = 1 };
+typedef struct preload_box_side {
+    int type;
+    union {
+        struct {
+            CUdeviceptr address;
+            size_t row, layer; /* 0: as long, and as high, as the box */
+            int location[2];
+        } pointer;
+        struct {
+            void *array;
+            size_t at[3];
+        } array;
+    } is;
+} preload_box_side;
+typedef struct preload_box {
+    preload_box_side from, to;
+    size_t width, height, depth;
+    int order;
+    unsigned flags;
+} preload_box;
+typedef CUresult(CUDAAPI *preload_box_batch_first)(size_t count, preload_box *list, size_t *failed,
+                                                   unsigned long long flags, CUstream stream);
+typedef CUresult(CUDAAPI *preload_box_batch)(size_t count, preload_box *list,
+                                             unsigned long long flags, CUstream stream);
 typedef CUresult(CUDAAPI *preload_host_function)(CUstream stream, CUhostFn function, void *data,
                                                  unsigned mode);
 
