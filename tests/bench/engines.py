@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """engines.py [--update] [--torch FILE] [--cupy FILE] [--preload FILE] [--shown FILE]: the
-measurements in docs/engines.md, docs/run.md and docs/check.md.
+measurements in docs/benchmarks/engines.md, docs/run.md and docs/check.md, and what
+docs/engines.md and docs/python.md say of them.
 
 The pages must show what docs/benchmarks/engines_torch.csv and engines_cupy.csv hold, which
 tests/gpu/engines.sh writes on a GPU, preload.json, which tests/gpu/preload.sh does,
@@ -66,7 +67,7 @@ def measurements(folder):
         lines = ["Nothing has been measured yet: `tests/gpu/engines.sh`.", ""]
     else:
         lines += [textwrap.fill("\"Same\" is bit by bit, compared with the engine's own allocator. "
-                                "[Data](benchmarks/); `tests/gpu/engines.sh` measures again.",
+                                "[Data](.); `tests/gpu/engines.sh` measures again.",
                                 100), ""]
     lines += shown_measurements(folder)
     return "\n".join(lines)
@@ -167,7 +168,40 @@ def shown_run(number, path, run):
     return textwrap.wrap(
         f"{number}. `{facts['command']}`: {run['rounds']} rounds, PyTorch {first['torch']}, "
         f"{first['gpu']}, driver {facts['driver']}, commit {facts['commit']} "
-        f"([data](benchmarks/{path.name}))", 100, subsequent_indent="   ")
+        f"([data]({path.name}))", 100, subsequent_indent="   ")
+
+
+KINDS = {"eager": "eager", "compile": "`torch.compile`", "reduce": "`reduce-overhead`",
+         "ddp": "DDP", "fsdp2": "FSDP2"}
+MODELS = {"resnet50": "ResNet-50", "gpt2": "GPT-2", "llama": "Llama", "moe": "mixture of experts",
+          "graph": "graph network"}
+
+
+def gains(folder):
+    """For a user of expandable segments: what Tenure reserves less, by workload."""
+    last = {name: one for path in sorted(folder.glob("torch_shown_*.json"))
+            for name, one in json.loads(path.read_text("utf-8"))["cases"].items()}
+
+    def cell(which, of):
+        one = last.get(f"{of}_{which}")
+        if one is None:
+            return "-"
+        held = one["peak_reserved_bytes"]
+        return f"{100 * (held['tenure'] / held['expandable'] - 1):+.1f} %"
+
+    lines = ["| reserved, beside expandable segments | " + " | ".join(MODELS.values()) +
+             " | a step takes |", "|---|" + "---:|" * (len(MODELS) + 1)]
+    for kind, said in KINDS.items():
+        steps = [one["ratio"] for name, one in last.items() if name.split("_")[1] == kind]
+        lines.append(f"| {said} | " + " | ".join(cell(kind, model) for model in MODELS) +
+                     f" | {min(steps):.2f} to {max(steps):.2f} |")
+    slower = [f"`{name}`" for name, one in sorted(last.items()) if one["low"] > 1]
+    more = f"of {' and '.join(slower)} is slower" if slower else "is slower"
+    one = last["gpt2_eager"]
+    said = (f"Training with PyTorch {one['torch'].split('+')[0]}; {len(last)} workloads. \"A step "
+            "takes\" is its time beside the faster of PyTorch's two settings, from the best to the "
+            f"worst model. By the 95 % intervals {'only a step ' if slower else 'no step '}{more}.")
+    return "\n".join(lines) + "\n\n" + textwrap.fill(said, 100) + "\n"
 
 
 PROGRAMS = {"cudart_static": "cudart, linked statically",
@@ -238,8 +272,9 @@ def check_run(number, path, run):
         f"([data](benchmarks/{path.name})): {check_launches(run)}", 100, subsequent_indent="   ")
 
 
-PAGES = {ROOT / "docs/engines.md": measurements, ROOT / "docs/run.md": preload_measurements,
-         ROOT / "docs/check.md": check_measurements}
+PAGES = {ROOT / "docs/benchmarks/engines.md": measurements,
+         ROOT / "docs/run.md": preload_measurements, ROOT / "docs/check.md": check_measurements,
+         ROOT / "docs/python.md": gains}
 
 
 def next_shown(folder):

@@ -89,7 +89,8 @@ def measured(folder):
             f"Tenure reserves {mean(runs, 'native'):.2f} of the default and "
             f"{mean(runs, 'expandable'):.2f} of expandable segments (geometric mean). "
             f"{larger_text(runs)} {shown_losses(runs)} {steps_text(runs)} "
-            f"{cached_text(Bench(folder / 'bench.csv'))} [Runs and data](docs/engines.md#pytorch).")
+            f"{cached_text(Bench(folder / 'bench.csv'))} "
+            "[Runs and data](docs/benchmarks/engines.md).")
     return (table(["reserved at the peak, GiB", *HELD.values()], rows) + "\n" +
             textwrap.fill(text, 100, break_on_hyphens=False) + "\n")
 

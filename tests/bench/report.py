@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Turns measurements into docs/benchmarks.md and its pictures.
+"""Turns measurements into docs/benchmarks.md, the pages in docs/benchmarks/ and their pictures.
 
-    report.py --bench BENCH.csv --replay REPLAY.json    takes over new data, then writes the page
-    report.py                                           writes the page from the data there
-    report.py --check                                   compares the page with the data there
+    report.py --bench BENCH.csv --replay REPLAY.json    takes over new data, then writes the pages
+    report.py                                           writes the pages from the data there
+    report.py --check                                   compares the pages with the data there
 
 BENCH.csv is what `tenure bench --csv` wrote, REPLAY.json what `tenure replay --json` printed. Both
-are kept, unchanged, in docs/benchmarks/. Every number of the page comes from them or from
+are kept, unchanged, in docs/benchmarks/. Every number of the pages comes from them or from
 tests/traces/recorded.csv; a cell without a number says why it has none.
 
-Exit codes: 0 done, or the page is up to date; 1 it is not; 2 bad input; 77 no data there to check.
+Exit codes: 0 done, or the pages are up to date; 1 they are not; 2 bad input; 77 no data there.
 """
 import argparse
 import csv
 import json
 import pathlib
+import re
 import shutil
 import sys
 import textwrap
@@ -267,17 +268,47 @@ def driver_tables(replay, recorded):
     return first, table(["trace", *(f"{kind} ms" for kind in kinds)], by_kind)
 
 
-PAGE = """# Benchmarks
+# The pages: title, words at the head, and the sections of TEXT that each has.
+PAGES = {
+    "benchmarks.md": ("Benchmarks", """\
+How fast Tenure is and how much memory it holds, beside PyTorch's allocator and the driver's pool.
+Other pages have the rest:
 
-This page and its pictures are written by `tests/bench/report.py` from the data beside it, and a
-test compares them (`tests/bench/report.py --check`). Do not edit it by hand. A ratio is a median
-over Tenure's median: above 1 Tenure is faster. *failed* means that the allocator could not do the
-work, *missing* that it was not measured. How to run it: [hacking.md](hacking.md).
+| page | has |
+|---|---|
+| [engines](benchmarks/engines.md) | training steps and memory in PyTorch and CuPy |
+| [speed](benchmarks/speed.md) | single operations, threads and streams, cold start, growth |
+| [memory](benchmarks/memory.md) | driver calls of the traces, 100 passes of each, other settings |
+| [features](benchmarks/features.md) | captures, sleep and wake, several GPUs, snapshots |
+| [instructions](benchmarks/instructions.md) | instructions of each path |
+| [changes](benchmarks/changes.md) | what was tried for speed and memory, and what it brought |
 
+""", ("Targets", "Cached pair", "Memory")),
+    "benchmarks/speed.md": ("Benchmarks: speed", "", (
+        "Other runs", "Random mix", "Live blocks", "Single operations", "Between threads",
+        "Uses by other streams", "Cold start", "Growth and moves", "Traces")),
+    "benchmarks/memory.md": ("Benchmarks: memory", "", (
+        "Time in the driver", "Memory against moves", "The same pass, repeated", "Scale")),
+    "benchmarks/features.md": ("Benchmarks: captures, sleep, several GPUs, snapshots", "", (
+        "Captures", "Sleep and wake", "Several GPUs", "Seeing memory")),
+    "benchmarks/instructions.md": ("Benchmarks: instructions", "", ("Instructions",)),
+    "benchmarks/changes.md": ("Benchmarks: changes", "", ("Changes",)),
+}
+
+HEAD = """# {title}
+
+`tests/bench/report.py` writes this page and its pictures from the data in `docs/benchmarks/`, and a
+test compares them (`--check`). Don't edit it by hand. A ratio is a median over Tenure's median:
+above 1 Tenure is faster. *failed* means that the allocator could not do the work, *missing* that it
+was not measured. How to run it: [hacking.md](hacking.md).
+
+"""
+
+TEXT = """
 ## Targets
 
-What the project wants, on one H200 in one run, and what the data of this page says. Each number is
-computed from the tables below. A pair is an allocation and its free, an operation of the mix a free
+What the project wants, on one H200 in one run, and what the data say. Each number is computed from
+the tables of these pages. A pair is an allocation and its free, an operation of the mix a free
 and an allocation: each is counted and timed as one, though it is two calls.
 
 {targets}
@@ -285,8 +316,8 @@ and an allocation: each is counted and timed as one, though it is two calls.
 
 A machine with a GPU is often a virtual one, whose processors others use too: within one run all
 allocators may be half as fast again for some seconds. These are runs of the same command that were
-kept whole, the last one is this page's. What PyTorch took in the same minute says how fast the
-machine was; what changed between the commits is in the last section.
+kept whole, the last one is that of these pages. What PyTorch took in the same minute says how fast
+the machine was. [Changes](benchmarks/changes.md) has what changed between the commits.
 
 {runs}
 ## Cached pair
@@ -423,7 +454,7 @@ where all blocks are of that size, and cost every other program memory in each p
 a smaller `move_burst_ms`, costs `serve_streams` most, whose five streams peak at different times;
 from 80 ms on a pass of each trace has all the moves that it wants, and 200 leave room.
 
-## The same pass for ever
+## The same pass, repeated
 
 Each trace, and 26 patterns that are hard on an allocator (`tests/bench/patterns.py --list` says
 what each is), 100 passes in their recorded time on the simulated device (`tests/bench/steady.py`).
@@ -439,18 +470,18 @@ be. The limit is the larger of 1.02 and 1.005 of the bound for a trace, and
 1.3 of the bound for a pattern. Both want no mapping calls in the last ten passes.
 
 {steady}
-Why these miss. Who does not know which of equal blocks will stay cannot place `mib512` and
-`phases8` as the bound does. Each fourth of `mib512`'s blocks of a MiB and 512 bytes stays where it
-came to lie, in one of two chunks; the 40 blocks of 28 MiB that come then ask for three quarters of
-what was there, which makes 1.25 at the least, and Tenure holds more than that. In `phases8` seven
-streams keep each sixteenth of their blocks of 0.7 to 5.5 MiB; with the rest of the chunks of 2 MiB
-that these lie in, 1.4 of the peak is needed, and what it holds above that came when the moving
-budget was used up: its passes take 88 ms, of which moves may have one hundredth. At its peak every
-byte of `offload_streams` is live, so the least that it can grow by, a chunk of 16 MiB, is more than
-its limit: with chunks of 4 MiB (`chunk_exact_mb:4`) it holds 1.000 and moves chunks for ever.
-`serve_streams` drifts: five streams with the addresses of each other, in which no pass begins as
-the one before did. In `gpt2_reduce` two streams take memory from each other, other blocks in each
-pass. Both gave idle memory back and grew anew again and again at the commit of this table, and
+Why these miss. An allocator that doesn't know which of equal blocks will stay can't place `mib512`
+and `phases8` as the bound does. Each fourth of `mib512`'s blocks of a MiB and 512 bytes stays where
+it came to lie, in one of two chunks; the 40 blocks of 28 MiB that come then ask for three quarters
+of what was there, which makes 1.25 at the least, and Tenure holds more than that. In `phases8`
+seven streams keep each sixteenth of their blocks of 0.7 to 5.5 MiB; with the rest of the chunks of
+2 MiB that these lie in, 1.4 of the peak is needed, and what it holds above that came when the
+moving budget was used up: its passes take 88 ms, of which moves may have one hundredth. At its peak
+every byte of `offload_streams` is live, so the least that it can grow by, a chunk of 16 MiB, is
+more than its limit: with chunks of 4 MiB (`chunk_exact_mb:4`) it holds 1.000 and goes on moving
+chunks. `serve_streams` drifts: five streams with the addresses of each other, in which no pass
+begins as the one before did. In `gpt2_reduce` two streams take memory from each other, other blocks
+in each pass. Both gave idle memory back and grew again in turns at the commit of this table, and
 chunks were as large as 16 MiB then; what holds since is in two rows of "Changes". A replay of
 `gpt2_reduce` has no pools for its graphs, which peak when the rest does not; if each stream keeps
 its own (`cross_stream:off`), it holds 1.239 and maps nothing in the last ten. With all idle memory
@@ -459,9 +490,9 @@ given back after each pass (`tnr_trim`) `serve_streams` held 1.119, for 0.98 % o
 moves". `moe_infer` is one draw of many: ten perturbed traces hold 1.054 in the mean after 16 passes
 (`tests/bench/perturbed.py`), for old mappings take addresses that windows of fewer pages could
 have. The streams of `pipeline_train` need their most at once, so each keeps what it has, with what
-it cannot use of it. `llama_generate` (1.030 in the mean of ten after 16 passes) and
-`rollout_train` do not hold less with smaller chunks. What a generation keeps lies in the corners of
-what its prefill freed.
+it cannot use of it. `llama_generate` (1.030 in the mean of ten after 16 passes) and `rollout_train`
+do not hold less with smaller chunks. What a generation keeps lies in the corners of what its
+prefill freed.
 
 {steady_picture}## Scale
 
@@ -499,7 +530,7 @@ the same run (`tests/gpu/sleep.sh`). Each byte was compared after each wake, and
 before. Data: [sleep.csv](benchmarks/sleep.csv).
 
 {sleep}
-Sleep with a bound was built anew since. A pool of 1.879 GB with more of pinned memory, medians of
+Sleep with a bound was rewritten since. A pool of 1.879 GB with more of pinned memory, medians of
 three rounds (`tests/gpu/sleep.sh --quick --bound-mib 256`); the first bounded sleep of a process
 has its host memory found by the kernel. Data: [sleep_quick.csv](benchmarks/sleep_quick.csv).
 
@@ -542,13 +573,31 @@ stayed.
 {changes}"""
 
 
-def page_make(bench, replay, recorded, docs, traces):
+def pages_make(bench, replay, recorded, docs, traces):
+    """Each page by its path below docs/: the sections of TEXT that PAGES gives it."""
+    text = text_make(bench, replay, recorded, docs, traces)
+    parts = re.split(r"^## (.*)\n", "\n" + text, flags=re.M)[1:]
+    sections = dict(zip(parts[::2], parts[1::2]))
+    placed = [name for _, _, names in PAGES.values() for name in names]
+    if sorted(placed) != sorted(sections):
+        raise BadInput(f"PAGES and TEXT differ in {set(placed) ^ set(sections)}")
+    pages = {}
+    for path, (title, words, names) in PAGES.items():
+        page = HEAD.format(title=title) + words
+        page += "\n".join(f"## {name}\n{sections[name].rstrip()}\n" for name in names)
+        if "/" in path:     # links are written as seen from docs/
+            page = page.replace("](benchmarks/", "](").replace("](hacking.md", "](../hacking.md")
+        pages[path] = page
+    return pages
+
+
+def text_make(bench, replay, recorded, docs, traces):
     work, kinds = driver_tables(replay, recorded)
     seeing, _ = csv_rows(docs / "benchmarks" / "seeing.csv")
     mixes = {kind: bench_table(bench, kind) for kind in (
         "pair", "pair_own", "pair_shared", "pair_new", "mix", "mix_shared", "live", "live_large",
         "handover")}
-    return PAGE.format(
+    return TEXT.format(
         **mixes, targets=targets_table(bench, replay, traces, seeing), clock=clock_text(bench),
         shared_picture=picture_line(bench, "shared", "Random mix: operations over threads"),
         live_picture=picture_line(bench, "live", "Random mix: ns over live blocks"),
@@ -617,7 +666,7 @@ def outputs_make(data, recorded_path):
     drawn = {"moves": moves_curve_picture(data.parent, replay),
              "steady": steady_picture(data.parent)}
     return {**{f"benchmarks/{name}.svg": text for name, text in drawn.items() if text},
-            "benchmarks.md": page_make(bench, replay, recorded, data.parent, traces),
+            **pages_make(bench, replay, recorded, data.parent, traces),
             **{f"benchmarks/{name}.svg": text for name, text in pictures_make(bench).items()},
             "benchmarks/memory.svg": memory_picture(replay, recorded)}
 

@@ -106,7 +106,12 @@ class Report(unittest.TestCase):
     def make(self):
         done = self.take_over()
         self.assertEqual(done.returncode, 0, done.stderr)
-        return (self.docs / "benchmarks.md").read_text("utf-8")
+        return self.pages()
+
+    def pages(self):
+        """All pages, one behind the other, with links as from docs/benchmarks/."""
+        paths = self.docs / "benchmarks.md", *sorted((self.docs / "benchmarks").glob("*.md"))
+        return "".join(path.read_text("utf-8") for path in paths).replace("](benchmarks/", "](")
 
     def edit(self, name, old, new):
         path = self.top / name
@@ -141,11 +146,11 @@ class Report(unittest.TestCase):
                         self.docs / "benchmarks" / "runs" / "older.csv")
         self.edit("docs/benchmarks/runs/older.csv", "163840,100.00", "163840,155.00")
         page = self.make()
-        rows = [line for line in page.splitlines() if "benchmarks/runs/older.csv" in line]
+        rows = [line for line in page.splitlines() if "](runs/older.csv)" in line]
         self.assertEqual(len(rows), 1)
         self.assertIn("| 155.0 | 500.0 |", rows[0])
         (self.top / "bench.csv").write_text(newer_csv(), "utf-8")
-        rows = [line for line in self.make().splitlines() if "](benchmarks/bench.csv)" in line]
+        rows = [line for line in self.make().splitlines() if "`](bench.csv)" in line]
         self.assertTrue(rows[0].endswith("| 55.0 | 151.0 | 1.50 x | 1.50 x |"), rows)
 
     def test_offload(self):
@@ -183,9 +188,9 @@ class Report(unittest.TestCase):
     def test_provenance(self):
         page = self.make()
         bench = ("| `tenure bench --driver cuda --csv bench.csv` | `0123456789ab` | Made-up GPU | "
-                 "CUDA 13.0 | 8 | [bench.csv](benchmarks/bench.csv) |")
+                 "CUDA 13.0 | 8 | [bench.csv](bench.csv) |")
         replay = ("| `tenure replay --json` | `0123456789ab` | Made-up GPU | CUDA 13.0 | "
-                  "not in the data | [replay.json](benchmarks/replay.json) |")
+                  "not in the data | [replay.json](replay.json) |")
         self.assertEqual((page.count(bench), page.count(replay)), (3, 3))
         self.assertNotIn("SIMULATED", page)
 
@@ -259,7 +264,7 @@ class Report(unittest.TestCase):
         self.row(page, "`small`", "first", "66.0", "30.0", "400.0", "77")
         self.assertIn("less the clock's own time (21 ns in this run)", page)
         for name in ("shared", "live"):
-            self.assertIn(f"(benchmarks/{name}.svg)", page)
+            self.assertIn(f"({name}.svg)", page)
             xml.etree.ElementTree.parse(self.docs / "benchmarks" / f"{name}.svg")
         self.assertEqual(self.run_report("--check").returncode, 0)
 
@@ -293,7 +298,7 @@ class Report(unittest.TestCase):
              "--replay", str(self.top / "replay.json")],
             capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.row((self.docs / "benchmarks.md").read_text("utf-8"),
+        self.row(self.pages(),
                  "driver time of the recorded run's duration", "<= 1 %",
                  "0.57% (`small`); 1 of 1 traces within", "met")
 
@@ -322,7 +327,7 @@ class Report(unittest.TestCase):
         self.row(page, "`chunk_share:512,chunk_exact_mb:2`", "1.030", "-", "3", "30")
         self.row(page, "1,000,000", "1,024", "55", "222", "400", "-", "140", "3.2", "800.0")
         xml.etree.ElementTree.parse(data / "moves.svg")
-        self.assertIn("(benchmarks/moves.svg)", page)
+        self.assertIn("(moves.svg)", page)
         self.assertEqual(self.run_report("--check").returncode, 0)
 
     def test_instructions_and_changes(self):
@@ -366,6 +371,7 @@ class Report(unittest.TestCase):
 
     def test_check_notices(self):
         self.check_refuses("benchmarks.md", "40.0", "30.0")
+        self.check_refuses("benchmarks/speed.md", "1,234", "1,235")
         self.check_refuses("benchmarks/bench.csv", "480.00", "481.00")
         self.check_refuses("benchmarks/replay.json", "1010000000", "1020000000")
         self.check_refuses("benchmarks/mix.svg", "<circle", "<circle ")

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that the documentation says what the sources and the command say.
 
-    check_docs.py example                   docs/guide.md quotes docs/examples/engine.c exactly
     check_docs.py configuration TENURE      docs/configuration.md has what `TENURE conf --markdown`
                                             prints
     check_docs.py errors                    docs/errors.md has every status, with number and text
@@ -10,9 +9,11 @@
                                             blocks as the headers comment them
     check_docs.py links                     every link between pages leads to what is there; with
                                             `--root DIR` also in an installed share/doc/tenure
+    check_docs.py lengths                   pages that are read in one go are not too long, and
+                                            docs/README.md leads to every page
     check_docs.py self                      each check finds planted mistakes
 
-`--update` writes the example, the configuration and the tables into the pages instead of comparing.
+`--update` writes the configuration and the tables into the pages instead of comparing.
 `--root DIR` names another checkout.
 
 Exit codes: 0 they agree; 1 they do not; 2 wrong usage.
@@ -54,12 +55,6 @@ def part_check(page, mark, wanted, update):
     difference = difflib.unified_diff(inside.splitlines(), wanted.splitlines(), str(page), mark,
                                       lineterm="", n=0)
     return [f"{page}: differs from {mark}; check_docs.py --update writes it", *difference]
-
-
-def example_check(root, update):
-    source = (root / "docs/examples/engine.c").read_text("utf-8")
-    return part_check(root / "docs/guide.md", "docs/examples/engine.c", f"```c\n{source}```\n",
-                      update)
 
 
 def configuration_check(root, printed, update):
@@ -137,13 +132,31 @@ def links_check(root):
     return wrong if count else [f"{root}: there is no link to look at"]
 
 
+LINES_MAX = {"docs/guide.md": 600, "docs/engines.md": 200, "docs/benchmarks.md": 200,
+             "docs/README.md": 60, "docs/concepts.md": 60, "docs/limits.md": 100}
+
+
+def lengths_check(root):
+    wrong = []
+    for name, most in LINES_MAX.items():
+        count = (root / name).read_text("utf-8").count("\n")
+        if count > most:
+            wrong.append(f"{name} has {count} lines, and may have {most}: move detail to the page "
+                         "that it belongs to")
+    index = (root / "docs/README.md").read_text("utf-8")
+    wrong += [f"docs/README.md does not lead to {page.name}"
+              for page in sorted((root / "docs").glob("*.md"))
+              if page.name != "README.md" and f"({page.name}" not in index]
+    return wrong
+
+
 # ---- the checks checked -----------------------------------------------------------------------
 
 def plant(root, folder, name, change):
     """Copies what the checks read into `folder`, with one file changed."""
-    for path in ("docs/examples/engine.c", "docs/guide.md", "docs/configuration.md",
-                 "docs/errors.md", "docs/hacking.md", "alloc/include/tenure/status.h",
-                 "alloc/base/lock.h", "alloc/memory/space/block.h"):
+    for path in (*LINES_MAX, "docs/configuration.md", "docs/errors.md", "docs/hacking.md",
+                 "alloc/include/tenure/status.h", "alloc/base/lock.h",
+                 "alloc/memory/space/block.h"):
         text = (root / path).read_text("utf-8")
         copy = folder / path
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -171,10 +184,8 @@ def self_check(root):
     table = page_split(settings, "tenure conf --markdown")[1]
     first = table.splitlines()[2]
     plants = [
-        ("docs/examples/engine.c", lambda text: text.replace("STEPS = ", "STEPS =  ", 1),
-         lambda top: example_check(top, False)),
-        ("docs/guide.md", lambda text: text.replace(BEGIN.format("docs/examples/engine.c"), "", 1),
-         lambda top: example_check(top, False)),
+        ("docs/guide.md", lambda text: text + "more\n" * 600, lambda top: lengths_check(top)[:1]),
+        ("docs/README.md", lambda text: text.replace("(limits.md)", "(other.md)"), lengths_check),
         ("docs/configuration.md", lambda text: text.replace(first + "\n", "", 1),
          lambda top: configuration_check(top, table, False)),
         ("docs/errors.md", lambda text: text.replace("### TNR_ERR_BUSY, 21", "### TNR_ERR_BUSY", 1),
@@ -209,19 +220,19 @@ def self_check(root):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["example", "configuration", "errors", "sources", "links",
+    parser.add_argument("what", choices=["configuration", "errors", "sources", "links", "lengths",
                                          "self"])
     parser.add_argument("tenure", nargs="?", help="the command, for configuration")
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--root", type=pathlib.Path,
                         default=pathlib.Path(__file__).resolve().parents[2])
     arguments = parser.parse_args()
-    if arguments.what == "example":
-        wrong = example_check(arguments.root, arguments.update)
-    elif arguments.what == "errors":
+    if arguments.what == "errors":
         wrong = errors_check(arguments.root)
     elif arguments.what == "sources":
         wrong = sources_check(arguments.root, arguments.update)
+    elif arguments.what == "lengths":
+        wrong = lengths_check(arguments.root)
     elif arguments.what == "links":
         wrong = links_check(arguments.root)
     elif arguments.what == "self":

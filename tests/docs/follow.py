@@ -9,9 +9,11 @@ come.
 
 A block ```sh is run by bash, which stops at a command that fails. Settings of the shell last to the
 end of the page, as does the folder. A block in another language whose first line is a comment with
-the name of a file is written to that file. A block without a language behind one of ```sh is what
-its commands print, on both channels: `...` stands for anything in a line, and alone in a line for
-any lines; addresses, offsets, and numbers of threads and processes may be others.
+the name of a file is written to that file. What stands directly below `<!-- after the installation
+-->` is done behind the first block of commands that is not marked so. A block without a language
+behind one of ```sh is what its commands print, on both channels: `...` stands for anything in a
+line, and alone in a line for any lines; addresses, offsets, and numbers of threads and processes
+may be others.
 
 --put NAME=TARGET makes a link in the home folder before the first command; --set NAME=VALUE is for
 what the page takes for granted: TENURE_DRIVER is not handed on otherwise; --home is the home folder
@@ -31,25 +33,28 @@ import tempfile
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 FILE_NAME = re.compile(r"^(?:/\* |# |// )([\w./-]+\.\w+)(?: \*/)?$")
+LATER = "<!-- after the installation -->\n"
 OTHER = re.compile(r"0x[0-9a-f]+|\+0x[0-9a-f]+|(?:thread|process) \d+")
 
 
 def steps_of(text):
     """What is to be done: ("run", commands, what they show or None), ("write", name, text)."""
-    steps, behind = [], None
+    steps, later, behind = [], [], None
     for found in BLOCK.finditer(text):
         language, body = found[1], found[2]
         first = FILE_NAME.match(body.split("\n", 1)[0])
         follows = behind is not None and text[behind:found.start()].strip() == ""
-        behind = None
+        behind, is_later = None, text[:found.start()].endswith(LATER)
         if language == "sh":
-            steps.append(["run", body, None])
+            shown = ["run", body, None]
+            (later if is_later else steps).append(shown)
             behind = found.end()
         elif language and first:
-            steps.append(["write", first[1], body])
+            (later if is_later else steps).append(["write", first[1], body])
         elif not language and follows:
-            steps[-1][2] = body
-    return steps
+            shown[2] = body
+    at = next((i for i, step in enumerate(steps) if step[0] == "run"), 0) + 1
+    return steps[:at] + later + steps[at:]
 
 
 def pattern_of(shown):
@@ -118,6 +123,13 @@ def followed(text, folder, home, skip_first=False, settings=()):
 
 
 SELF = """
+<!-- after the installation -->
+```sh
+echo "it is $COLOUR"
+```
+```
+it is red
+```
 ```sh
 export COLOUR=red; mkdir deep; cd deep
 ```
@@ -145,7 +157,7 @@ def self_check():
     quiet = open(os.devnull, "w", encoding="utf-8")
     plants = [("red\n", "blue\n"), ("e...r\n", ""), ("e...r", "f...r"), ("cat a.c", "cat b.c"),
               ("export COLOUR", "COLOUR"), ("cd deep", "true"), ("deep\n", "deep\ndeep\n"),
-              ("pwd |", "false |")]
+              ("pwd |", "false |"), ("it is red", "it is blue"), ("<!-- after", "<!-- before")]
     for before, after in [("", "")] + plants:
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(quiet):
             found = followed(SELF.replace(before, after), folder, folder)

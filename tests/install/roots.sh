@@ -254,6 +254,7 @@ step_pages() {
     inside "$root" "cd /try/clean && export PYTHONPATH=/try/clean/tests/python/fake \
         PYTHONWARNINGS=ignore PYTHONDONTWRITEBYTECODE=1 TENURE_CACHE=/nonexistent \
         FAKE_TORCH_DRIVER=/try/clean/build/lib/tenure/libtenure_simcuda.so
+        cp tests/fuzz/corpus/torch_3.pickle memory.pickle
         python3 -B tests/docs/follow.py docs/python.md \
             --set TENURE_DRIVER=/try/clean/build/lib/tenure/libtenure_simcuda.so" ||
         fail "docs/python.md"
