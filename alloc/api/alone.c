@@ -7,15 +7,9 @@
  * copies look at once, at least one sees the other. Copies in other namespaces of the loader
  * (dlmopen) have a C library of their own, too, and are not seen.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* dl_iterate_phdr, dladdr */
-#endif
-
 #include "api/alone.h"
 
-#include <dlfcn.h>
 #include <limits.h>
-#include <link.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +17,8 @@
 #include <tenure/alloc.h>
 
 #include "base/error.h"
+#include "base/prim/loader.h"
+#include "base/prim/process.h"
 
 enum { COPIES_MAX = 8 };
 static const char SONAME[] = "libtenure.so.";
@@ -36,56 +32,20 @@ int tnr_is_running(void)
 
 typedef struct copies {
     int count;
-    char paths[COPIES_MAX][PATH_MAX];
+    char paths[COPIES_MAX][TNRI_PATH_BYTES];
 } copies;
 
-/* The name by which other objects ask for this one; null: it has none. */
-static const char *object_soname(const struct dl_phdr_info *info)
-{
-    const char *texts = NULL;
-    ElfW(Xword) place = 0;
-    int has_name = 0;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        if (info->dlpi_phdr[i].p_type != PT_DYNAMIC)
-            continue;
-        const ElfW(Dyn) *entry = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-        for (; entry->d_tag != DT_NULL; entry++) {
-            if (entry->d_tag == DT_SONAME) {
-                place = entry->d_un.d_val;
-                has_name = 1;
-            } else if (entry->d_tag == DT_STRTAB) {
-                /* Where the section cannot be written to, it is not relocated. */
-                uintptr_t address = entry->d_un.d_ptr;
-                texts =
-                    (const char *)(address < info->dlpi_addr ? address + info->dlpi_addr : address);
-            }
-        }
-    }
-    return has_name && texts != NULL ? texts + place : NULL;
-}
-
-static int object_has(const struct dl_phdr_info *info, const void *address)
-{
-    uintptr_t offset = (uintptr_t)address - info->dlpi_addr;
-    for (int i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_LOAD && offset >= info->dlpi_phdr[i].p_vaddr &&
-            offset - info->dlpi_phdr[i].p_vaddr < info->dlpi_phdr[i].p_memsz)
-            return 1;
-    return 0;
-}
-
-/* Notes an object that is a copy. The loader's lock is held: it cannot be asked more here. */
-static int copy_note(struct dl_phdr_info *info, size_t bytes, void *user)
+/* Notes an object that is a copy. */
+static int copy_note(const tnri_loaded_file *file, void *user)
 {
     copies *found = user;
-    (void)bytes;
-    if (found->count == COPIES_MAX || object_has(info, &is_claimed))
+    if (found->count == COPIES_MAX || tnri_loaded_has(file, &is_claimed))
         return 0;
-    const char *soname = object_soname(info);
+    const char *soname = tnri_loaded_name(file);
     if (soname == NULL || strncmp(soname, SONAME, sizeof(SONAME) - 1) != 0)
         return 0;
-    int length = snprintf(found->paths[found->count], PATH_MAX, "%s", info->dlpi_name);
-    found->count += length > 0 && length < PATH_MAX;
+    int length = snprintf(found->paths[found->count], TNRI_PATH_BYTES, "%s", file->path);
+    found->count += length > 0 && length < TNRI_PATH_BYTES;
     return 0;
 }
 
@@ -93,35 +53,33 @@ static int copy_note(struct dl_phdr_info *info, size_t bytes, void *user)
 static int copy_runs(const char *path)
 {
     int (*ask)(void) = NULL;
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    void *handle = tnri_loader_open(path, TNRI_LOADER_LOADED);
     if (handle == NULL)
         return 0; /* gone meanwhile */
-    void *symbol = dlsym(handle, "tnr_is_running");
-    memcpy(&ask, &symbol, sizeof(ask));
-    int is_running = ask != NULL && ask();
-    (void)dlclose(handle);
+    int is_running = tnri_loader_function(handle, "tnr_is_running", &ask) && ask();
+    tnri_loader_close(handle);
     return is_running;
 }
 
 tnr_status tnri_alone_claim(void)
 {
     static copies found; /* under the library lock */
-    Dl_info self = {0};
+    tnri_loaded_at self;
     atomic_store(&is_claimed, 1);
     found.count = 0;
-    (void)dl_iterate_phdr(copy_note, &found);
+    (void)tnri_loader_each(copy_note, &found);
     for (int i = 0; i < found.count; i++) {
         if (!copy_runs(found.paths[i]))
             continue;
         tnri_alone_release();
-        (void)dladdr(&is_claimed, &self);
+        (void)tnri_loader_find((uintptr_t)&is_claimed, &self);
         return tnri_error(
             TNR_ERR_SECOND_COPY,
             "%s runs in this process already, and %s is a second copy, which would "
             "know nothing of the first one's memory. Let all load one file: uninstall "
             "one, or name the same for each (TENURE_LIBRARY for Python, "
             "LD_LIBRARY_PATH).",
-            found.paths[i], self.dli_fname == NULL ? "this" : self.dli_fname);
+            found.paths[i], self.path == NULL ? "this" : self.path);
     }
     return TNR_OK;
 }

@@ -4,14 +4,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-/* Writes a string with no buffer and no lock. A short or failed write is ignored: there is nothing
- * left to do about it. */
+#include "base/prim/process.h"
+
 static void assert_print(const char *text)
 {
-    ssize_t written = write(STDERR_FILENO, text, strlen(text));
-    (void)written;
+    tnri_complain(text, strlen(text));
 }
 
 _Noreturn void tnri_assert_failed(const char *condition, const char *file, int line)

@@ -11,9 +11,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/assert.h"
+#include "base/prim/pages.h"
 #include "base/prim/thread.h"
 
 enum { HOST_ALIGNMENT = 64 };
@@ -58,38 +58,34 @@ void *tnri_host_sheet_alloc(void)
     if (host_fail_now())
         return NULL;
     size_t bytes = 2 * TNRI_HOST_SHEET_BYTES; /* one lies in it whole */
-    char *range = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (range == MAP_FAILED)
+    char *range = tnri_host_pages_map(bytes, 0);
+    if (range == NULL)
         return NULL;
     size_t before = -(uintptr_t)range % TNRI_HOST_SHEET_BYTES;
     char *sheet = range + before;
     if (before > 0)
-        munmap(range, before);
-    munmap(sheet + TNRI_HOST_SHEET_BYTES, TNRI_HOST_SHEET_BYTES - before);
-    (void)madvise(sheet, TNRI_HOST_SHEET_BYTES, MADV_HUGEPAGE);
+        tnri_host_pages_unmap(range, before);
+    tnri_host_pages_unmap(sheet + TNRI_HOST_SHEET_BYTES, TNRI_HOST_SHEET_BYTES - before);
+    tnri_host_pages_enlarge(sheet, TNRI_HOST_SHEET_BYTES);
     tnri_host_touched((int64_t)TNRI_HOST_SHEET_BYTES);
     return sheet;
 }
 
 void tnri_host_sheet_free(void *sheet)
 {
-    munmap(sheet, TNRI_HOST_SHEET_BYTES);
+    tnri_host_pages_unmap(sheet, TNRI_HOST_SHEET_BYTES);
     tnri_host_touched(-(int64_t)TNRI_HOST_SHEET_BYTES);
 }
 
 void *tnri_host_reserve(size_t bytes)
 {
-    if (host_fail_now())
-        return NULL;
-    void *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return table == MAP_FAILED ? NULL : table;
+    return host_fail_now() ? NULL : tnri_host_pages_map(bytes, 1);
 }
 
 void tnri_host_unreserve(void *table, size_t bytes)
 {
     if (table != NULL)
-        munmap(table, bytes);
+        tnri_host_pages_unmap(table, bytes);
 }
 
 #ifdef TNR_METADATA_JEMALLOC

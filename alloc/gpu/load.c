@@ -10,25 +10,17 @@
  */
 #include "gpu/driver.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/conf/environment.h"
 #include "base/error.h"
+#include "base/prim/loader.h"
 
 tnri_driver_table tnri_driver;
 tnri_driver_state tnri_driver_loaded;
 
 static const char SIM_FILE[] = "libtenure_simcuda.so";
-
-/* A symbol found by name, as a function pointer: ISO C has no cast between the two, so the bits
- * are copied. */
-static void load_symbol(void *library, const char *name, void *function)
-{
-    void *symbol = dlsym(library, name);
-    memcpy(function, &symbol, sizeof(symbol));
-}
 
 /* Tries the places where the simulated device can be, relative to the file that this code is in:
  * beside it, in tenure/ under it (installed), in the build tree's tools/simcuda. */
@@ -40,23 +32,23 @@ static void *load_sim(char *path, size_t bytes)
                                          "../simcuda/",
                                          "../lib/tenure/",
                                          "../../tools/simcuda/"};
-    Dl_info self;
+    tnri_loaded_at self;
     static const char anchor;
-    if (dladdr(&anchor, &self) != 0 && self.dli_fname != NULL) {
-        const char *slash = strrchr(self.dli_fname, '/');
-        int directory = slash == NULL ? 0 : (int)(slash - self.dli_fname + 1);
+    if (tnri_loader_find((uintptr_t)&anchor, &self) && self.path != NULL) {
+        const char *slash = strrchr(self.path, '/');
+        int directory = slash == NULL ? 0 : (int)(slash - self.path + 1);
         for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
             int length =
-                snprintf(path, bytes, "%.*s%s%s", directory, self.dli_fname, places[i], SIM_FILE);
+                snprintf(path, bytes, "%.*s%s%s", directory, self.path, places[i], SIM_FILE);
             if (length < 0 || (size_t)length >= bytes)
                 continue;
-            void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+            void *library = tnri_loader_open(path, 0);
             if (library != NULL)
                 return library;
         }
     }
     snprintf(path, bytes, "%s", SIM_FILE);
-    return dlopen(SIM_FILE, RTLD_NOW | RTLD_LOCAL);
+    return tnri_loader_open(SIM_FILE, 0);
 }
 
 /* Opens the library that TENURE_DRIVER names and fills in `path`. */
@@ -65,25 +57,25 @@ static tnr_status load_library(void **library, char *path, size_t bytes)
     const char *wanted = tnri_environment_driver();
     if (wanted == NULL || wanted[0] == '\0' || strcmp(wanted, "cuda") == 0) {
         snprintf(path, bytes, "libcuda.so.1");
-        *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        *library = tnri_loader_open(path, 0);
         if (*library == NULL)
             return tnri_error(TNR_ERR_NO_DRIVER,
                               "no CUDA driver: %s. Install the NVIDIA driver, or set "
                               "TENURE_DRIVER=sim to run on the simulated device.",
-                              dlerror());
+                              tnri_loader_error());
     } else if (strcmp(wanted, "sim") == 0) {
         *library = load_sim(path, bytes);
         if (*library == NULL)
             return tnri_error(TNR_ERR_NO_DRIVER,
                               "TENURE_DRIVER=sim, but the simulated device was not found: %s. "
                               "Give its path: TENURE_DRIVER=/path/to/%s",
-                              dlerror(), SIM_FILE);
+                              tnri_loader_error(), SIM_FILE);
     } else if (strchr(wanted, '/') != NULL) {
         snprintf(path, bytes, "%s", wanted);
-        *library = dlopen(wanted, RTLD_NOW | RTLD_LOCAL);
+        *library = tnri_loader_open(wanted, 0);
         if (*library == NULL)
             return tnri_error(TNR_ERR_NO_DRIVER, "TENURE_DRIVER=%s could not be loaded: %s.",
-                              wanted, dlerror());
+                              wanted, tnri_loader_error());
     } else {
         return tnri_error(TNR_ERR_CONFIG,
                           "TENURE_DRIVER=%s is not understood. It is cuda, sim, or the path of a "
@@ -181,16 +173,17 @@ tnr_status tnri_driver_load(void)
         return status;
 
     resolver by = {NULL, NULL};
-    load_symbol(library, "cuGetProcAddress_v2", &by.v2);
-    load_symbol(library, "cuGetProcAddress", &by.v1);
+    (void)tnri_loader_function(library, "cuGetProcAddress_v2", &by.v2);
+    (void)tnri_loader_function(library, "cuGetProcAddress", &by.v1);
     if (by.v2 == NULL && by.v1 == NULL)
         return tnri_error(TNR_ERR_DRIVER_TOO_OLD,
                           "%s has no cuGetProcAddress, which came with CUDA 11.3. Install a newer "
                           "NVIDIA driver.",
                           path);
     int version = 0;
+    uint64_t (*simulated_calls)(void); /* it is not called here */
     PFN_cuDriverGetVersion_v2020 get_version = NULL;
-    load_symbol(library, "cuDriverGetVersion", &get_version);
+    (void)tnri_loader_function(library, "cuDriverGetVersion", &get_version);
     if (get_version != NULL && get_version(&version) != CUDA_SUCCESS)
         version = 0;
 
@@ -203,8 +196,9 @@ tnr_status tnri_driver_load(void)
     }
     tnri_driver_loaded.library = library;
     tnri_driver_loaded.version = version;
-    tnri_driver_loaded.simulated = dlsym(library, "simcuda_calls_total") != NULL;
-    load_symbol(library, "simcuda_time_ns", &tnri_driver_loaded.played_ns);
+    tnri_driver_loaded.simulated =
+        tnri_loader_function(library, "simcuda_calls_total", &simulated_calls);
+    (void)tnri_loader_function(library, "simcuda_time_ns", &tnri_driver_loaded.played_ns);
     snprintf(tnri_driver_loaded.path, sizeof(tnri_driver_loaded.path), "%s", path);
     return TNR_OK;
 }

@@ -5,10 +5,10 @@
  */
 #include "log/nvtx.h"
 
-#include <dlfcn.h>
 #include <stdatomic.h>
 
 #include "base/conf/environment.h"
+#include "base/prim/loader.h"
 
 /* ---- the interface -------------------------------------------------------------------------- */
 
@@ -166,15 +166,15 @@ void tnri_nvtx_start(void)
     static int is_asked; /* the library lock; a tool is loaded once in a process */
     const char *path = tnri_environment_nvtx();
     if (!is_asked && path != NULL && path[0] != '\0') {
-        void *tool = dlopen(path, RTLD_LAZY);
+        void *tool = tnri_loader_open(path, TNRI_LOADER_LATE);
         int (*core)(const void *(*)(uint32_t)) = NULL;
         int (*extension)(memory_module *) = NULL;
         memory_segment segment = {1, MEMORY_SLOTS, memory_slots};
         memory_module module = {NVTX_VERSION, sizeof(module), MEMORY_MODULE, MEMORY_VERSION, 1,
                                 &segment,     NULL,           NULL};
         if (tool != NULL) {
-            *(void **)&core = dlsym(tool, "InitializeInjectionNvtx2");
-            *(void **)&extension = dlsym(tool, "InitializeInjectionNvtxExtension");
+            (void)tnri_loader_function(tool, "InitializeInjectionNvtx2", &core);
+            (void)tnri_loader_function(tool, "InitializeInjectionNvtxExtension", &extension);
         }
         if (core != NULL)
             names_wanted = core(export_get) != 0;

@@ -5,12 +5,12 @@
  */
 #include "log/stacks.h"
 
-#include <execinfo.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "base/host_memory.h"
 #include "base/lock.h"
+#include "base/prim/loader.h"
 
 enum { STACK_SLOTS = 1 << 14, STACKS_PER_LEAF = 1 << 11, STACK_LEAVES = 1 << 11 };
 
@@ -102,7 +102,7 @@ static inline __attribute__((always_inline)) size_t frames_take(uintptr_t frames
     size_t taken = take == NULL ? 0 : take(frames, TNRI_STACK_DEPTH);
     if (taken > 0)
         return taken;
-    int depth = backtrace(walked, TNRI_STACK_DEPTH + SKIPPED);
+    int depth = tnri_stack_walk(walked, TNRI_STACK_DEPTH + SKIPPED);
     for (int i = SKIPPED; i < depth; i++)
         frames[i - SKIPPED] = (uintptr_t)walked[i];
     return depth <= SKIPPED ? 0 : (size_t)(depth - SKIPPED);

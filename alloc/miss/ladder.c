@@ -3,8 +3,6 @@
  * plan.c; the driver's part of a plan is in execute.c. */
 #include "miss/ladder.h"
 
-#include <unistd.h>
-
 #include "base/prim/calm.h"
 #include "base/heuristics.h"
 #include "memory/arena/bins.h"
@@ -15,6 +13,7 @@
 #include "memory/arena/world_move.h"
 #include "base/error.h"
 #include "base/conf/conf.h"
+#include "base/prim/process.h"
 #include "memory/device/budget.h"
 #include "memory/device/group.h"
 #include "gpu/capturing.h"
@@ -61,7 +60,7 @@ tnr_status tnri_ladder_take_span(tnri_span **span, tnri_device *device, size_t w
 static tnr_status ladder_take(tnri_span **span, tnri_arena *arena, size_t wanted, size_t least)
 {
     if (arena->account->is_shared) {
-        uint64_t salt = (uint64_t)getpid() * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+        uint64_t salt = (uint64_t)tnri_process_id() * UINT64_C(0x9e3779b97f4a7c15) >> 32;
         *span = tnri_space_take_far(&arena->device->space, least, salt);
         if (*span != NULL)
             return TNR_OK;

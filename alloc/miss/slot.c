@@ -2,6 +2,7 @@
 /* Slots of parked blocks: see slot.h. */
 #include "miss/slot.h"
 
+#include "base/prim/pages.h"
 #include "base/rest.h"
 #include "log/mappings.h"
 #include "memory/pool/pool.h"

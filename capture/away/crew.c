@@ -4,10 +4,10 @@
 
 #include <stdint.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/host_memory.h"
+#include "base/prim/process.h"
 #include "base/prim/thread.h"
 
 enum {
@@ -153,7 +153,7 @@ tnri_crew *tnri_crew_hire(size_t bytes, int keeps_cache)
     tnri_condition_init(&crew->begins);
     tnri_condition_init(&crew->ends);
     crew->keeps_cache = keeps_cache;
-    long cores = tnri_crew_cores != 0 ? tnri_crew_cores : sysconf(_SC_NPROCESSORS_ONLN);
+    long cores = tnri_crew_cores != 0 ? tnri_crew_cores : tnri_processors();
     size_t slices = bytes / SLICE_BYTES;
     while (crew->hands < HANDS_MAX && crew->hands + 1 < cores && (size_t)crew->hands < slices &&
            tnri_thread_make(&crew->threads[crew->hands], hand_run, crew) == 0)

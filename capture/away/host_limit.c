@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/bytes_text.h"
 #include "base/error.h"
+#include "base/prim/process.h"
 
 const char *tnri_host_limit_root = "";
 
@@ -162,9 +162,9 @@ tnr_status tnri_host_limit_check(size_t bytes)
 
 void tnri_host_limit_explain(void)
 {
-    struct rlimit locked;
-    if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur != RLIM_INFINITY)
+    uint64_t most = tnri_locked_limit();
+    if (most != UINT64_MAX)
         tnri_error_append(" The limit on locked memory is %s (ulimit -l): where pinned memory "
                           "counts as locked, raise it.",
-                          TNRI_BYTES(locked.rlim_cur));
+                          TNRI_BYTES(most));
 }

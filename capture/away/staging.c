@@ -2,12 +2,11 @@
 /* Host memory and streams for contents: see staging.h. */
 #include "away/staging.h"
 
-#include <sys/mman.h>
-
 #include "away/host_limit.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "base/prim/clock.h"
+#include "base/prim/pages.h"
 #include "base/thread_number.h"
 
 tnri_staging tnri_stagings[TNRI_DEVICES_MAX];
@@ -106,11 +105,10 @@ static tnr_status memory_pin(void **memory)
 /* Large pages, because the first touch of small ones takes longer than the copy. */
 static tnr_status memory_page(void **memory)
 {
-    *memory =
-        mmap(NULL, TNRI_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (*memory == MAP_FAILED)
+    *memory = tnri_host_pages_map(TNRI_BUFFER_BYTES, 0);
+    if (*memory == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "the system has no memory for contents.");
-    (void)madvise(*memory, TNRI_BUFFER_BYTES, MADV_HUGEPAGE);
+    tnri_host_pages_enlarge(*memory, TNRI_BUFFER_BYTES);
     return TNR_OK;
 }
 
@@ -155,7 +153,7 @@ static void paged_trim(tnri_device *device, size_t most)
     tnri_buffers *paged = &tnri_staging_of(device)->paged;
     while (paged->spares != NULL && paged->count > most) {
         tnri_buffer *buffer = buffer_pop(paged);
-        (void)munmap(buffer->memory, TNRI_BUFFER_BYTES);
+        tnri_host_pages_unmap(buffer->memory, TNRI_BUFFER_BYTES);
         tnri_host_free(buffer, sizeof(*buffer));
         paged->count--;
     }

@@ -15,6 +15,7 @@
 
 #include "api/library.h"
 #include "base/error.h"
+#include "base/prim/process.h"
 #include "memory/device/tag.h"
 
 /* A request on its way. */
@@ -37,8 +38,8 @@ void tnri_greet(tnri_answer *answer)
     tnri_answer_object(answer, NULL);
     tnri_answer_number(answer, "protocol", TNRI_CONTROL_PROTOCOL);
     tnri_answer_text(answer, "tenure", version);
-    tnri_answer_number(answer, "pid", (uint64_t)getpid());
-    tnri_answer_text(answer, "program", program_invocation_short_name);
+    tnri_answer_number(answer, "pid", (uint64_t)tnri_process_id());
+    tnri_answer_text(answer, "program", tnri_program_name());
     tnri_answer_object_end(answer);
     tnri_answer_end(answer);
 }

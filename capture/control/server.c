@@ -7,13 +7,13 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/prim/helper.h"
 #include "base/host_memory.h"
+#include "base/prim/process.h"
 #include "control/commands.h"
 
 enum { NAP_MS = 100 };
@@ -275,15 +275,16 @@ static void name_remove(const tnri_server *server)
 /* The descriptors, and the socket's name. */
 static tnr_status server_open(tnri_server *server, const char *setting)
 {
+    char text[128];
     tnri_places places;
     tnri_gate_of_servers_enter();
     tnri_places_list(&places, setting);
     tnr_status status = tnri_folder_open(&server->folder, server->path, &places, "control");
     if (status == TNR_OK) {
-        server->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        server->event = tnri_wake_make(1);
         if (server->event < 0)
             status = tnri_error(TNR_ERR_FILE, "control: there is no descriptor for an event (%s).",
-                                strerror(errno));
+                                tnri_system_text(errno, text, sizeof(text)));
     }
     if (status == TNR_OK)
         status = tnri_folder_listen(&server->listener, server->name, server->folder, server->path);
@@ -293,6 +294,7 @@ static tnr_status server_open(tnri_server *server, const char *setting)
 
 tnr_status tnri_server_make(tnri_server **made, const char *setting)
 {
+    char text[128];
     tnri_server *server = tnri_host_alloc(sizeof(*server));
     if (server == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "control: no host memory for its thread.");
@@ -307,7 +309,7 @@ tnr_status tnri_server_make(tnri_server **made, const char *setting)
     int error = status == TNR_OK ? tnri_helper_make(&server->thread, server_run, server) : 0;
     if (error != 0)
         status = tnri_error(TNR_ERR_HOST_MEMORY, "control: its thread cannot be made (%s).",
-                            strerror(error));
+                            tnri_system_text(error, text, sizeof(text)));
     if (status != TNR_OK) {
         name_remove(server);
         server_discard(server);
@@ -319,14 +321,12 @@ tnr_status tnri_server_make(tnri_server **made, const char *setting)
 
 void tnri_server_retire(tnri_server *server)
 {
-    uint64_t one = 1;
     name_remove(server);
     tnri_mutex_lock(&server->mutex);
     atomic_store(&server->is_ending, 1);
     tnri_condition_wake_all(&server->changed);
     tnri_mutex_unlock(&server->mutex);
-    ssize_t ignored = write(server->event, &one, sizeof(one));
-    (void)ignored;
+    tnri_wake_ring(server->event);
 }
 
 void tnri_server_free(tnri_server *server)

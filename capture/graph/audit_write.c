@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/prim/process.h"
 #include "memory/pool/handle.h"
 #include "memory/pool/pool.h"
 #include "see/snapshot/sink.h"
@@ -420,7 +421,7 @@ tnr_status tnri_report_write(const tnri_report *report, tnr_audit_format format,
     if (to.error == 0)
         return TNR_OK;
     char why[128];
-    const char *text = strerror_r(to.error, why, sizeof(why));
+    const char *text = tnri_system_text(to.error, why, sizeof(why));
     return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                       "writing the audit to file descriptor %d failed: %s. What is there is not "
                       "complete.",

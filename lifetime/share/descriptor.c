@@ -15,6 +15,7 @@
 #include "base/prim/calm.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/prim/process.h"
 #include "base/prim/thread.h"
 
 enum { PATIENCE_MS = 10000, FILES_MAX = 8 };
@@ -109,7 +110,7 @@ void tnri_descriptor_of_process(tnri_descriptor *descriptor)
 {
 #ifdef SYS_pidfd_open
     tnri_descriptors_enter();
-    int file = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    int file = (int)syscall(SYS_pidfd_open, tnri_process_id(), 0);
     if (file >= 0)
         tnri_descriptor_keep(descriptor, file);
     tnri_descriptors_leave();
@@ -141,7 +142,7 @@ tnr_status tnri_message_error(tnri_message message, const char *doing)
         what = "what the other process sent is no export of this version of Tenure";
         break;
     default:
-        what = strerror_r(errno, text, sizeof(text));
+        what = tnri_system_text(errno, text, sizeof(text));
     }
     return tnri_error(TNR_ERR_TRANSPORT,
                       "%s: %s. It takes a connected Unix socket with tnr_export_send and "

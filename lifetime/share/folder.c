@@ -15,6 +15,7 @@
 
 #include "base/conf/environment.h"
 #include "base/error.h"
+#include "base/prim/process.h"
 
 enum { WAITING_MAX = 16 };
 
@@ -80,7 +81,7 @@ static tnr_status folder_error(const char *path, const char *purpose, const char
 {
     char text[128];
     return tnri_error(TNR_ERR_FILE, "%s: %s: %s (%s). Name another folder with control_dir.",
-                      purpose, path, what, strerror_r(error, text, sizeof(text)));
+                      purpose, path, what, tnri_system_text(error, text, sizeof(text)));
 }
 
 /* Opens the folder at a place, and makes it if it is not there. */
@@ -179,7 +180,7 @@ static tnr_status listen_try(int *listener, char name[TNRI_SOCKET_NAME_BYTES], i
     if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
         return folder_error(path, "control", "there are no random numbers for the socket's name",
                             errno);
-    snprintf(name, TNRI_SOCKET_NAME_BYTES, "tenure-%ld-%08x-%016llx.sock", (long)getpid(),
+    snprintf(name, TNRI_SOCKET_NAME_BYTES, "tenure-%ld-%08x-%016llx.sock", (long)tnri_process_id(),
              boot_number(), (unsigned long long)random);
     int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (file < 0)

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/prim/helper.h"
 #include "base/host_memory.h"
+#include "base/prim/process.h"
 #include "base/prim/thread.h"
 #include "share/exported.h"
 #include "share/shared.h"
@@ -253,7 +254,7 @@ static void askers_hang_up(void)
 /* At the process's end, before the driver's own. Those that are waited for are hung up on. */
 static void server_end(void)
 {
-    if (atomic_load(&server.token) == 0 || server.process != getpid())
+    if (atomic_load(&server.token) == 0 || server.process != tnri_process_id())
         return; /* a forked child has no such threads */
     atomic_store(&server.is_ending, 1);
     (void)shutdown(server.listener.file, SHUT_RDWR);
@@ -267,7 +268,7 @@ static void server_end(void)
 static int listener_start(uint64_t token)
 {
     struct sockaddr_un address;
-    socklen_t length = address_make(&address, (uint64_t)getpid(), token);
+    socklen_t length = address_make(&address, (uint64_t)tnri_process_id(), token);
     if (!socket_make(&server.listener, SOCK_NONBLOCK))
         return errno;
     int error = bind(server.listener.file, (const struct sockaddr *)&address, length) != 0 ||
@@ -293,7 +294,7 @@ static tnr_status server_start(void)
         else
             error = listener_start(token);
         if (error == 0) {
-            server.process = getpid();
+            server.process = tnri_process_id();
             atomic_store(&server.token, token);
             (void)atexit(server_end);
         }
@@ -304,7 +305,7 @@ static tnr_status server_start(void)
                       : tnri_error(TNR_ERR_TRANSPORT,
                                    "other processes cannot be answered, as the system refuses a "
                                    "socket or a thread for it: %s.",
-                                   strerror_r(error, text, sizeof(text)));
+                                   tnri_system_text(error, text, sizeof(text)));
 }
 
 tnr_status tnri_offered_name(tnr_export_name *name, tnr_export number)
@@ -364,7 +365,7 @@ tnr_status tnri_offered_ask(const tnr_export_name *named, tnri_descriptor *conne
                           "the block is this process's own: it has it already.");
     if (!socket_make(connection, 0))
         return tnri_error(TNR_ERR_TRANSPORT, "the system refuses a socket: %s.",
-                          strerror_r(errno, text, sizeof(text)));
+                          tnri_system_text(errno, text, sizeof(text)));
     int is_there = connection_make(&name, connection->file);
     if (!is_there || !is_same_user(connection->file, &who)) {
         tnr_status status = tnri_error(
@@ -372,7 +373,7 @@ tnr_status tnri_offered_ask(const tnr_export_name *named, tnri_descriptor *conne
             "process %llu, which offered the block, does not answer (%s): it has ended, is another "
             "user's, or lives in another network namespace.",
             (unsigned long long)name.process,
-            is_there ? "another user" : strerror_r(errno, text, sizeof(text)));
+            is_there ? "another user" : tnri_system_text(errno, text, sizeof(text)));
         tnri_descriptor_close(connection);
         return status;
     }
@@ -407,7 +408,7 @@ int tnri_offered_is_own(const tnr_export_name *named)
     offer_name name;
     memcpy(&name, named, sizeof(name));
     return name.magic == NAME_MAGIC && name.token != 0 &&
-           name.token == atomic_load(&server.token) && server.process == getpid();
+           name.token == atomic_load(&server.token) && server.process == tnri_process_id();
 }
 
 pid_t tnri_offered_process(const tnr_export_name *named)

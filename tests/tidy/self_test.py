@@ -16,7 +16,8 @@ CLEAN = {
     "README.md": "See [the layer](alloc/README.md), `./tools/test --fast` and\n"
                  "`tests/{one,two}.c`; `build/tests/x` is not ours.\n",
     "alloc/README.md": "The seam is `alloc/gpu/*.c`, not `alloc->pool/x.c`.\n",
-    "alloc/gpu/call.c": LICENCE + "int call(void)\n{\n    return cuInit(0) + dlopen();\n}\n",
+    "alloc/gpu/call.c": LICENCE + "int call(void)\n{\n    return cuInit(0) + "
+    "tnri_loader_open();\n}\n",
     "alloc/base/host_memory.c": LICENCE + "void f(void)\n{\n    free(malloc(1));\n}\n",
     "alloc/base/assert.c": LICENCE + "void g(void)\n{\n    abort();\n}\n",
     "alloc/base/conf/environment.c": LICENCE + "void h(void)\n{\n    getenv(\"A\");\n}\n",
@@ -107,6 +108,8 @@ PLANTS = [
     ("output_calls", "alloc/quit.c", 4, alloc_call("if (bad) exit(1);")),
     ("unsafe_calls", "alloc/unsafe.c", 4, alloc_call("strcpy(a, b);")),
     ("driver_calls", "alloc/memory/space/direct.c", 4, alloc_call("cuMemMap(a, b, 0, c, 0);")),
+    ("driver_calls", "alloc/gpu/direct.c", 4, alloc_call("void *library = dlopen(path, 1);")),
+    ("driver_calls", "lifetime/loads.c", 4, alloc_call("(void)tnri_loader_open(path, 0);")),
     ("driver_calls", "lifetime/direct.c", 4, alloc_call("return cuEventRecord(e, s);")),
     ("include_direction", "alloc/up.c", 2, LICENCE + "#include <tenure/lifetime.h>\n"),
     ("include_direction", "alloc/dear.c", 2, LICENCE + "#include <emmintrin.h>\n"),

@@ -305,11 +305,13 @@ def unsafe_calls(tree):
 
 
 def driver_calls(tree):
-    yield from calls(tree, r"cu[A-Z]\w*|cuda[A-Z]\w*|nv[A-Z]\w*|dlopen|dlsym|dlmopen",
+    yield from calls(tree, "dlopen|dlsym|dlmopen", ("alloc/base/prim/",),
+                     "the loader is asked in alloc/base/prim only")
+    yield from calls(tree, r"cu[A-Z]\w*|cuda[A-Z]\w*|nv[A-Z]\w*|tnri_loader_(?:open|function)",
                      # The deflater loads zlib, and annotations a tool: neither is a driver; the
                      # third asks copies of us.
-                     ("alloc/gpu/", "alloc/see/snapshot/deflater.c", "alloc/log/nvtx.c",
-                      "alloc/api/alone.c"),
+                     ("alloc/base/prim/", "alloc/gpu/", "alloc/see/snapshot/deflater.c",
+                      "alloc/log/nvtx.c", "alloc/api/alone.c"),
                      "the driver is called through alloc/gpu only")
 
 

@@ -10,7 +10,6 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/assert.h"
 #include "base/error.h"
@@ -111,6 +110,16 @@ static void number_print(double number, char *text, size_t bytes)
         *comma = '.';
 }
 
+/* 1 if two words are the same but for capitals. */
+static int is_same_word(const char *word, const char *other)
+{
+    while (*word != '\0' && tolower((unsigned char)*word) == tolower((unsigned char)*other)) {
+        word++;
+        other++;
+    }
+    return *word == *other;
+}
+
 /* Stores `value` into the field of `row`. Returns 1, or 0 if it is not an allowed value. */
 static int setting_store(const setting *row, tnri_conf *conf, const char *value)
 {
@@ -132,7 +141,7 @@ static int setting_store(const setting *row, tnri_conf *conf, const char *value)
         static const char *const words[][2] = {
             {"off", "on"}, {"false", "true"}, {"no", "yes"}, {"0", "1"}};
         for (size_t i = 0; i < 2 * sizeof(words) / sizeof(words[0]); i++)
-            if (strcasecmp(value, words[i / 2][i % 2]) == 0) {
+            if (is_same_word(value, words[i / 2][i % 2])) {
                 *(int *)field = (int)(i % 2);
                 return 1;
             }

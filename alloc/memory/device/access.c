@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/prim/pages.h"
 #include "base/rest.h"
 #include "memory/device/device.h"
 

@@ -22,6 +22,8 @@
 
 #include <tenure/alloc.h>
 
+#include "base/prim/pages.h"
+
 typedef struct tnri_access {
     /* Synchronisation: atomics. */
     _Atomic uint64_t peers;      /* bit i: device i reaches the memory too */

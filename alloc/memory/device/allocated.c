@@ -2,20 +2,18 @@
 /* Memory of cuMemAlloc: see allocated.h. */
 #include "memory/device/allocated.h"
 
-#include <link.h>
 #include <string.h>
 
 #include "base/conf/conf.h"
+#include "base/prim/loader.h"
 #include "gpu/driver.h"
 
-/* For dl_iterate_phdr: 1 if the library is compute-sanitizer's. */
-static int is_sanitizer(struct dl_phdr_info *library, size_t bytes, void *unused)
+/* 1 if the file is compute-sanitizer's. */
+static int is_sanitizer(const tnri_loaded_file *file, void *unused)
 {
-    const char *name = library->dlpi_name == NULL ? "" : library->dlpi_name;
-    const char *slash = strrchr(name, '/');
-    (void)bytes;
+    const char *slash = strrchr(file->path, '/');
     (void)unused;
-    return strncmp(slash == NULL ? name : slash + 1, "libsanitizer-", 13) == 0;
+    return strncmp(slash == NULL ? file->path : slash + 1, "libsanitizer-", 13) == 0;
 }
 
 int tnri_memory_is_allocated(void)
@@ -24,7 +22,7 @@ int tnri_memory_is_allocated(void)
     if (memory == TNRI_MEMORY_MAPPED || tnri_driver.cuMemAlloc == NULL ||
         tnri_driver.cuMemFree == NULL)
         return 0;
-    return memory == TNRI_MEMORY_ALLOCATED || dl_iterate_phdr(is_sanitizer, NULL) != 0;
+    return memory == TNRI_MEMORY_ALLOCATED || tnri_loader_each(is_sanitizer, NULL) != 0;
 }
 
 /* While others capture, the driver wants to hear that the caller knows what it does. */

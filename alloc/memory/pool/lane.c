@@ -2,8 +2,6 @@
 /* Choosing lanes, and borrowing between them: see lane.h. */
 #include "memory/pool/lane.h"
 
-#include <unistd.h>
-
 #include "base/heuristics.h"
 #include "memory/arena/bins.h"
 #include "memory/arena/count.h"
@@ -11,6 +9,7 @@
 #include "base/prim/alive.h"
 #include "base/ticks.h"
 #include "base/conf/conf.h"
+#include "base/prim/process.h"
 #include "gpu/capturing.h"
 #include "memory/pool/cache.h"
 #include "memory/pool/structure.h"
@@ -27,7 +26,7 @@ static size_t lanes_most(void)
         return (size_t)most;
     long count = atomic_load_explicit(&processors, memory_order_relaxed);
     if (count == 0) {
-        count = sysconf(_SC_NPROCESSORS_ONLN);
+        count = tnri_processors();
         count = count > 0 ? count : TNRI_LANES_DEFAULT;
         atomic_store_explicit(&processors, count, memory_order_relaxed);
     }

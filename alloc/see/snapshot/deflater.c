@@ -5,12 +5,10 @@
  */
 #include "see/snapshot/deflater.h"
 
-#include <dlfcn.h>
-#include <string.h>
-
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "base/prim/loader.h"
 
 /* z_stream, as zlib's manual has it. */
 typedef struct z_stream_s {
@@ -53,14 +51,6 @@ struct tnri_deflater {
     unsigned char out[OUT_BYTES];
 };
 
-/* Loads a function; object pointers become function pointers the way POSIX allows. */
-static int function_load(void *library, const char *name, void *function)
-{
-    void *found = dlsym(library, name);
-    memcpy(function, &found, sizeof(found));
-    return found != NULL;
-}
-
 tnr_status tnri_deflater_make(tnri_deflater **made)
 {
     int (*init)(z_stream_s * stream, int level, int method, int window, int memory, int strategy,
@@ -68,11 +58,11 @@ tnr_status tnri_deflater_make(tnri_deflater **made)
     tnri_deflater *deflater = tnri_host_alloc(sizeof(*deflater));
     if (deflater == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to compress a snapshot with.");
-    deflater->library = dlopen("libz.so.1", RTLD_NOW | RTLD_LOCAL);
+    deflater->library = tnri_loader_open("libz.so.1", 0);
     if (deflater->library == NULL ||
-        !function_load(deflater->library, "deflateInit2_", (void *)&init) ||
-        !function_load(deflater->library, "deflate", (void *)&deflater->deflate) ||
-        !function_load(deflater->library, "deflateEnd", (void *)&deflater->deflate_end)) {
+        !tnri_loader_function(deflater->library, "deflateInit2_", (void *)&init) ||
+        !tnri_loader_function(deflater->library, "deflate", (void *)&deflater->deflate) ||
+        !tnri_loader_function(deflater->library, "deflateEnd", (void *)&deflater->deflate_end)) {
         tnri_deflater_free(deflater);
         return tnri_error(TNR_ERR_FILE,
                           "a compressed snapshot needs zlib (libz.so.1), which is not installed. "
@@ -121,6 +111,6 @@ void tnri_deflater_free(tnri_deflater *deflater)
     if (deflater->is_begun)
         deflater->deflate_end(&deflater->stream);
     if (deflater->library != NULL)
-        dlclose(deflater->library);
+        tnri_loader_close(deflater->library);
     tnri_host_free(deflater, sizeof(*deflater));
 }

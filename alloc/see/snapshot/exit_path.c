@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/conf/environment.h"
+#include "base/prim/process.h"
 
 /* Clocks of files may be behind by a tick of the kernel's. */
 enum { TICK_NS = 10000000 };
@@ -29,7 +30,7 @@ static void expansion_of(char letter, char text[256])
 {
     text[0] = '\0';
     if (letter == 'p')
-        snprintf(text, 256, "%ld", (long)getpid());
+        snprintf(text, 256, "%ld", (long)tnri_process_id());
     else if (letter == 'r')
         snprintf(text, 256, "%.20s", tnri_environment_rank());
     else if (letter == 'h' && gethostname(text, 255) != 0)
@@ -65,7 +66,7 @@ static void path_move(char path[TNRI_EXIT_PATH_BYTES])
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]) && end[0] == '\0'; i++)
         if (length > strlen(ends[i]) && strcmp(path + length - strlen(ends[i]), ends[i]) == 0)
             snprintf(end, sizeof(end), "%s", ends[i]);
-    int bytes = snprintf(number, sizeof(number), "-%ld", (long)getpid());
+    int bytes = snprintf(number, sizeof(number), "-%ld", (long)tnri_process_id());
     length -= strlen(end);
     if (length + (size_t)bytes + sizeof(end) < TNRI_EXIT_PATH_BYTES)
         snprintf(path + length, TNRI_EXIT_PATH_BYTES - length, "%s%s", number, end);
@@ -74,8 +75,8 @@ static void path_move(char path[TNRI_EXIT_PATH_BYTES])
 static int is_others(const struct stat *file, int64_t since_ns)
 {
     int64_t written_ns = file->st_mtim.tv_sec * INT64_C(1000000000) + file->st_mtim.tv_nsec;
-    int is_own =
-        own.process == getpid() && file->st_dev == own.device && file->st_ino == own.number;
+    int is_own = own.process == tnri_process_id() && file->st_dev == own.device &&
+                 file->st_ino == own.number;
     return file->st_size > 0 && !is_own && written_ns + TICK_NS >= since_ns;
 }
 
@@ -111,7 +112,7 @@ void tnri_exit_path_leave(int descriptor, const char *path)
     if (stat(path, &there) == 0 && there.st_size == 0)
         (void)unlink(path);
     else if (stat(path, &there) == 0) {
-        own.process = getpid();
+        own.process = tnri_process_id();
         own.device = there.st_dev;
         own.number = there.st_ino;
     }

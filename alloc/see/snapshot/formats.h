@@ -10,10 +10,6 @@
 int tnri_json_write(tnri_sink *sink, const tnri_picture *picture);
 int tnri_pickle_write(tnri_sink *sink, const tnri_picture *picture);
 
-/* The process: its number and the name of its program. */
-long tnri_process_number(void);
-const char *tnri_process_name(void);
-
 /* What PyTorch makes of a record: up to three entries of a trace. */
 enum {
     TNRI_TRACE_NONE = 0,

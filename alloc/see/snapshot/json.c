@@ -8,6 +8,7 @@
 
 #include "base/conf/conf.h"
 #include "base/host_memory.h"
+#include "base/prim/process.h"
 #include "gpu/driver.h"
 #include "log/texts.h"
 #include "memory/arena/note.h"
@@ -137,8 +138,8 @@ static void head_write(tnri_sink *sink, const tnri_picture *picture)
     tnri_sink_format(sink, "\"writer\":{\"name\":\"tenure\",\"version\":\"%d.%d.%d\"},\n",
                      TNR_VERSION_MAJOR, TNR_VERSION_MINOR, TNR_VERSION_PATCH);
     tnri_sink_format(sink, "\"reason\":\"%s\",\n", reasons[picture->reason]);
-    tnri_sink_format(sink, "\"process\":{\"pid\":%ld,\"program\":", tnri_process_number());
-    text_write(sink, tnri_process_name());
+    tnri_sink_format(sink, "\"process\":{\"pid\":%d,\"program\":", tnri_process_id());
+    text_write(sink, tnri_program_name());
     tnri_sink_format(sink, "},\n\"time\":{\"taken_ns\":%llu,\"zero_epoch_us\":%llu},\n",
                      (unsigned long long)tnri_ticks_ns(&picture->scale, picture->cut.ticks),
                      (unsigned long long)picture->scale.zero_epoch_us);

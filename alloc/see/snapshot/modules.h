@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Longer build ids than those of SHA-256 are taken for none. */
-enum { TNRI_BUILD_ID_BYTES = 32 };
+#include "base/prim/loader.h"
+#include "base/prim/process.h"
 
 typedef struct tnri_module {
     uintptr_t base;         /* of its first page */
@@ -28,7 +28,7 @@ typedef struct tnri_modules {
     tnri_module *list;
     size_t count, room;
     size_t latest; /* found last: neighbours are in the same one most of the time */
-    char *program; /* the path of the program, PATH_MAX bytes */
+    char *program; /* the path of the program, TNRI_PATH_BYTES bytes */
 } tnri_modules;
 
 /* Lists what is loaded now. 0: no host memory. */

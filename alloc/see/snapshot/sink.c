@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/file_room.h"
 #include "base/host_memory.h"
+#include "base/prim/process.h"
 #include "see/snapshot/deflater.h"
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -23,7 +24,7 @@
 static tnr_status file_error(const tnri_sink *sink, int number)
 {
     char text[128];
-    const char *said = strerror_r(number, text, sizeof(text));
+    const char *said = tnri_system_text(number, text, sizeof(text));
     return tnri_error(TNR_ERR_FILE,
                       "cannot write snapshot %.300s: %s. No part of it is left there; choose "
                       "another folder or make room.",
@@ -34,8 +35,8 @@ static void sink_free(tnri_sink *sink)
 {
     tnri_deflater_free(sink->deflater);
     tnri_host_free(sink->buffer, TNRI_SINK_BYTES);
-    tnri_host_free(sink->place, PATH_MAX);
-    tnri_host_free(sink->beside, PATH_MAX);
+    tnri_host_free(sink->place, TNRI_PATH_BYTES);
+    tnri_host_free(sink->beside, TNRI_PATH_BYTES);
     sink->deflater = NULL;
     sink->buffer = NULL;
     sink->place = NULL;
@@ -47,9 +48,9 @@ static int beside_open(tnri_sink *sink)
 {
     static _Atomic unsigned last;
     for (int attempt = 0; attempt < 16; attempt++) {
-        int length =
-            snprintf(sink->beside, PATH_MAX, "%s.%ld-%u.part", sink->place, (long)getpid(), ++last);
-        if (length < 0 || length >= PATH_MAX)
+        int length = snprintf(sink->beside, TNRI_PATH_BYTES, "%s.%ld-%u.part", sink->place,
+                              (long)tnri_process_id(), ++last);
+        if (length < 0 || length >= TNRI_PATH_BYTES)
             return ENAMETOOLONG;
         sink->file = open(sink->beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (sink->file >= 0)
@@ -65,16 +66,16 @@ static int file_open(tnri_sink *sink)
 {
     struct stat there;
     if (stat(sink->path, &there) == 0 && !S_ISREG(there.st_mode)) {
-        tnri_host_free(sink->place, PATH_MAX);
+        tnri_host_free(sink->place, TNRI_PATH_BYTES);
         sink->place = NULL;
         sink->file = open(sink->path, O_WRONLY | O_CLOEXEC);
         return sink->file < 0 ? errno : 0;
     }
-    if (strlen(sink->path) >= PATH_MAX)
+    if (strlen(sink->path) >= TNRI_PATH_BYTES)
         return ENAMETOOLONG;
     /* What a symbolic link leads to is replaced, not the link. */
     if (realpath(sink->path, sink->place) == NULL)
-        snprintf(sink->place, PATH_MAX, "%s", sink->path);
+        snprintf(sink->place, TNRI_PATH_BYTES, "%s", sink->path);
     return beside_open(sink);
 }
 
@@ -84,8 +85,8 @@ tnr_status tnri_sink_open(tnri_sink *sink, const char *path, int is_gzip)
     sink->file = -1;
     sink->path = path;
     sink->buffer = tnri_host_alloc(TNRI_SINK_BYTES);
-    sink->place = tnri_host_alloc(PATH_MAX);
-    sink->beside = tnri_host_alloc(PATH_MAX);
+    sink->place = tnri_host_alloc(TNRI_PATH_BYTES);
+    sink->beside = tnri_host_alloc(TNRI_PATH_BYTES);
     tnr_status status = TNR_OK;
     if (sink->buffer == NULL || sink->place == NULL || sink->beside == NULL)
         status = tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to write a snapshot with.");

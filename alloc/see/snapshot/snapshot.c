@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "log/history.h"
@@ -12,16 +11,6 @@
 #include "memory/arena/upper.h"
 #include "see/snapshot/formats.h"
 #include "see/snapshot/report.h"
-
-long tnri_process_number(void)
-{
-    return (long)getpid();
-}
-
-const char *tnri_process_name(void)
-{
-    return program_invocation_short_name;
-}
 
 /* 1 if the path ends so. */
 static int path_ends(const char *path, size_t length, const char *end)

@@ -2,10 +2,10 @@
 /* Looking frames up: see symbols.h. */
 #include "see/snapshot/symbols.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
 #include "base/host_memory.h"
+#include "base/prim/loader.h"
 #include "log/stacks.h"
 
 static size_t address_slot(const tnri_symbols *symbols, uintptr_t address)
@@ -38,29 +38,28 @@ static void frame_describe(tnri_frame *frame)
  * first; so the byte before it is looked up. */
 static void frame_look_up(tnri_frame *frame, tnri_modules *modules)
 {
-    Dl_info info;
-    memset(&info, 0, sizeof(info));
+    tnri_loaded_at at;
     frame->function = frame->file = "";
     frame->module = "";
     if (tnri_frame_is_described(frame->address)) {
         frame_describe(frame);
         return;
     }
-    if (dladdr((const void *)(frame->address - 1), &info) == 0)
+    if (!tnri_loader_find(frame->address - 1, &at))
         return;
-    if (info.dli_sname != NULL) {
-        frame->function = info.dli_sname;
-        frame->function_offset = frame->address - (uintptr_t)info.dli_saddr;
+    if (at.symbol != NULL) {
+        frame->function = at.symbol;
+        frame->function_offset = frame->address - at.symbol_address;
     }
-    if (info.dli_fname != NULL)
-        frame->module = info.dli_fname;
-    tnri_module *module = tnri_modules_find(modules, (uintptr_t)info.dli_fbase);
+    if (at.path != NULL)
+        frame->module = at.path;
+    tnri_module *module = tnri_modules_find(modules, at.base);
     if (module != NULL && module->path[0] != '\0') {
         module->is_used = 1;
         frame->module = module->path;
         frame->module_number = (uint32_t)(module - modules->list) + 1;
     }
-    frame->offset = frame->address - (uintptr_t)info.dli_fbase;
+    frame->offset = frame->address - at.base;
 }
 
 /* Enters the frames of all stacks. The array and the hash have room for them. */
@@ -82,7 +81,7 @@ static void frames_enter(tnri_symbols *symbols)
 }
 
 /* 1 if the frame is one of the library's own functions, or lies between it and the program. */
-static int frame_is_own(const tnri_frame *frame, const void *own_base)
+static int frame_is_own(const tnri_frame *frame, uintptr_t own_base)
 {
     if (tnri_frame_is_described(frame->address))
         return 0;
@@ -91,18 +90,18 @@ static int frame_is_own(const tnri_frame *frame, const void *own_base)
         return 1;
     /* Functions without a name in the dynamic table count if they are in the library's own file,
      * which must not be the program's: there all functions are alike. */
-    Dl_info info;
-    return frame->function[0] == '\0' && own_base != NULL &&
-           dladdr((const void *)(frame->address - 1), &info) != 0 && info.dli_fbase == own_base;
+    tnri_loaded_at at;
+    return frame->function[0] == '\0' && own_base != 0 &&
+           tnri_loader_find(frame->address - 1, &at) && at.base == own_base;
 }
 
 /* What the innermost frames have in common is that they are the way from the public function to the
  * history; nobody wants to see it. */
 static void skips_find(tnri_symbols *symbols)
 {
-    Dl_info own;
-    int is_known = dladdr((const void *)(uintptr_t)tnri_symbols_make, &own) != 0;
-    const void *own_base = is_known ? own.dli_fbase : NULL;
+    tnri_loaded_at own;
+    int is_known = tnri_loader_find((uintptr_t)tnri_symbols_make, &own);
+    uintptr_t own_base = is_known ? own.base : 0;
     for (uint32_t number = 1; number <= symbols->stacks_count; number++) {
         size_t count;
         const uintptr_t *addresses = tnri_stack_get(number, &count);

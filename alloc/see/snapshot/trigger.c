@@ -4,16 +4,15 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/prim/helper.h"
 #include "base/prim/clock.h"
+#include "base/prim/file.h"
+#include "base/prim/process.h"
 #include "base/prim/thread.h"
 #include "log/history.h"
 #include "memory/pool/cache.h"
@@ -25,19 +24,15 @@ enum { OOM_SNAPSHOTS_MAX = 16, NAME_BYTES = 512 };
 
 /* ---- on a signal ---------------------------------------------------------------------------- */
 
-/* In the order of the words of snapshot_signal. */
-static const int signals[] = {0, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGURG, SIGIO, SIGPWR};
-
 static struct {
-    int number;    /* of the signal that is watched; 0: none. The library lock */
-    pid_t process; /* that the thread is in, and not in one that was forked from it */
-    struct sigaction before;
+    int which;   /* signal is watched: a word of snapshot_signal; 0: none. The library lock */
+    int process; /* that the thread is in, and not in one that was forked from it */
     tnri_system_thread thread;
     _Atomic int is_ending;
     unsigned written; /* the watcher's */
 } watcher;
 
-static _Atomic int watcher_event = -1; /* written to by the handler */
+static _Atomic int watcher_wake = -1; /* written to by the handler */
 
 /* Nobody is there to be given an error: whoever asked for this snapshot looks for it, or at the
  * program's standard error. */
@@ -45,8 +40,7 @@ static void complain(void)
 {
     char text[TNRI_ERROR_TEXT_BYTES + 16];
     int length = snprintf(text, sizeof(text), "tenure: %s\n", tnr_last_error());
-    ssize_t ignored = write(STDERR_FILENO, text, (size_t)length);
-    (void)ignored;
+    tnri_complain(text, (size_t)length);
 }
 
 /* The handler. Everything that it calls may be called in a handler. A forked child has it as well,
@@ -54,20 +48,15 @@ static void complain(void)
 static void signal_handle(int number)
 {
     (void)number;
-    if (getpid() != watcher.process)
-        return;
-    int saved = errno;
-    uint64_t one = 1;
-    ssize_t ignored = write(atomic_load(&watcher_event), &one, sizeof(one));
-    (void)ignored;
-    errno = saved;
+    if (tnri_process_id() == watcher.process)
+        tnri_wake_ring(atomic_load(&watcher_wake));
 }
 
 static void watcher_write(void)
 {
     char path[NAME_BYTES];
     snprintf(path, sizeof(path), "%s/tenure-%ld-%u.json.gz", tnri_conf_get()->snapshot_dir,
-             (long)getpid(), ++watcher.written);
+             (long)tnri_process_id(), ++watcher.written);
     if (atomic_load(&tnri_generation) == 0)
         return;
     if (tnri_snapshot_take(path, TNR_SNAPSHOT_AUTO, TNRI_SNAPSHOT_SIGNAL) != TNR_OK)
@@ -78,14 +67,11 @@ static void *watcher_run(void *argument)
 {
     (void)argument;
     for (;;) {
-        uint64_t count;
-        ssize_t got = read(atomic_load(&watcher_event), &count, sizeof(count));
-        if (atomic_load(&watcher.is_ending))
+        int heard = tnri_wake_hear(atomic_load(&watcher_wake));
+        if (atomic_load(&watcher.is_ending) || heard < 0)
             break;
-        if (got == (ssize_t)sizeof(count))
+        if (heard > 0)
             watcher_write();
-        else if (errno != EINTR)
-            break;
     }
     tnri_helper_end();
     return NULL;
@@ -93,61 +79,53 @@ static void *watcher_run(void *argument)
 
 static void watcher_end(void)
 {
-    if (watcher.number == 0)
+    if (watcher.which == 0)
         return;
-    sigaction(watcher.number, &watcher.before, NULL);
-    if (getpid() == watcher.process) {
+    tnri_signal_restore();
+    if (tnri_process_id() == watcher.process) {
         atomic_store(&watcher.is_ending, 1);
-        uint64_t one = 1;
-        ssize_t ignored = write(atomic_load(&watcher_event), &one, sizeof(one));
-        (void)ignored;
+        tnri_wake_ring(atomic_load(&watcher_wake));
         tnri_thread_join(watcher.thread);
     }
-    close(atomic_exchange(&watcher_event, -1));
-    watcher.number = 0;
+    tnri_file_close(atomic_exchange(&watcher_wake, -1));
+    watcher.which = 0;
 }
 
 static tnr_status watcher_make(void)
 {
-    int event = eventfd(0, EFD_CLOEXEC);
-    int error = event < 0 ? errno : 0;
+    char text[128];
+    int wake = tnri_wake_make(0);
+    int error = wake < 0 ? errno : 0;
     if (error == 0) {
-        atomic_store(&watcher_event, event);
+        atomic_store(&watcher_wake, wake);
         atomic_store(&watcher.is_ending, 0);
         error = tnri_helper_make(&watcher.thread, watcher_run, NULL);
         if (error != 0)
-            close(atomic_exchange(&watcher_event, -1));
+            tnri_file_close(atomic_exchange(&watcher_wake, -1));
     }
     if (error != 0)
         return tnri_error(TNR_ERR_HOST_MEMORY,
                           "snapshot_signal: the thread that waits for it cannot be made (%s).",
-                          strerror(error));
-    watcher.process = getpid();
+                          tnri_system_text(error, text, sizeof(text)));
+    watcher.process = tnri_process_id();
     return TNR_OK;
 }
 
 /* From now on this signal is watched, or none (0). A watcher that is there goes on with another
  * signal, so that there is nothing that could fail. */
-static tnr_status watcher_follow(int number)
+static tnr_status watcher_follow(int which)
 {
-    if (number == 0 || getpid() != watcher.process)
+    if (which == 0 || tnri_process_id() != watcher.process)
         watcher_end();
-    if (number == watcher.number)
+    if (which == watcher.which)
         return TNR_OK;
-    if (watcher.number != 0) {
-        sigaction(watcher.number, &watcher.before, NULL);
-    } else {
+    if (watcher.which == 0) {
         tnr_status status = watcher_make();
         if (status != TNR_OK)
             return status;
     }
-    struct sigaction action;
-    memset(&action, 0, sizeof(action));
-    action.sa_handler = signal_handle;
-    action.sa_flags = SA_RESTART;
-    sigemptyset(&action.sa_mask);
-    watcher.number = number;
-    sigaction(number, &action, &watcher.before);
+    watcher.which = which;
+    tnri_signal_follow(which, signal_handle);
     return TNR_OK;
 }
 
@@ -194,7 +172,7 @@ void tnri_watcher_pause(void)
 
 void tnri_watcher_resume(void)
 {
-    (void)watcher_follow(signals[tnri_conf_get()->snapshot_signal]);
+    (void)watcher_follow(tnri_conf_get()->snapshot_signal);
 }
 
 void tnri_seeing_pause(void)
@@ -226,8 +204,8 @@ void tnri_snapshot_oom(tnr_status error, int device, size_t bytes)
     snprintf(reason, sizeof(reason), "%s", tnr_last_error());
     int driver_result = tnr_last_driver_result();
     for (int i = 0; i < 2; i++)
-        snprintf(paths[i], NAME_BYTES, "%s/tenure-oom-%ld-%u.%s", folder, (long)getpid(), number,
-                 i == 0 ? "json.gz" : "txt");
+        snprintf(paths[i], NAME_BYTES, "%s/tenure-oom-%ld-%u.%s", folder, (long)tnri_process_id(),
+                 number, i == 0 ? "json.gz" : "txt");
     tnr_status status = tnri_snapshot_take_oom(paths[0], paths[1], reason, device, bytes);
     char said[NAME_BYTES];
     snprintf(said, sizeof(said), "%s", status == TNR_OK ? "" : tnr_last_error());
@@ -246,7 +224,7 @@ tnr_status tnri_seeing_follow(const tnri_conf *before, const tnri_conf *after)
     tnr_status status = tnri_history_follow(before, after);
     if (status != TNR_OK)
         return status;
-    status = watcher_follow(signals[after->snapshot_signal]);
+    status = watcher_follow(after->snapshot_signal);
     if (status != TNR_OK) {
         (void)tnri_history_follow(after, before); /* it was so before, so it can be again */
         return status;

@@ -5,10 +5,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/prim/calm.h"
 #include "base/host_memory.h"
+#include "base/prim/process.h"
 #include "base/prim/thread.h"
 #include "gpu/capturing.h"
 #include "memory/arena/upper.h"
@@ -233,7 +233,7 @@ static void sums_text(char *text, size_t room)
                    unguarded);
     int has_guards = guarded + unguarded > 0;
     int has_looks = sums.made + sums.missed > 0 || !has_guards;
-    (void)snprintf(text, room, "tenure: traps: process %ld: %s%s%s\n", (long)getpid(),
+    (void)snprintf(text, room, "tenure: traps: process %ld: %s%s%s\n", (long)tnri_process_id(),
                    has_looks ? looks : "", has_looks && has_guards ? "; " : "",
                    has_guards ? guards : "");
 }

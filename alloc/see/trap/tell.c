@@ -4,10 +4,8 @@
  * It goes to the standard error if no file is named or the file cannot be opened, because a silent
  * trap would be of no use.
  */
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <link.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +16,9 @@
 #include "base/prim/calm.h"
 #include "base/conf/conf.h"
 #include "base/file_room.h"
+#include "base/prim/file.h"
+#include "base/prim/loader.h"
+#include "base/prim/process.h"
 #include "log/stacks.h"
 #include "see/trap/listener.h"
 #include "see/trap/story.h"
@@ -58,13 +59,12 @@ static __attribute__((format(printf, 2, 3))) void text_add(text *self, const cha
 }
 
 /* 1 for a frame of this library, or of one between it and the program. */
-static int is_ours(const Dl_info *frame)
+static int is_ours(const tnri_loaded_at *frame)
 {
-    Dl_info here;
-    if (frame->dli_fname != NULL && tnri_module_is_between(frame->dli_fname))
+    tnri_loaded_at here;
+    if (frame->path != NULL && tnri_module_is_between(frame->path))
         return 1;
-    return dladdr((void *)(uintptr_t)&tnri_finding_tell, &here) != 0 &&
-           here.dli_fbase == frame->dli_fbase;
+    return tnri_loader_find((uintptr_t)&tnri_finding_tell, &here) && here.base == frame->base;
 }
 
 /* An interpreter's frame. */
@@ -78,30 +78,25 @@ static void text_add_described(text *self, uintptr_t frame)
 
 /* The module of a return address, and its path from the root: the program's own name may be
  * relative. 0: it is in none that is known. */
-static int frame_find(uintptr_t frame, Dl_info *info, char path[PATH_MAX])
+static int frame_find(uintptr_t frame, tnri_loaded_at *at, char path[TNRI_PATH_BYTES])
 {
-    void *map = NULL;
-    if (dladdr1((void *)(frame - 1), info, &map, RTLD_DL_LINKMAP) == 0) /* -1: the call itself */
+    if (!tnri_loader_find(frame - 1, at)) /* -1: the call itself */
         return 0;
-    const struct link_map *loaded = map;
-    int is_program = loaded != NULL && (loaded->l_name == NULL || loaded->l_name[0] == '\0');
-    ssize_t length = is_program ? readlink("/proc/self/exe", path, PATH_MAX - 1) : -1;
-    if (length > 0)
-        path[length] = '\0';
-    else if (info->dli_fname == NULL || realpath(info->dli_fname, path) == NULL)
-        (void)snprintf(path, PATH_MAX, "%s", info->dli_fname == NULL ? "?" : info->dli_fname);
+    if (tnri_loader_is_program(frame - 1) && tnri_program_path(path, TNRI_PATH_BYTES) > 0)
+        return 1;
+    if (at->path == NULL || !tnri_path_real(at->path, path))
+        (void)snprintf(path, TNRI_PATH_BYTES, "%s", at->path == NULL ? "?" : at->path);
     return 1;
 }
 
 /* 1 for a frame of the C library. */
 static int is_libc(uintptr_t frame)
 {
-    Dl_info info;
-    if (tnri_frame_is_described(frame) || dladdr((void *)(frame - 1), &info) == 0 ||
-        info.dli_fname == NULL)
+    tnri_loaded_at at;
+    if (tnri_frame_is_described(frame) || !tnri_loader_find(frame - 1, &at) || at.path == NULL)
         return 0;
-    const char *slash = strrchr(info.dli_fname, '/');
-    return strncmp(slash == NULL ? info.dli_fname : slash + 1, "libc.so", 7) == 0;
+    const char *slash = strrchr(at.path, '/');
+    return strncmp(slash == NULL ? at.path : slash + 1, "libc.so", 7) == 0;
 }
 
 /* How many frames are left of a stack without what the C library starts threads and programs with:
@@ -116,10 +111,10 @@ static size_t frames_end(const uintptr_t *frames, size_t count)
     return end > 0 ? end : count;
 }
 
-static void text_add_frame(text *self, uintptr_t frame, const Dl_info *info, const char *path)
+static void text_add_frame(text *self, uintptr_t frame, const tnri_loaded_at *at, const char *path)
 {
-    text_add(self, "    %s+0x%zx", path, (size_t)(frame - 1 - (uintptr_t)info->dli_fbase));
-    text_add(self, info->dli_sname == NULL ? "\n" : " (%s)\n", info->dli_sname);
+    text_add(self, "    %s+0x%zx", path, (size_t)(frame - 1 - at->base));
+    text_add(self, at->symbol == NULL ? "\n" : " (%s)\n", at->symbol);
 }
 
 static void text_add_stack(text *self, uint32_t number, const char *what)
@@ -131,21 +126,21 @@ static void text_add_stack(text *self, uint32_t number, const char *what)
     text_add(self, "  %s%s\n", what, frames == NULL ? ": the stack is not known" : " at");
     size_t end = frames == NULL ? 0 : frames_end(frames, count);
     for (size_t i = 0; i < end && shown < FRAMES_SHOWN; i++) {
-        char path[PATH_MAX];
-        Dl_info info = {0};
+        char path[TNRI_PATH_BYTES];
+        tnri_loaded_at at = {0};
         if (tnri_frame_is_described(frames[i])) {
             text_add_described(self, frames[i]);
             is_inside = 0;
             shown++;
             continue;
         }
-        int is_known = frame_find(frames[i], &info, path);
-        if (is_inside && is_known && is_ours(&info))
+        int is_known = frame_find(frames[i], &at, path);
+        if (is_inside && is_known && is_ours(&at))
             continue;
         is_inside = 0;
         shown++;
         if (is_known)
-            text_add_frame(self, frames[i], &info, path);
+            text_add_frame(self, frames[i], &at, path);
         else
             text_add(self, "    %p\n", (void *)frames[i]);
     }

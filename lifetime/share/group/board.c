@@ -8,7 +8,6 @@
 #include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -16,6 +15,8 @@
 
 #include "base/error.h"
 #include "base/file_room.h"
+#include "base/prim/pages.h"
+#include "base/prim/process.h"
 
 /* What a board of this version begins with. */
 #define BOARD_MAGIC UINT64_C(0x0131707267726e74)
@@ -26,7 +27,7 @@ static tnr_status board_error(const char *path, const char *name, const char *wh
     return tnri_error(TNR_ERR_FILE,
                       "group: %s/%s %s (%s). Remove it when no process uses it, or name another "
                       "group or another folder (control_dir).",
-                      path, name, what, strerror_r(error, text, sizeof(text)));
+                      path, name, what, tnri_system_text(error, text, sizeof(text)));
 }
 
 /* ---- seats ---------------------------------------------------------------------------------- */
@@ -100,7 +101,7 @@ static tnr_status board_check(int file, const char *path, const char *name)
         TNR_ERR_FILE,
         "group: %s/%s needs %zu bytes on the disk (%s). Make room, name another folder "
         "with control_dir, or leave `group` empty to go on alone.",
-        path, name, sizeof(tnri_board), strerror_r(error, text, sizeof(text)));
+        path, name, sizeof(tnri_board), tnri_system_text(error, text, sizeof(text)));
 }
 
 static tnr_status board_map(tnri_sitting *sitting, const char *path, const char *name)
@@ -109,9 +110,8 @@ static tnr_status board_map(tnri_sitting *sitting, const char *path, const char 
     tnr_status status = board_check(sitting->file, path, name);
     if (status != TNR_OK)
         return status;
-    void *map =
-        mmap(NULL, sizeof(tnri_board), PROT_READ | PROT_WRITE, MAP_SHARED, sitting->file, 0);
-    if (map == MAP_FAILED)
+    void *map = tnri_host_pages_share(sitting->file, sizeof(tnri_board));
+    if (map == NULL)
         return board_error(path, name, "cannot be mapped", errno);
     sitting->board = map;
     if (!atomic_compare_exchange_strong(&sitting->board->magic, &magic, BOARD_MAGIC) &&
@@ -146,7 +146,7 @@ tnr_status tnri_board_sit(tnri_sitting *sitting, int folder, const char *path, c
 void tnri_board_forget(tnri_sitting *sitting)
 {
     if (sitting->board != NULL)
-        (void)munmap(sitting->board, sizeof(*sitting->board));
+        tnri_host_pages_unmap(sitting->board, sizeof(*sitting->board));
     (void)close(sitting->file);
     sitting->board = NULL;
 }

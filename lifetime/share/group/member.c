@@ -6,11 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/conf/conf.h"
 #include "base/error.h"
+#include "base/prim/file.h"
 #include "base/prim/helper.h"
+#include "base/prim/process.h"
 #include "base/prim/thread.h"
 #include "miss/reclaim.h"
 #include "share/folder.h"
@@ -199,7 +200,7 @@ static tnr_status place_sit(tnri_sitting *at, const char *path, const char *name
     if (!tnri_place_open(&folder, path))
         return TNR_ERR_FILE;
     tnr_status status = tnri_board_sit(at, folder, path, name, 0);
-    (void)close(folder);
+    tnri_file_close(folder);
     if (status != TNR_OK || !is_shared || has_company(at))
         return status;
     tnri_board_rise(at, 1);
@@ -228,7 +229,7 @@ static tnr_status member_sit(tnri_member *self)
     if (status != TNR_OK)
         return status;
     status = tnri_board_sit(&self->at, folder, path, name, 1);
-    (void)close(folder);
+    tnri_file_close(folder);
     return status;
 }
 
@@ -250,15 +251,16 @@ static void member_begin(tnri_member *self)
     atomic_store(&self->waived, 0);
     atomic_store(&self->is_ending, 0);
     self->is_paused = 0;
-    snprintf(own->program, sizeof(own->program), "%s", program_invocation_short_name);
+    snprintf(own->program, sizeof(own->program), "%s", tnri_program_name());
     atomic_store(&own->floor_bytes, conf->group_floor_mb << 20);
     atomic_store(&own->ceiling_bytes, bytes_of(conf->group_ceiling_mb));
-    atomic_store(&own->process, (int32_t)getpid());
+    atomic_store(&own->process, tnri_process_id());
 }
 
 static tnr_status group_join(tnri_device *device)
 {
     tnri_member *self = tnri_member_on(device);
+    char text[128];
     tnri_once_run(&watch_once, watch_begin);
     self->device = device;
     tnr_status status = member_sit(self);
@@ -270,7 +272,7 @@ static tnr_status group_join(tnri_device *device)
     if (error != 0) {
         tnri_board_rise(&self->at, 1);
         return tnri_error(TNR_ERR_HOST_MEMORY, "group: its thread cannot be made (%s).",
-                          strerror(error));
+                          tnri_system_text(error, text, sizeof(text)));
     }
     atomic_store(&device->ceiling_bytes, bytes_of(tnri_conf_get()->group_ceiling_mb));
     atomic_store(&device->in_group, 1);

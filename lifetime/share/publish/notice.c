@@ -14,6 +14,7 @@
 #include "base/conf/conf.h"
 #include "base/error.h"
 #include "base/file_room.h"
+#include "base/prim/process.h"
 #include "share/folder.h"
 #include "share/offered.h"
 
@@ -26,7 +27,7 @@ static tnr_status file_error(const char *what, const char *name, int error)
 {
     char text[128];
     return tnri_error(TNR_ERR_FILE, "the published name \"%s\": %s (%s).", name, what,
-                      strerror_r(error, text, sizeof(text)));
+                      tnri_system_text(error, text, sizeof(text)));
 }
 
 tnr_status tnri_name_check(const char *name)
@@ -222,5 +223,5 @@ tnr_status tnri_names_lock(tnri_descriptor *folder, const char *name)
                           "another process has kept the folder of published names locked for 10 s. "
                           "Is one of them stopped?");
     return tnri_error(TNR_ERR_FILE, "the folder of published names cannot be locked (%s).",
-                      strerror_r(error, text, sizeof(text)));
+                      tnri_system_text(error, text, sizeof(text)));
 }
