@@ -132,6 +132,70 @@ test('a limit is what there is', async () => {
     assert.match(await textOf('.findings'), /were left of the limit of 32\.0 MiB then/);
 });
 
+/* Seen to fail with a chart of 400 pixels below a legend of three lines. */
+test('the chart is in the first screen', async () => {
+    for (const json of [EXAMPLE, program]) {
+        await open(json);
+        await page.setViewportSize({ width: 1280, height: 900 });
+        await until(async () => (await page.$eval('.brush', (strip) =>
+            strip.getBoundingClientRect().bottom)) <= 900);
+        const box = await page.$eval('.chart', (chart) => {
+            const { top, bottom } = chart.getBoundingClientRect();
+            return { top, bottom };
+        });
+        assert.ok(box.bottom - box.top >= 320 && box.bottom <= 900, JSON.stringify(box));
+        await page.close();
+    }
+});
+
+/* Seen to fail with the rest of the device as one, with the words of C for all, and without the
+ * writer's name and version. */
+test('words are of the program and its allocator; others on the GPU are told apart', async () => {
+    const say = async (change) => {
+        const document = structuredClone(example);
+        document.devices[0].limit_bytes = null;
+        change(document);
+        const path = join(folder, 'words.json');
+        writeFileSync(path, JSON.stringify(document));
+        await open(path);
+        const words = await textOf('#report');
+        await page.close();
+        return words.replaceAll('\u00a0', ' ').replaceAll(/\s+/g, ' ');
+    };
+    const others = 3 * 2 ** 30;
+    const plain = await say(({ devices: [one], writer }) => {
+        one.memory_free_bytes = one.memory_bytes - one.reserved_bytes - others;
+        writer.version = '1.2.3';
+    });
+    assert.match(plain, /Taken: [^.]*, by Tenure 1\.2\.3,/);
+    assert.match(plain, /Others on the GPU \(not drawn\) ?3\.00 GiB/);
+    assert.match(plain, /Free on the GPU \(not drawn\) ?77\.0 GiB/);
+    assert.match(await say(({ devices: [one] }) => { one.memory_free_bytes = null; }),
+        /Others on the GPU, or free/);
+    const empty = (document) => { document.history.rows = []; };
+    assert.match(await say(empty), /TENURE_CONF=history:light .*or call tnr_history_set,/);
+    for (const change of [({ process }) => { process.program = '/usr/bin/python3.11'; },
+        ({ strings }) => { strings[3] = 'model.py'; }]) {
+        const python = await say((document) => {
+            empty(document);
+            change(document);
+            document.blocks.rows[4][2] = 0; // free, so that most is kept for reuse
+            document.blocks.rows[4][3] = 3;
+        });
+        assert.match(python, /or call tenure\.history\("full"\),/);
+        assert.match(python, /tenure\.trim\(\) gives what is idle back/);
+    }
+    const torch = await say((document) => {
+        empty(document);
+        document.reason = 'converted';
+        document.writer = { name: 'PyTorch', version: '' };
+        document.settings = { expandable_segments: 'True' };
+    });
+    assert.match(torch, /PyTorch\u2019s allocator with expandable segments holds 16\.0 MiB/);
+    assert.match(torch, /Call torch\.cuda\.memory\._record_memory_history\(\)/);
+    assert.doesNotMatch(torch, /tnr_|Tenure holds/);
+});
+
 /* Seen to fail with the program's name in place of the title, and with each figure in a unit of its
  * own. */
 test('a title and figures stand on top', async () => {

@@ -342,12 +342,14 @@ function readShared(root: Dictionary, historyFields: Dictionary): Snapshot {
     const process = dictionary(root['process'], 'process');
     const time = dictionary(root['time'], 'time');
     const driver = dictionary(root['driver'], 'driver');
+    const writer = dictionary(root['writer'] ?? {}, 'writer');
     const takenNs = number(time['taken_ns']);
     const zeroUs = number(time['zero_epoch_us']);
     const strings = list(root['strings'], 'strings').map(text);
     const frames = readFrames(root['frames'], strings);
     return {
         fileName: '', fileBytes: 0,
+        writer: { name: text(writer['name']), version: text(writer['version']) },
         reason: text(root['reason']), pid: number(process['pid']),
         program: text(process['program']), takenNs,
         takenEpochMs: zeroUs > 0 ? zeroUs / 1e3 + takenNs / 1e6 : 0,

@@ -3,6 +3,9 @@
  * Which group a band is of, and whether a filter dims it: the classes that bands are drawn by. The
  * ten that hold most at the peak have colours of their own, the rest is one group. A class is twice
  * the group's number, and one more if it is dimmed.
+ *
+ * Groups are stacked in the order of their numbers: at the bottom the one whose blocks live
+ * longest, so that what stays (weights) is level ground under what grows or comes and goes.
  */
 import { matching, Names } from '../text/names.js';
 import { parseAddress } from '../text/units.js';
@@ -12,7 +15,9 @@ import { Snapshot } from './model.js';
 
 const COLOURED = 10;
 
-export interface BandGroup { name: string; note: string; peakBytes: number; isRest: boolean }
+/** `rank`: which of those that hold most it is, from 0. */
+export interface BandGroup { name: string; note: string; peakBytes: number; isRest: boolean;
+    rank: number }
 
 /** What is not dimmed: all that a text fits, and one group if one is chosen. */
 export interface Filter { text: string; group: number | null }
@@ -22,7 +27,7 @@ export class Grouping implements Classes {
     readonly count: number;
     readonly leftOut: number | null;
     private readonly keys: Keys;
-    private readonly groupOfKey: Uint8Array;
+    private groupOfKey: Uint8Array;
     private readonly fits: (band: number) => boolean;
 
     constructor(private readonly bands: Bands, group: Group, snapshot: Snapshot, names: Names,
@@ -32,23 +37,25 @@ export class Grouping implements Classes {
         const holders = holdersOf(snapshot, names, device, group, device.history.peak)
             .filter((one) => one.live > 0);
         const shown = holders.slice(0, COLOURED);
-        const places = new Map(shown.map((one, place) => [one.key, place]));
-        this.groups = shown.map(({ name, note, live }) => ({ name, note, peakBytes: live,
-                                                        isRest: false }));
         const { meaning } = this.keys;
-        this.groupOfKey = new Uint8Array(meaning.length);
-        let others = false;
-        for (let key = 0; key < meaning.length; key++) {
-            const place = places.get(describe(group, meaning[key]!, names, snapshot).key);
-            this.groupOfKey[key] = place ?? shown.length;
-            others ||= place === undefined;
-        }
+        const ranks = new Map(shown.map((one, rank) => [one.key, rank]));
+        const rankOfKey = Array.from(meaning, (key) =>
+            ranks.get(describe(group, key, names, snapshot).key) ?? shown.length);
+        this.groupOfKey = Uint8Array.from(rankOfKey);
+        const order = this.longestFirst(shown.length);
+        this.groups = order.map((rank) => {
+            const { name, note, live } = shown[rank]!;
+            return { name, note, peakBytes: live, isRest: false, rank };
+        });
+        const place = new Map(order.map((rank, at) => [rank, at]));
+        this.groupOfKey = Uint8Array.from(rankOfKey, (rank) => place.get(rank) ?? shown.length);
+        const others = rankOfKey.includes(shown.length);
         const isThin = snapshot.leftOut > 0;
         if (others || isThin) {
             const { live, peak } = device.history;
             const known = shown.reduce((sum, one) => sum + one.live, 0);
             this.groups.push({
-                name: 'All others', isRest: true,
+                name: 'All others', isRest: true, rank: shown.length,
                 note: isThin ? 'and blocks that this report leaves out' : '',
                 peakBytes: isThin ? Math.max(0, (live[peak] ?? 0) - known)
                     : holders.slice(COLOURED).reduce((sum, one) => sum + one.live, 0),
@@ -57,6 +64,32 @@ export class Grouping implements Classes {
         this.count = 2 * this.groups.length;
         this.leftOut = isThin ? this.count - 2 : null;
         this.fits = textFits(bands, snapshot, names, filter.text.trim());
+    }
+
+    /** The groups by how long the blocks live that are live at the peak, by their bytes. */
+    private longestFirst(groups: number): number[] {
+        const { bands } = this;
+        const { peak } = bands.history;
+        const lives = new Float64Array(groups), amounts = new Float64Array(groups);
+        const add = (band: number) => {
+            const group = this.groupOf(band);
+            if (group < groups && bands.isAlive(band, peak)) {
+                const bytes = bands.bytes(band);
+                lives[group]! += bytes * (bands.end[band]! - bands.start(band));
+                amounts[group]! += bytes;
+            }
+        };
+        for (let band = bands.records; band < bands.length; band++) {
+            add(band);
+        }
+        for (let band = 0; band <= peak; band++) {
+            if (bands.end[band]! > peak) {
+                add(band);
+            }
+        }
+        const mean = (group: number) => lives[group]! / Math.max(1, amounts[group]!);
+        return Array.from({ length: groups }, (_, group) => group)
+            .sort((a, b) => mean(b) - mean(a) || a - b);
     }
 
     groupOf(band: number): number {

@@ -90,6 +90,7 @@ export interface Device {
 
 export interface Snapshot {
     fileName: string; fileBytes: number;
+    writer: { name: string; version: string };
     reason: string; pid: number; program: string;
     takenNs: number;
     /** Time of day; 0 if not known. */

@@ -94,8 +94,8 @@ export class BandsChart {
     }
 
     private colourOf(group: number): string {
-        return this.grouping!.groups[group]!.isRest ? 'var(--other)'
-            : CATEGORY_COLOURS[group % CATEGORY_COLOURS.length]!;
+        const { isRest, rank } = this.grouping!.groups[group]!;
+        return isRest ? 'var(--other)' : CATEGORY_COLOURS[rank % CATEGORY_COLOURS.length]!;
     }
 
     private makePalette(groups: number): Palette {
@@ -119,11 +119,14 @@ export class BandsChart {
     private drawLegend(groups: BandGroup[]): void {
         const focused = this.legend.contains(document.activeElement)
             ? document.activeElement!.getAttribute('data-group') : null;
-        fill(this.legend, ...groups.map(({ name, note, peakBytes }, group) => {
+        const byRank = groups.map((_, group) => group)
+            .sort((a, b) => groups[a]!.rank - groups[b]!.rank);
+        fill(this.legend, ...byRank.map((group) => {
+            const { name, note, peakBytes } = groups[group]!;
             const key = el('i', { class: 'key' });
             key.style.backgroundColor = this.colourOf(group);
             return el('li', {}, el('button', {
-                type: 'button', 'data-group': group, title: note || name,
+                type: 'button', 'data-group': group, title: note ? `${name} ${note}` : name,
                 'aria-pressed': String(this.filter.group === group),
                 onclick: () => {
                     this.filter.group = this.filter.group === group ? null : group;
@@ -140,7 +143,7 @@ export class BandsChart {
     private waitingEntry(): HTMLElement {
         const key = el('i', { class: 'key pattern' });
         key.style.backgroundColor = 'var(--retired)';
-        return el('li', {}, key, el('span', {}, 'Freed, waits for other work: on top'));
+        return el('li', {}, key, el('span', {}, 'Waiting: on top'));
     }
 
     /** Draws into a rectangle of a canvas, in its own pixels. */

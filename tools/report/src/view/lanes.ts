@@ -16,6 +16,7 @@ import { memoryOf, nextOwner, previousOwner } from '../data/owners.js';
 import { resolveCss } from '../ui/colours.js';
 import { append, el, fill, oncePerFrame } from '../ui/dom.js';
 import { hideTip, showTip } from '../ui/tip.js';
+import { adviceFor } from '../text/advice.js';
 import { bytes, count, duration, moment, plural } from '../text/units.js';
 import { bandDetail, bandText, placeOf } from './band_words.js';
 import { KIND_WORDS as FINDING_WORDS } from './findings.js';
@@ -76,8 +77,8 @@ export class LanesView implements View {
             return label;
         });
         if (history.length === 0) {
-            this.root.append(el('p', { class: 'nothing' }, 'No history was recorded. Turn it on ' +
-                'with TENURE_CONF=history:light, or history:full for call stacks too.'));
+            this.root.append(el('p', { class: 'nothing' }, 'No history was recorded. ' +
+                `${adviceFor(app.snapshot).history}.`));
             return;
         }
         [this.begin, this.end] = this.full();

@@ -6,6 +6,7 @@
 import { App, Target, View } from '../app.js';
 import { KIND, KINDS, Kind } from '../data/model.js';
 import { Child, el, fill } from '../ui/dom.js';
+import { adviceFor } from '../text/advice.js';
 import { bytes, count, duration, hex, moment, parseAddress, plural } from '../text/units.js';
 import { matching } from '../text/names.js';
 import { KIND_WORDS, ownerStack } from './describe.js';
@@ -83,8 +84,8 @@ export class RecordsView implements View {
 
     constructor(private readonly app: App) {
         if (app.device.history.length === 0) {
-            this.root.append(el('p', { class: 'nothing' }, 'No history was recorded. Turn it on ' +
-                'with TENURE_CONF=history:light, or history:full for call stacks too.'));
+            this.root.append(el('p', { class: 'nothing' }, 'No history was recorded. ' +
+                `${adviceFor(app.snapshot).history}.`));
             return;
         }
         this.root.append(el('section', { class: 'card' },

@@ -8,6 +8,7 @@ import { holdersOf } from '../data/holders.js';
 import { KIND } from '../data/model.js';
 import { Child, el } from '../ui/dom.js';
 import { Share, SHARE_WORDS, SHARES, shareVariable } from '../ui/colours.js';
+import { adviceFor, allocatorName, isConverted } from '../text/advice.js';
 import { bytes, bytesBeside, count, date, duration, percent, plural } from '../text/units.js';
 
 function listText(parts: Child[][]): Child[] {
@@ -68,7 +69,7 @@ function roomOf({ device }: Pick<App, 'device'>): number {
 
 /** What an allocation that failed could still have had: of Tenure's, limits count. */
 function leftWords(app: App): string {
-    return isConverted(app) ? 'were free on the device then'
+    return isConverted(app.snapshot) ? 'were free on the device then'
         : isLimited(app) ? `were left of the limit of ${bytes(roomOf(app))} then`
             : 'could still be had then';
 }
@@ -78,13 +79,8 @@ function deviceName(app: App): string {
     return device.name ? `GPU ${device.index} (${device.name})` : `GPU ${device.index}`;
 }
 
-/** A converted snapshot is another allocator's. */
-function holderWord(app: App): string {
-    return isConverted(app) ? 'The allocator' : 'Tenure';
-}
-
-function isConverted({ snapshot }: App): boolean {
-    return snapshot.reason === 'converted';
+function holderWord({ snapshot }: App): string {
+    return isConverted(snapshot) ? allocatorName(snapshot) : 'Tenure';
 }
 
 /** The second sentence: the largest holder and the peak. */
@@ -101,7 +97,8 @@ function lead(app: App): HTMLElement {
     } else {
         const [first] = holdersOf(snapshot, app.names, device, 'stream');
         if (first && first.live > 0) {
-            line.append(`No call stacks were recorded; by stream, `, strong(first.name),
+            line.append('No call stacks were recorded ' +
+                `(${adviceFor(snapshot).stacks} records them); by stream, `, strong(first.name),
                 ` holds most: ${bytes(first.live)}, ` +
                 `${percent(first.live, accounting.bytes.live)} of what is live. `);
         }
@@ -115,7 +112,8 @@ function lead(app: App): HTMLElement {
                 : ', at this snapshot. ');
     }
     line.append(reasonText(snapshot.reason),
-        snapshot.takenEpochMs > 0 ? `: ${date(snapshot.takenEpochMs)}` : '',
+        snapshot.takenEpochMs > 0 ? `: ${date(snapshot.takenEpochMs)}, by ` : ' by ',
+        allocatorName(snapshot),
         snapshot.simulated ? ', on the simulated device.' : '.');
     return line;
 }
@@ -125,7 +123,7 @@ function reasonText(reason: string): string {
     case 'oom': return 'Taken when an allocation failed';
     case 'exit': return 'Taken when the program ended';
     case 'signal': return 'Taken on a signal';
-    case 'converted': return 'Converted from another allocator\'s snapshot';
+    case 'converted': return 'Written';
     default: return 'Taken';
     }
 }
@@ -153,7 +151,22 @@ function shareBar(app: App): HTMLElement {
             bar.append(part);
         }
     }
+    const { others } = restOf(app);
+    if (others !== null && others > 0 && !isSmall(app) && !isLimited(app)) {
+        const part = el('i', { title: `Others: ${bytes(others)}`, class: 'others' });
+        part.style.width = `${100 * others / whole}%`;
+        bar.append(part);
+    }
     return bar;
+}
+
+/** What the device has beyond the total: in use by others, and free. The first is not known where
+ * the snapshot does not say how much was free. */
+function restOf({ device, accounting }: App): { others: number | null; free: number } {
+    const rest = Math.max(0, device.memoryBytes - accounting.total);
+    return device.memoryFreeBytes === null ? { others: null, free: rest }
+        : { others: Math.max(0, rest - device.memoryFreeBytes),
+            free: Math.min(rest, device.memoryFreeBytes) };
 }
 
 function shareText(app: App): string {
@@ -180,11 +193,17 @@ function shareLegend(app: App): HTMLElement {
             el('i', { class: 'key outline' }), el('span', {}, 'Left of the limit'),
             el('b', {}, bytes(roomOf(app) - accounting.total))));
     } else if (!isLimited(app) && device.memoryBytes > accounting.total) {
-        legend.append(el('li', {
-            title: 'What the device has beyond what Tenure holds: unused, or in use by others',
-        }, el('i', { class: 'key outline' }), el('span', {}, isSmall(app)
-            ? 'Rest of the GPU, not drawn' : 'Rest of the GPU'),
-        el('b', {}, bytes(device.memoryBytes - accounting.total))));
+        const { others, free } = restOf(app);
+        const entry = (kind: string, name: string, size: number, meaning: string) =>
+            legend.append(el('li', { title: meaning }, el('i', { class: `key ${kind}` }),
+                el('span', {}, isSmall(app) ? `${name} (not drawn)` : name),
+                el('b', { 'data-bytes': size }, bytes(size))));
+        if (others !== null && others > 0) {
+            entry('others', 'Others on the GPU', others, 'Other processes, and what the driver ' +
+                'keeps for itself and for this one: contexts, kernels, buffers');
+        }
+        entry('outline', others === null ? 'Others on the GPU, or free' : 'Free on the GPU', free,
+            others === null ? 'The snapshot does not say how much of it was free' : 'Unused');
     }
     return legend;
 }
@@ -225,15 +244,15 @@ function findings(app: App): Finding[] {
             warn: accounting.largestFree < 0.1 * free, view: 'map', action: 'Show the map',
             text: [`Free memory is in ${plural(accounting.freeRuns, 'run')}; the largest has ` +
                 `${bytes(accounting.largestFree)} of ${bytes(free)}. ` +
-                (isConverted(app) ? '' : 'Its chunks can move to where they are needed. ')],
+                (isConverted(snapshot) ? '' : 'Its chunks can move to where they are needed. ')],
         });
     }
     const spare = free + accounting.bytes.binned;
-    if (spare > 0.5 * accounting.total && !isConverted(app)) {
+    if (spare > 0.5 * accounting.total) {
         found.push({
             warn: false,
             text: [`More than half of what is held, ${bytes(spare)}, is kept for reuse; ` +
-                'tnr_trim gives what is idle back to the device. '],
+                `${adviceFor(snapshot).trim} gives what is idle back to the device. `],
         });
     }
     const unsafe = device.graphs.filter((graph) =>

@@ -17,18 +17,22 @@ import { History, KIND } from '../data/model.js';
 import { resolveCss } from '../ui/colours.js';
 import { choice, el, fill, oncePerFrame } from '../ui/dom.js';
 import { hideTip, showTip } from '../ui/tip.js';
+import { adviceFor } from '../text/advice.js';
 import { bytes, count, duration, moment, percent, plural, roundBytes } from '../text/units.js';
 import { BandsChart } from './bands_chart.js';
 import { recordText } from './describe.js';
 import { defaultGroup, groupOptions } from './group_words.js';
+import { Labels, Place } from './labels.js';
 import { LeftOutNote } from './left_out.js';
 
-const CHART_HEIGHT = 400;
-const BRUSH_HEIGHT = 44;
+/** The chart and the strip below it end with the first screen, if that leaves room enough. */
+const CHART_LEAST = 320, CHART_MOST = 460;
+const BRUSH_HEIGHT = 44, BELOW = BRUSH_HEIGHT + 14;
 const HOLDERS_SHOWN = 8;
 const ZOOM_STEP = 2;
-/** Marks with their names, unless there are so many that none could be read. */
-const MARKS_DRAWN = 40;
+/** Marks, unless there are so many that nothing else could be seen; their names lie in so many
+ * lines, and those that find no room in them are left out. */
+const MARKS_DRAWN = 40, MARK_LINES = 4;
 
 type Look = 'bands' | 'amounts';
 type Axis = 'time' | 'records';
@@ -57,6 +61,8 @@ export class TimelineView implements View {
     private drawnChart = '';
     private drawnStrip = '';
     private readonly strip = document.createElement('canvas');
+    /** Where texts lie in the chart. */
+    private labels = new Labels();
     private look: Look = 'bands';
     private readonly amountsLegend = this.legend();
     private readonly bandsChart: BandsChart;
@@ -99,9 +105,8 @@ export class TimelineView implements View {
     private noHistory(): HTMLElement {
         return el('section', { class: 'card' }, el('div', { class: 'head' },
             el('h2', {}, 'No history was recorded')),
-        el('p', { class: 'note' }, 'The timeline needs the history of allocations. Turn it on ' +
-            'with TENURE_CONF=history:light (or history:full for call stacks too), or with ' +
-            'tnr_history_set, and take a snapshot again.'));
+        el('p', { class: 'note' }, 'The timeline needs the history of allocations. ' +
+            `${adviceFor(this.app.snapshot).history}, and take a snapshot again.`));
     }
 
     private chartCard(): HTMLElement {
@@ -126,8 +131,10 @@ export class TimelineView implements View {
                     button('+', 'Zoom in (+)', () => this.zoom(1 / ZOOM_STEP)),
                     button('All', 'Show all (0)', () => this.setWindow(...this.full())),
                     button('Peak', 'Go to the peak (p)', () => this.goToPeak()))),
-            this.bandsChart.controls, this.bandsChart.legend, this.amountsLegend,
-            this.chart, this.brush, this.leftOut.root, this.reading, this.bandsChart.detail,
+            this.bandsChart.controls,
+            el('div', { class: 'beside' }, el('div', {}, this.chart, this.brush),
+                el('div', {}, this.bandsChart.legend, this.amountsLegend)),
+            this.leftOut.root, this.reading, this.bandsChart.detail,
             this.history.incomplete && el('p', { class: 'note' }, 'Some records are missing, so ' +
                 'amounts near the beginning are lower bounds.'));
     }
@@ -280,7 +287,7 @@ export class TimelineView implements View {
         const axis = { stroke: muted, font, grid: { stroke: line, width: 1 },
                        ticks: { stroke: line, width: 1 } };
         return {
-            width, height: CHART_HEIGHT, series: this.series(), legend: { show: false },
+            width, height: this.height(), series: this.series(), legend: { show: false },
             scales: {
                 x: { time: false, range: () => [this.begin, this.end] },
                 y: { range: (plot, _low, high) => this.amounts(plot, high) },
@@ -301,6 +308,11 @@ export class TimelineView implements View {
                 draw: [(plot) => this.drawExtras(plot)],
             },
         };
+    }
+
+    private height(): number {
+        const top = this.chart.getBoundingClientRect().top + scrollY;
+        return Math.min(CHART_MOST, Math.max(CHART_LEAST, innerHeight - top - BELOW));
     }
 
     private amounts(plot: uPlot, high: number): [number, number] {
@@ -346,7 +358,7 @@ export class TimelineView implements View {
             return;
         } else {
             if (this.plot.width !== width) {
-                this.plot.setSize({ width, height: CHART_HEIGHT });
+                this.plot.setSize({ width, height: this.plot.height });
             }
             this.plot.setData(this.data(width), true);
         }
@@ -381,14 +393,16 @@ export class TimelineView implements View {
         ctx.textAlign = 'left';
         ctx.textBaseline = 'alphabetic';
         ctx.font = `${12 * ratio}px ${getComputedStyle(document.body).fontFamily}`;
+        this.labels = new Labels();
         if (peak >= 0) {
             const y = Math.round(plot.valToPos(live[peak]!, 'y', true)) + 0.5;
             ctx.strokeStyle = this.colours.peak;
             ctx.setLineDash([6 * ratio, 4 * ratio]);
             line(ctx, bbox.left, y, bbox.left + bbox.width, y);
             ctx.setLineDash([]);
-            this.label(plot, `peak ${bytes(live[peak]!)}`, bbox.left + 8 * ratio, y - 5 * ratio,
-                this.colours.peak);
+            const left = bbox.left + 5 * ratio;
+            this.label(plot, `peak ${bytes(live[peak]!)}`,
+                [{ left, top: y - 16 * ratio }, { left, top: y + 2 * ratio }], this.colours.peak);
         }
         this.drawEvents(plot);
         if ((this.pinned || this.record === this.home) && this.record !== null) {
@@ -399,17 +413,21 @@ export class TimelineView implements View {
         ctx.restore();
     }
 
-    /** A text on a patch of the page's colour, so that it can be read on any line. */
-    private label(plot: uPlot, text: string, x: number, y: number, colour: string): void {
+    /** A text on a patch of the page's colour, so that it can be read on any line, at the first
+     * of some places that no other text has. */
+    private label(plot: uPlot, text: string, places: readonly Place[], colour: string): void {
         const { ctx } = plot;
         const ratio = devicePixelRatio;
-        const width = ctx.measureText(text).width;
-        ctx.fillStyle = resolveCss('--card');
-        ctx.globalAlpha = 0.82;
-        ctx.fillRect(x - 3 * ratio, y - 11 * ratio, width + 6 * ratio, 15 * ratio);
-        ctx.globalAlpha = 1;
-        ctx.fillStyle = colour;
-        ctx.fillText(text, x, y);
+        const width = ctx.measureText(text).width + 6 * ratio;
+        const place = this.labels.put(places, width, 15 * ratio);
+        if (place) {
+            ctx.fillStyle = resolveCss('--card');
+            ctx.globalAlpha = 0.82;
+            ctx.fillRect(place.left, place.top, width, 15 * ratio);
+            ctx.globalAlpha = 1;
+            ctx.fillStyle = colour;
+            ctx.fillText(text, place.left + 3 * ratio, place.top + 11 * ratio);
+        }
     }
 
     private drawEvents(plot: uPlot): void {
@@ -419,20 +437,19 @@ export class TimelineView implements View {
         const failures = marks.filter((record) => kind[record] === KIND.oom).slice(-MARKS_DRAWN);
         const others = marks.filter((record) => kind[record] !== KIND.oom);
         for (const record of failures) {
-            this.drawEvent(plot, record, this.colours.peak, 'out of memory', 2);
+            this.drawEvent(plot, record, this.colours.peak, 'out of memory');
         }
         if (others.length <= MARKS_DRAWN) {
             for (const record of others) {
                 const text = kind[record] === KIND.mark
                     ? this.app.snapshot.strings[this.history.mark[record]!]!
                     : kind[record] === KIND.sleep ? 'sleep' : 'wake';
-                this.drawEvent(plot, record, this.colours.muted, text.slice(0, 40), 1);
+                this.drawEvent(plot, record, this.colours.muted, text.slice(0, 40));
             }
         }
     }
 
-    private drawEvent(plot: uPlot, record: number, colour: string, text: string, row: number):
-        void {
+    private drawEvent(plot: uPlot, record: number, colour: string, text: string): void {
         const { ctx, bbox } = plot;
         const ratio = devicePixelRatio;
         const x = Math.round(plot.valToPos(this.place(record), 'x', true)) + 0.5;
@@ -440,10 +457,11 @@ export class TimelineView implements View {
         ctx.setLineDash([2 * ratio, 3 * ratio]);
         line(ctx, x, bbox.top, x, bbox.top + bbox.height);
         ctx.setLineDash([]);
-        const width = ctx.measureText(text).width;
-        const right = bbox.left + bbox.width;
-        const left = x + 4 * ratio + width > right ? x - 4 * ratio - width : x + 4 * ratio;
-        this.label(plot, text, left, bbox.top + 13 * ratio * row, colour);
+        const width = ctx.measureText(text).width + 6 * ratio;
+        const isLeft = x + ratio + width > bbox.left + bbox.width;
+        const left = isLeft ? x - ratio - width : x + ratio;
+        this.label(plot, text, Array.from({ length: MARK_LINES }, (_, row) =>
+            ({ left, top: bbox.top + (2 + 16 * row) * ratio })), colour);
     }
 
     /** The whole history in small, with the window on it. */
