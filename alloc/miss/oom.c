@@ -230,7 +230,7 @@ static void holders_tell(const holder *holders, size_t count, const holder *tota
                           (void *)total->pin, total->pool_name);
 }
 
-/* "; limit 4.00 GiB (set by tnr_limit_set), 4.00 GiB mapped": of the limits, the one that leaves
+/* "; limit 4.00 GiB (set by tnr_limit_set), 4.00 GiB reserved": of the limits, the one that leaves
  * least. Returns what raises it; null: nothing was limited. */
 static const char *limit_tell(const tnr_pool pool)
 {
@@ -260,9 +260,9 @@ static const char *limit_tell(const tnr_pool pool)
                                                  below(limits[least].limit, limits[least].mapped))
             least = i;
     const char *quote = limits[least].name[0] != '\0' ? "\"" : "";
-    tnri_error_append("; limit %s%s%s%s%s (set by %s), %s mapped", TNRI_BYTES(limits[least].limit),
-                      limits[least].of, quote, limits[least].name, quote,
-                      limits[least].by != NULL ? limits[least].by : limits[least].raise,
+    tnri_error_append("; limit %s%s%s%s%s (set by %s), %s reserved",
+                      TNRI_BYTES(limits[least].limit), limits[least].of, quote, limits[least].name,
+                      quote, limits[least].by != NULL ? limits[least].by : limits[least].raise,
                       TNRI_BYTES(limits[least].mapped));
     return limits[least].raise;
 }

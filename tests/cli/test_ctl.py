@@ -94,7 +94,7 @@ class Commands(Ctl):
         self.assertEqual(answer["devices"][0]["asleep_bytes"], 6 * MIB)
         self.assertEqual(self.answer("sleep", "--content", "discard", "--pinned", "64M",
                                      "--keep-backing")["devices"][0]["reserved_bytes"], 0)
-        self.assertIn("6 MiB mapped, 4 MiB asleep", self.ctl("wake", "--tag", "weights").stdout)
+        self.assertIn("6 MiB reserved, 4 MiB asleep", self.ctl("wake", "--tag", "weights").stdout)
         self.assertEqual(self.answer("wake", "--device", "0")["devices"][0]["asleep_bytes"], 0)
 
     def test_limit_and_trim(self):

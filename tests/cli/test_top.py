@@ -6,7 +6,8 @@ against the rules of the OpenMetrics text format, by a reader that is itself tri
 Broken on purpose, each seen to fail: lines cut nowhere, rows in the order of the answer, the
 terminal left as it was drawn on, streams not joined, no "# EOF", labels not escaped, `control:try`
 left out of `tenure run`, and put after the user's own; of metrics' streams: rows not added up, the
-name of the last pool kept, --streams not sent."""
+name of the last pool kept, --streams not sent; a trim without a question; in the table of processes
+the arrows left out, and the answers of the processes not heard."""
 import fcntl
 import json
 import os
@@ -96,11 +97,20 @@ class Lines(Top):
         shown = self.top("--once").stdout
         self.assertIn(f"control_holder {process.pid}", shown)
         self.assertRegex(shown, r"(?m)^0 Tenure simulated d +10 MiB +8 MiB +0 B +0")
+        self.assertRegex(shown, r"(?m)^device +reserved +live +waiting +moving +asleep +peak")
+        self.assertRegex(shown, r"(?m)^ \[[#=.]{76}\]$")
         lines = shown.splitlines()
         names = [line.split()[0] for line in lines[lines.index("") + 2:]]
         self.assertEqual(names, ["weights", "default"])  # the largest first
         self.assertRegex(self.top("--once", "--by", "tag").stdout, r"(?m)^weights +6 MiB +5 MiB")
         self.assertNotIn("weights", self.top("--once", "--by", "device").stdout)
+
+    def test_bar(self):
+        """What is live, reserved beyond that, and neither, each by its part of the device."""
+        with unittest.mock.patch.dict(os.environ, {"TENURE_SIM_MEMORY": "38M"}):
+            self.hold()
+        bar = re.search(r"(?m)^ \[(#*)(=*)(\.*)\]$", self.top("--once").stdout)
+        self.assertEqual([len(part) for part in bar.groups()], [16, 4, 56])
 
     def test_streams_are_joined(self):
         """Both pools have memory of the default stream: one row, with the sum."""
@@ -131,7 +141,8 @@ class Lines(Top):
         other, _ = self.hold()
         said = self.top("--once", code=SEVERAL).stderr
         for process in (one, other):
-            self.assertRegex(said, rf"(?m)^  {process.pid} +control_holder$")
+            self.assertRegex(said, rf"(?m)^ +{process.pid}  control_holder +10 MiB +8 MiB  #+=+$")
+        self.assertRegex(said, r"(?m)^ +process  program +reserved +live$")
         self.assertIn(f" {other.pid}\n", self.top(other.pid, "--once").stdout)
         self.top("control_hold", "--once", code=SEVERAL)
         self.assertIn("no process", self.top("nobody", "--once", code=NO_PROCESS).stderr)
@@ -196,7 +207,17 @@ class OnATerminal(Top):
         screen.key("p")
         screen.see("weights")
         screen.key("T")
+        screen.see("give all idle memory back to the driver? The next requests map it again. y n")
+        screen.key("n")  # as any key but y
+        screen.see("T trim  ? help")
+        screen.key("T")
+        screen.see("y n")
+        screen.key("y")
         screen.see("0 MiB given back")
+        screen.key("?")
+        screen.see("reserved  physical memory that Tenure has from the driver")
+        screen.key("T")  # ends the help, and does nothing else
+        screen.see("T trim  ? help")
         screen.key("S")
         name = f"tenure-{process.pid}-1.json.gz"
         screen.see(f"snapshot: {name}")
@@ -207,6 +228,47 @@ class OnATerminal(Top):
         self.assertEqual(screen.end(), (OK, ""))
         self.assertTrue(screen.shown.endswith(b"\x1b[?25h\x1b[?1049l"))
         self.assertEqual(len(os.listdir(self.sockets)), 1)
+
+    def test_one_of_several(self):
+        """A table with what each has; one is chosen, watched, and left for the table."""
+        first, _ = self.hold()
+        other, _ = self.hold()
+        pids = sorted([first.pid, other.pid])
+        screen = self.screen("--interval", "0.2", columns=100)
+        screen.see("several processes: choose one")
+        frame = screen.see("up down choose  Enter watch  q quit")
+        while frame.count("10 MiB") < 2:  # both have answered
+            frame = screen.see("up down choose  Enter watch  q quit")
+        rows = re.findall(r"([> ]) +(\d+)  control_holder +10 MiB +8 MiB  (#+=+)\r?\n", frame)
+        self.assertEqual(sorted(int(row[1]) for row in rows), pids)
+        self.assertEqual([row[0] for row in rows], [">", " "])
+        self.assertEqual({row[2] for row in rows}, {"#" * 16 + "=" * 4})
+        below = rows[1][1]
+        screen.key("\x1b[B")
+        screen.see(f"> {below:>8}  control_holder")
+        screen.key("\r")
+        screen.see(f"control_holder {below}")
+        screen.see("weights")
+        screen.see("l list")
+        screen.key("l")
+        screen.see(f"> {below:>8}  control_holder")
+        screen.key("k")
+        screen.see(f"> {rows[0][1]:>8}  control_holder")
+        screen.key("\n")
+        screen.see(f"control_holder {rows[0][1]}")
+        screen.key("q")
+        self.assertEqual(screen.end(), (OK, ""))
+
+    def test_one_of_several_is_silent(self):
+        """It has a dash, and holds the others up no longer than a second."""
+        first, _ = self.hold()
+        other, _ = self.hold()
+        screen = self.screen("--interval", "0.2")
+        screen.see("10 MiB")
+        first.send_signal(signal.SIGSTOP)
+        self.addCleanup(first.send_signal, signal.SIGCONT)
+        screen.key("q")
+        self.assertEqual(screen.end()[0], OK)
 
     def test_narrow(self):
         """Nothing is longer than a line, or higher than the terminal, and nothing is not ASCII."""
@@ -261,6 +323,8 @@ class OnATerminal(Top):
         process.send_signal(signal.SIGSTOP)
         self.addCleanup(process.send_signal, signal.SIGCONT)
         screen.key("T")
+        screen.see("y n")
+        screen.key("y")
         screen.see("asked for")
         screen.key("q")
         self.assertEqual(screen.end()[0], OK)

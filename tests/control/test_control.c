@@ -378,10 +378,10 @@ static void rules(void **state)
         client_ask(&one, "{\"command\":\"limit\",\"bytes\":6291456,\"tags\":[\"weights\"]}"),
         "\"limit_bytes\":6291456}]}]");
     assert_error(tnr_pool_malloc(&more, pool, 2 * MIB, 0, NULL), TNR_ERR_LIMIT,
-                 "limit 6.00 MiB of the tag \"weights\" (set by tenure ctl), 6.00 MiB mapped");
+                 "limit 6.00 MiB of the tag \"weights\" (set by tenure ctl), 6.00 MiB reserved");
     assert_says(client_ask(&one, "{\"command\":\"limit\",\"bytes\":10485760}"), "\"ok\":true");
     assert_error(tnr_malloc(&more, 2 * MIB, 0, NULL), TNR_ERR_LIMIT,
-                 "limit 10.00 MiB (set by tenure ctl), 10.00 MiB mapped");
+                 "limit 10.00 MiB (set by tenure ctl), 10.00 MiB reserved");
     assert_says(client_ask(&one, "{\"command\":\"limit\",\"bytes\":null}"), "\"limit_bytes\":null");
     assert_ok(tnr_malloc(&more, 2 * MIB, 0, NULL));
     assert_ok(tnr_free(more));

@@ -71,7 +71,7 @@ test('the template asks for nothing from anywhere', () => {
 test('the sentence and the bar say where the memory is', async () => {
     await open(EXAMPLE);
     const heading = await textOf('.summary h1');
-    assert.match(heading, /Tenure holds 16\.0 MiB .* 10\.0 MiB is live in 4 blocks/);
+    assert.match(heading, /Tenure has reserved 16\.0 MiB .* 10\.0 MiB is live in 4 blocks/);
     assert.match(heading, /2\.06 MiB waits for other work, and 3\.94 MiB is free for reuse/);
     const shares = await page.$$eval('.summary .legend li[data-share]', (items) =>
         Object.fromEntries(items.map((item) =>
@@ -191,9 +191,9 @@ test('words are of the program and its allocator; others on the GPU are told apa
         document.writer = { name: 'PyTorch', version: '' };
         document.settings = { expandable_segments: 'True' };
     });
-    assert.match(torch, /PyTorch\u2019s allocator with expandable segments holds 16\.0 MiB/);
+    assert.match(torch, /PyTorch\u2019s allocator with expandable segments has reserved 16\.0 MiB/);
     assert.match(torch, /Call torch\.cuda\.memory\._record_memory_history\(\)/);
-    assert.doesNotMatch(torch, /tnr_|Tenure holds/);
+    assert.doesNotMatch(torch, /tnr_|Tenure has/);
 });
 
 /* Seen to fail with the program's name in place of the title, and with each figure in a unit of its
@@ -621,7 +621,7 @@ test('a converted snapshot without times is shown by records', async () => {
     const path = join(folder, 'converted.json');
     writeFileSync(path, JSON.stringify(converted));
     await open(path);
-    assert.match(await textOf('.summary h1'), /^The allocator holds 16\.0 MiB/);
+    assert.match(await textOf('.summary h1'), /^The allocator has reserved 16\.0 MiB/);
     const text = await page.innerText('main');
     assert.doesNotMatch(text, /1970|\u2212?-?[01]\.?\d*\sns|NaN|Infinity/);
     await page.keyboard.press('p');

@@ -81,7 +81,7 @@ static void the_limit_is_named(void **state)
     held = unit_malloc(4 * MIB, NULL);
     assert_error(tnr_malloc(&ptr, 30 * MIB, 0, NULL), TNR_ERR_LIMIT,
                  "Tenure out of memory: 30.00 MiB for the default stream; limit 32.00 MiB (set by "
-                 "per_process_memory_fraction), 4.00 MiB mapped; 4.00 MiB live, ");
+                 "per_process_memory_fraction), 4.00 MiB reserved; 4.00 MiB live, ");
     check_says("; device 0 has 60.00 MiB of 64.00 MiB free.");
     check_says("\nThe device has room: raise the limit with tnr_limit_set, or the setting "
                "per_process_memory_fraction.");
@@ -90,12 +90,12 @@ static void the_limit_is_named(void **state)
                  "; limit 16.00 MiB (set by tnr_limit_set, in Python tenure.set_limit), 4.00");
     assert_error(tnr_pool_malloc(&ptr, pool, 10 * MIB, 0, NULL), TNR_ERR_LIMIT,
                  "; limit 8.00 MiB of the pool \"cache\" (set by the pool's options or "
-                 "tnr_pool_limit_set), 0 bytes mapped; ");
+                 "tnr_pool_limit_set), 0 bytes reserved; ");
     check_says("\nThe device has room: raise the limit with tnr_pool_limit_set.");
     assert_ok(tnr_tag_limit_set("weights", 6 * MIB, 0));
     assert_error(tnr_pool_malloc(&ptr, tagged, 10 * MIB, 0, NULL), TNR_ERR_LIMIT,
                  "; limit 6.00 MiB of the tag \"weights\" (set by tnr_tag_limit_set, in Python "
-                 "tenure.tags), 0 bytes mapped; ");
+                 "tenure.tags), 0 bytes reserved; ");
     assert_ok(tnr_free(held));
     assert_ok(tnr_pool_destroy(pool));
 }

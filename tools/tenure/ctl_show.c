@@ -83,8 +83,8 @@ static void pools_show(const ctl_line *answer, value device)
 /* Who shares the device's memory. */
 static void members_show(const ctl_line *answer, value device)
 {
-    static const char *const words[] = {"member",  "program", "mapped", "floor",
-                                        "ceiling", "given",   "state",  NULL};
+    static const char *const words[] = {"member",  "program", "reserved", "floor",
+                                        "ceiling", "given",   "state",    NULL};
     const value_list *members = ctl_list(answer, device, "members");
     char text[80], size[32], taken[32];
     uint64_t ceiling;
@@ -122,7 +122,7 @@ static void devices_show(const ctl_line *answer)
         value one = devices->items[i];
         uint64_t limit, released;
         const char *called = ctl_text(answer, one, "name");
-        printf("device %llu%s%s: %s mapped, %s asleep",
+        printf("device %llu%s%s: %s reserved, %s asleep",
                (unsigned long long)ctl_number(answer, one, "device"), called ? ", " : "",
                called ? ctl_shown(called, name, sizeof(name)) : "",
                format_bytes_binary(ctl_number(answer, one, "reserved_bytes"), texts[0]),

@@ -39,21 +39,25 @@ static const cli_syntax syntax = {
     "[PID|NAME] [options]",
     "The process with this number, or with this in its program's name; without either the one "
     "that\n"
-    "is there. If several fit, they are listed. A process can be watched if it was started by\n"
-    "`tenure run`, or with TENURE_CONF=control:on. docs/control.md has more.\n"
+    "is there. If several fit, a table of them comes first, to choose from. A process can be\n"
+    "watched if it was started by `tenure run`, or with TENURE_CONF=control:on. docs/control.md "
+    "has\nmore.\n"
     "\n"
-    "held is what is mapped now; live what blocks have; waiting what was freed before its last "
-    "use\n"
-    "is over; moving how many old mappings of moved chunks wait for that; asleep what is given "
-    "back\n"
-    "until the wake. The largest holders come first. Narrow terminals have fewer columns.\n"
+    "reserved is the physical memory that Tenure has from the driver; live what blocks have of "
+    "it;\n"
+    "waiting what was freed before its last use was over; moving how many old mappings of moved\n"
+    "chunks wait for that; asleep what is given back until the wake. The largest come first. In "
+    "the\n"
+    "bar # is live, = reserved beyond that. Narrow terminals have fewer columns.\n"
     "\n"
     "account is all that the device's driver says is used, by what it is: of a program that runs\n"
     "under `tenure run --account`.\n"
     "\n"
-    "Keys: p, t, s, d, a by pool, tag, stream, device, account; S writes a snapshot into this "
-    "folder; T gives\n"
-    "idle memory back; q ends. Without a terminal the same comes as lines, once in an interval.\n"
+    "Keys: p, t, s, d, a by pool, tag, stream, device, account; S writes a snapshot into this\n"
+    "folder; T gives idle memory back, after a question; l goes back to the list of processes; "
+    "?\n"
+    "says what all means; q ends. Without a terminal the same comes as lines, once in an "
+    "interval.\n"
     "\n"
     "Exit codes: 0 done; 2 bad usage; 20 no such process, or it ended while it was watched; 21\n"
     "several processes fit; 22 it speaks another protocol; 23 it did not answer in time.\n",
@@ -77,6 +81,10 @@ typedef struct watch {
     asked now, next;       /* under way, and what a key wants after it */
     int64_t asked_at, due; /* of the request under way, and when the next status is */
     int is_over;           /* 1: nothing more is to be seen */
+    int has_list;          /* several processes fitted */
+    int wants_list;        /* the user wants to see them */
+    int has_help;          /* the help is shown in place of memory */
+    int is_sure_wanted;    /* a key asked for a trim, and the question is not answered */
     char message[CTL_ERROR_BYTES];
 } watch;
 
@@ -101,7 +109,9 @@ static void frame_fill(top_frame *frame, const watch *self, size_t rows)
     if (localtime_r(&now, &parts))
         strftime(clock, sizeof(clock), "%H:%M:%S", &parts);
     top_line(frame, "%s  %.60s %ld", clock, program(self), pid(self));
-    if (self->answer.text)
+    if (self->has_help)
+        top_help_fill(frame);
+    else if (self->answer.text)
         top_frame_fill(frame, &self->answer, self->view, rows > 2 ? rows - 2 : rows);
     if (!self->has_screen)
         return;
@@ -109,7 +119,8 @@ static void frame_fill(top_frame *frame, const watch *self, size_t rows)
     if (self->message[0] != '\0')
         top_line(frame, "%s", self->message);
     else
-        top_line(frame, "q quit  p t s d a by  S snapshot  T trim");
+        top_line(frame, "q quit  p t s d a by  S snapshot  T trim  ? help%s",
+                 self->has_list ? "  l list" : "");
 }
 
 static void show(const watch *self)
@@ -210,26 +221,49 @@ static exit_code answer_take(watch *self, char *error)
     return code;
 }
 
+static const char asked_for[] = "asked for; it does one thing at a time";
+
 /* ---- keys ----------------------------------------------------------------------------------- */
 
-static void key_take(watch *self)
+/* What a key wants, where no question is open. */
+static void key_obey(watch *self, char key)
 {
     static const char views[] = "ptsda";
-    char key;
-    if (read(STDIN_FILENO, &key, 1) != 1) {
-        self->is_over = errno != EINTR && errno != EAGAIN; /* the terminal is gone */
-        return;
-    }
     const char *view = key ? strchr(views, key) : NULL;
-    self->message[0] = '\0';
     if (view) {
         self->view = (top_view)(view - views);
         self->due = ctl_now_ms(); /* streams are in no answer yet */
     } else if (key == 'q') {
         self->is_over = 1;
-    } else if (key == 'S' || key == 'T') {
-        self->next = key == 'S' ? ASKED_SNAPSHOT : ASKED_TRIM;
-        snprintf(self->message, sizeof(self->message), "asked for; it does one thing at a time");
+    } else if (key == 'l' && self->has_list) {
+        self->wants_list = self->is_over = self->now <= ASKED_STATUS;
+    } else if (key == '?') {
+        self->has_help = 1;
+    } else if (key == 'T') {
+        self->is_sure_wanted = 1;
+        snprintf(self->message, sizeof(self->message),
+                 "give all idle memory back to the driver? The next requests map it again. y n");
+    } else if (key == 'S') {
+        self->next = ASKED_SNAPSHOT;
+        snprintf(self->message, sizeof(self->message), "%s", asked_for);
+    }
+}
+
+static void key_take(watch *self)
+{
+    char key;
+    if (read(STDIN_FILENO, &key, 1) != 1) {
+        self->is_over = errno != EINTR && errno != EAGAIN; /* the terminal is gone */
+        return;
+    }
+    int was_asked = self->is_sure_wanted, had_help = self->has_help;
+    self->message[0] = '\0';
+    self->is_sure_wanted = self->has_help = 0;
+    if (was_asked && key == 'y') {
+        self->next = ASKED_TRIM;
+        snprintf(self->message, sizeof(self->message), "%s", asked_for);
+    } else if (!was_asked && (!had_help || key == 'q')) {
+        key_obey(self, key);
     }
     show(self);
 }
@@ -285,22 +319,19 @@ static exit_code step(watch *self, char *error)
     return EXIT_CODE_OK;
 }
 
+static top_screen screen;
+
 static exit_code watch_run(watch *self)
 {
     char error[CTL_ERROR_BYTES] = "";
-    top_screen screen = {0};
     exit_code code = EXIT_CODE_OK;
-    self->has_screen = !is_once && !is_json && top_screen_is_there();
-    if (self->has_screen) {
-        top_signals_watch();
-        self->has_screen = top_screen_begin(&screen) == 0;
-    }
     while (code == EXIT_CODE_OK && !self->is_over && top_signals_number() == 0 && !ferror(stdout)) {
         code = next_ask(self, error);
         if (code == EXIT_CODE_OK)
             code = step(self, error);
     }
-    top_screen_end(&screen);
+    if (!self->wants_list)
+        top_screen_end(&screen);
     if (code == EXIT_CODE_NO_PROCESS)
         say(stderr, "tenure top: %s %ld has ended, or listens no more\n", program(self), pid(self));
     else if (code != EXIT_CODE_OK)
@@ -340,10 +371,73 @@ static int peers_greet(const char *name, int *one)
     return count;
 }
 
+/* Those that were greeted, as rows of the table of processes. */
+static size_t processes_list(top_process *all)
+{
+    size_t count = 0;
+    for (int i = 0; i < peers.count; i++)
+        if (greetings[i].text) {
+            const ctl_peer *peer = &peers.items[i];
+            const char *called = ctl_text(&greetings[i], greetings[i].parsed, "program");
+            all[count++] = (top_process){.peer = peer,
+                                         .pid = peer->pid_here > 0 ? peer->pid_here : peer->pid,
+                                         .program = called ? called : "-"};
+        }
+    return count;
+}
+
+static void watch_begin(watch *self, const ctl_peer *peer)
+{
+    self->peer = *peer;
+    self->greeting = &greetings[peer - peers.items];
+    self->now = self->next = ASKED_NOTHING;
+    self->due = 0;
+    self->is_over = self->wants_list = 0;
+    self->message[0] = '\0';
+    ctl_line_release(&self->answer);
+}
+
+/* Several fit: a table to choose from, or, where nobody can choose, to read. */
+static exit_code several_watch(watch *self)
+{
+    static top_process all[CTL_PEERS_MAX];
+    size_t count = processes_list(all), at = 0;
+    exit_code code = EXIT_CODE_OK;
+    self->has_list = 1;
+    if (!self->has_screen) {
+        top_frame frame;
+        top_processes_wait(all, count);
+        top_frame_start(&frame, TOP_COLUMNS_MAX);
+        top_processes_fill(&frame, all, count, count, 0);
+        fputs("tenure top: several processes fit. Choose one by its number:\n", stderr);
+        for (size_t i = 0; i < frame.count; i++)
+            say(stderr, "%s\n", frame.lines[i]);
+        top_frame_release(&frame);
+        code = EXIT_CODE_SEVERAL;
+    }
+    while (code == EXIT_CODE_OK && top_choose(all, count, &at, self->interval_ms)) {
+        watch_begin(self, all[at].peer);
+        self->now = all[at].is_asked ? ASKED_STATUS : ASKED_NOTHING;
+        self->asked_at = ctl_now_ms();
+        code = watch_run(self);
+        all[at].is_asked = self->now == ASKED_STATUS;
+        if (!self->wants_list)
+            break;
+    }
+    for (size_t i = 0; i < count; i++)
+        ctl_line_release(&all[i].answer);
+    return code;
+}
+
 static exit_code peers_watch(watch *self, const char *name)
 {
     int one = 0, count = peers_greet(name, &one);
     exit_code code = EXIT_CODE_OK;
+    self->has_screen = count > 0 && !is_once && !is_json && top_screen_is_there();
+    if (self->has_screen) {
+        top_signals_watch();
+        self->has_screen = top_screen_begin(&screen) == 0;
+    }
     if (count == 0) {
         fprintf(stderr,
                 "tenure top: no process in %s fits. One can be watched if it was started by "
@@ -351,18 +445,12 @@ static exit_code peers_watch(watch *self, const char *name)
                 folders.text);
         code = EXIT_CODE_NO_PROCESS;
     } else if (count > 1) {
-        fputs("tenure top: several processes fit. Choose one by its number:\n", stderr);
-        for (int i = 0; i < peers.count; i++)
-            if (greetings[i].text)
-                say(stderr, "  %-8ld %s\n",
-                    peers.items[i].pid_here > 0 ? peers.items[i].pid_here : peers.items[i].pid,
-                    ctl_text(&greetings[i], greetings[i].parsed, "program"));
-        code = EXIT_CODE_SEVERAL;
+        code = several_watch(self);
     } else {
-        self->peer = peers.items[one];
-        self->greeting = &greetings[one];
+        watch_begin(self, &peers.items[one]);
         code = watch_run(self);
     }
+    top_screen_end(&screen);
     for (int i = 0; i < peers.count; i++)
         ctl_line_release(&greetings[i]);
     return code;

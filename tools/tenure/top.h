@@ -42,6 +42,33 @@ __attribute__((format(printf, 2, 3))) void top_line(top_frame *frame, const char
  * lines together with the lines that are there; 0: all. */
 void top_frame_fill(top_frame *frame, const ctl_line *answer, top_view view, size_t rows);
 
+/* A process of several. */
+typedef struct top_process {
+    const ctl_peer *peer;
+    long pid;
+    const char *program;
+    ctl_line answer; /* the latest to status; its text is null: none yet */
+    int is_asked;    /* an answer is still to come */
+    int is_gone;
+} top_process;
+
+/* A table of processes with one that is pointed at, in at most so many lines; 0: all. */
+void top_processes_fill(top_frame *frame, const top_process *all, size_t count, size_t chosen,
+                        size_t rows);
+/* What the words and keys mean. */
+void top_help_fill(top_frame *frame);
+
+/* ---- several processes (top_choose.c) ------------------------------------------------------- */
+
+/* Asks all for their status that are not asked already. */
+void top_processes_ask(top_process *all, size_t count);
+/* Waits so long at most for an answer, or for a key; takes answers. Returns 1 if there is a key. */
+int top_processes_hear(top_process *all, size_t count, int wait_ms, int has_keys);
+/* Asks all, and waits a second at most. */
+void top_processes_wait(top_process *all, size_t count);
+/* Shows them until one is chosen, whose index is in *at. Returns 0 if the user wants to end. */
+int top_choose(top_process *all, size_t count, size_t *at, int interval_ms);
+
 /* ---- the terminal (top_screen.c) ------------------------------------------------------------ */
 
 /* A terminal that is drawn on, with its earlier state. */

@@ -53,7 +53,7 @@ void top_line(top_frame *frame, const char *format, ...)
 /* ---- rows ----------------------------------------------------------------------------------- */
 
 typedef enum column {
-    COLUMN_HELD,
+    COLUMN_RESERVED,
     COLUMN_LIVE,
     COLUMN_WAITING,
     COLUMN_MOVING,
@@ -67,7 +67,7 @@ typedef enum column {
 static const struct {
     const char *title, *key;
 } columns[COLUMN_COUNT] = {
-    [COLUMN_HELD] = {"held", "reserved_bytes"},
+    [COLUMN_RESERVED] = {"reserved", "reserved_bytes"},
     [COLUMN_LIVE] = {"live", "live_bytes"},
     [COLUMN_WAITING] = {"waiting", "waiting_bytes"},
     [COLUMN_MOVING] = {"moving", "moving_chunks"},
@@ -76,6 +76,7 @@ static const struct {
     [COLUMN_LIMIT] = {"limit", "limit_bytes"},
 };
 
+enum { BAR_WIDTH_MIN = 30, BAR_WIDTH_MAX = 80, PROCESS_BAR = 20 };
 enum { CELL_WIDTH = 10, NAME_WIDTH_MIN = 10, NAME_WIDTH_GOOD = 20, NAME_WIDTH_MAX = 40 };
 
 typedef struct row {
@@ -117,9 +118,10 @@ static void row_read(row *to, const ctl_line *answer, value from)
 static int rows_order(const void *one, const void *other)
 {
     const row *a = one, *b = other;
-    uint64_t held = a->values[COLUMN_HELD] + 1, others = b->values[COLUMN_HELD] + 1; /* none: 0 */
-    if (held != others)
-        return held < others ? 1 : -1;
+    uint64_t own = a->values[COLUMN_RESERVED] + 1; /* none: 0 */
+    uint64_t others = b->values[COLUMN_RESERVED] + 1;
+    if (own != others)
+        return own < others ? 1 : -1;
     return a->device != b->device ? (a->device < b->device ? -1 : 1) : strcmp(a->name, b->name);
 }
 
@@ -181,7 +183,7 @@ static void streams_add(rows *to, const ctl_line *answer, value device, uint64_t
         size_t before = to->count;
         named_add(to, answer, list->items[i], number, name, has_devices);
         if (to->count > before)
-            to->items[before].values[COLUMN_HELD] =
+            to->items[before].values[COLUMN_RESERVED] =
                 ctl_number(answer, list->items[i], "held_bytes");
     }
 }
@@ -274,6 +276,24 @@ static void shared_line(top_frame *frame, const ctl_line *answer)
                  held_count, (unsigned long long)importers, imports_count);
 }
 
+/* What of a device is live, is reserved beyond that, and is neither: a bar as wide as the table. */
+static void bar_line(top_frame *frame, const row *of, uint64_t memory)
+{
+    char line[TOP_LINE_BYTES];
+    size_t width = frame->columns < BAR_WIDTH_MAX ? frame->columns : BAR_WIDTH_MAX, at = 2;
+    uint64_t live = of->values[COLUMN_LIVE], reserved = of->values[COLUMN_RESERVED];
+    if (memory == 0 || live == UINT64_MAX || reserved == UINT64_MAX || width < BAR_WIDTH_MIN)
+        return;
+    double cell = (double)memory / (double)(width - 4);
+    snprintf(line, sizeof(line), " [");
+    for (; at < width - 2; at++) {
+        double from = (double)(at - 2) * cell; /* so what there is has a cell */
+        line[at] = from < (double)live ? '#' : from < (double)reserved ? '=' : '.';
+    }
+    snprintf(line + at, sizeof(line) - at, "]");
+    top_line(frame, "%s", line);
+}
+
 static void devices_fill(top_frame *frame, const ctl_line *answer)
 {
     const value_list *devices = ctl_list(answer, answer->parsed, "devices");
@@ -291,6 +311,7 @@ static void devices_fill(top_frame *frame, const ctl_line *answer)
                  called ? called : "");
         row_read(&one, answer, devices->items[i]);
         row_line(frame, name, &one);
+        bar_line(frame, &one, ctl_number(answer, devices->items[i], "memory_bytes"));
         group_line(frame, answer, devices->items[i]);
     }
     shared_line(frame, answer);
@@ -344,6 +365,69 @@ static void account_fill(top_frame *frame, const ctl_line *answer, value device)
     share_line(frame, "  unexplained", explained > used ? "-" : "",
                explained > used ? explained - used : used - explained, used);
 }
+
+/* ---- several processes ---------------------------------------------------------------------- */
+
+/* The sum over the devices; UINT64_MAX: it has not answered. */
+static uint64_t devices_sum(const ctl_line *answer, const char *key)
+{
+    const value_list *devices = answer->text ? ctl_list(answer, answer->parsed, "devices") : NULL;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; devices && i < devices->count; i++)
+        sum += ctl_number(answer, devices->items[i], key);
+    return answer->text ? sum : UINT64_MAX;
+}
+
+static const char *amount_text(uint64_t bytes, char *text)
+{
+    return bytes == UINT64_MAX ? "-" : format_bytes_binary(bytes, text);
+}
+
+void top_processes_fill(top_frame *frame, const top_process *all, size_t count, size_t chosen,
+                        size_t rows_max)
+{
+    uint64_t most = 1;
+    size_t first = rows_max > 2 && chosen >= rows_max - 2 ? chosen - (rows_max - 3) : 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t reserved = devices_sum(&all[i].answer, "reserved_bytes");
+        most = reserved != UINT64_MAX && reserved > most ? reserved : most;
+    }
+    top_line(frame, "  %8s  %-20s %10s %10s", "process", "program", "reserved", "live");
+    for (size_t i = first; i < count && (rows_max == 0 || i - first + 1 < rows_max); i++) {
+        char reserved_text[32], live_text[32], bar[PROCESS_BAR + 1] = "";
+        uint64_t reserved = devices_sum(&all[i].answer, "reserved_bytes");
+        uint64_t live = devices_sum(&all[i].answer, "live_bytes");
+        for (size_t k = 0; reserved != UINT64_MAX && k < PROCESS_BAR; k++) {
+            uint64_t at = (most / PROCESS_BAR) * k + most / (2 * PROCESS_BAR);
+            bar[k] = at < live ? '#' : at < reserved ? '=' : '.';
+        }
+        top_line(frame, "%c %8ld  %-20.20s %10s %10s  %s", i == chosen ? '>' : ' ', all[i].pid,
+                 all[i].program, amount_text(reserved, reserved_text), amount_text(live, live_text),
+                 bar);
+    }
+}
+
+void top_help_fill(top_frame *frame)
+{
+    static const char *const lines[] = {
+        "reserved  physical memory that Tenure has from the driver",
+        "live      what blocks have of it",
+        "waiting   freed before its last use was over",
+        "moving    old mappings of moved chunks that wait for that",
+        "asleep    given back until the wake",
+        "bar       # live   = reserved beyond that   . the rest of the device",
+        "",
+        "p t s d a   by pool, tag, stream, device, account",
+        "l           the list of processes, if there are several",
+        "S           writes a snapshot into this folder",
+        "T           gives idle memory back, after a question",
+        "q           ends;  any other key goes back",
+    };
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+        top_line(frame, "%s", lines[i]);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
 
 void top_frame_fill(top_frame *frame, const ctl_line *answer, top_view view, size_t rows_max)
 {

@@ -9,7 +9,7 @@
  *   tnr_malloc, tnr_free      memory for one stream of one device
  *   tnr_pool_*                memory kept apart, with its own limit, release threshold and chunk
  *                             properties
- *   tnr_trim, tnr_limit_set   give memory back, or limit how much may be mapped
+ *   tnr_trim, tnr_limit_set   give memory back, or limit how much may be reserved
  *   tnr_stats_*               where the memory is, and what serving it has cost
  *   tnr_last_error            what went wrong, why, and what to do about it
  *
@@ -327,7 +327,7 @@ typedef void (*tnr_segment_free)(void *ptr, size_t bytes, int device, tnr_stream
 typedef struct tnr_pool_options {
     size_t struct_bytes;            /* sizeof(tnr_pool_options): set by the initialiser below */
     const char *name;               /* for reports; copied; default "pool N" */
-    size_t limit_bytes;             /* most that it may have mapped; default: no own limit */
+    size_t limit_bytes;             /* most that it may have reserved; default: no own limit */
     size_t release_threshold_bytes; /* idle memory above this goes back; default: the setting */
     tnr_handle_type handle_type;
     /* 1: chunks that network cards may address, where supported. A card that has registered memory
@@ -472,7 +472,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_device_access_set(int device, int peer, tnr
 
 /* ---- limits and giving back ---------------------------------------------------------------- */
 
-/* Gives idle memory of the device back to the driver, until at most `keep_bytes` are mapped or
+/* Gives idle memory of the device back to the driver, until at most `keep_bytes` are reserved or
  * nothing idle is left. With `keep_bytes` 0 it also removes the mappings that moved memory has left
  * behind, and gives back what they keep. Waits for work on memory that is free but may still be in
  * use. `released` may be null; otherwise it receives the bytes given back. Never touches live
@@ -491,8 +491,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_trim(size_t *released, size_t keep_bytes, i
 TNR_NODISCARD TNR_API tnr_status tnr_pool_trim(size_t *released, tnr_pool pool, size_t keep_bytes,
                                                int device);
 
-/* The most that all pools of the device may have mapped together, in bytes; SIZE_MAX for no limit.
- * If a limit is below what is mapped now, it takes effect as memory is given back. At first the
+/* The most that all pools of the device may have reserved, in bytes; SIZE_MAX for no limit.
+ * If a limit is below what is reserved now, it takes effect as memory is given back. At first the
  * limit is the part of the device's memory that the setting per_process_memory_fraction says.
  * Errors: those of a device's first use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_limit_set(size_t limit_bytes, int device);
@@ -503,7 +503,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_limit_get(size_t *limit_bytes, int device);
 
 /* The most that a pool (null: the default pool of `device`; else `device` must be the pool's) may
  * have mapped, in bytes; SIZE_MAX for no limit of its own. As with the device's limit, a limit
- * below what is mapped now takes effect as memory is given back; tnr_pool_trim gives it back.
+ * below what is reserved now takes effect as memory is given back; tnr_pool_trim gives it back.
  * tnr_stats shows the limit of a pool that was made. Errors: TNR_ERR_INVALID_POOL, those of a
  * device's first use. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_limit_set(tnr_pool pool, size_t limit_bytes, int device);

@@ -65,14 +65,14 @@ TNR_NODISCARD TNR_API tnr_status tnr_tags_sleep(const char *const *tags, size_t 
  * TNR_ERR_INVALID_ARGUMENT (as above). Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_tags_wake(const char *const *tags, size_t count, int device);
 
-/* The most that the pools of a device that carry the tag may have mapped together, in bytes;
- * SIZE_MAX for no limit. Like other limits, one below what is mapped now takes effect as memory is
- * given back. Pools that are asleep have nothing mapped. Errors: TNR_ERR_INVALID_ARGUMENT (no such
+/* The most that the pools of a device that carry the tag may have reserved together, in bytes;
+ * SIZE_MAX for no limit. As other limits, one below what is reserved takes effect as memory is
+ * given back. Sleeping pools have nothing reserved. Errors: TNR_ERR_INVALID_ARGUMENT (no such
  * tag), those of a device's first use. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_tag_limit_set(const char *tag, size_t limit_bytes, int device);
 
 /* tnr_pool_trim for the pools of a device that carry the tag, until together they have at most
- * `keep_bytes` mapped. Errors: those of tnr_trim, and TNR_ERR_INVALID_ARGUMENT (no such tag). Since
+ * `keep_bytes`. Errors: those of tnr_trim, and TNR_ERR_INVALID_ARGUMENT (no such tag). Since
  * 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_tag_trim(size_t *released, const char *tag, size_t keep_bytes,
                                               int device);

@@ -106,7 +106,7 @@ def wake(*tags: str, device: Optional[int] = None) -> None:
 
 
 def limit(tag: str, bytes: Optional[Size], device: int = 0) -> None:
-    """The most that memory with the tag may have mapped on a device; None: no limit."""
+    """The most that may be reserved for the tag on a device; None: no limit."""
     most = ctypes.c_size_t(-1).value if bytes is None else bytes_of(bytes)
     _library.call("tnr_tag_limit_set", tag.encode(), most, device)
 

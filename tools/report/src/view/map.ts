@@ -54,7 +54,7 @@ export class MapView implements View {
         this.end = this.layout.total;
         this.waits = waitsByBlock(app);
         if (this.layout.total === 0) {
-            this.root.append(el('p', { class: 'nothing' }, 'Tenure holds no memory.'));
+            this.root.append(el('p', { class: 'nothing' }, 'No memory is reserved.'));
             return;
         }
         this.root.append(this.mapCard(), this.segmentCard());

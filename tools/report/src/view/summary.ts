@@ -29,7 +29,8 @@ function headline(app: App): HTMLElement {
     const { bytes: shares, total } = accounting;
     const heading = el('h1', {});
     if (total === 0) {
-        heading.append(`${holderWord(app)} holds no memory on `, strong(deviceName(app)), '.');
+        heading.append(`${holderWord(app)} has reserved no memory on `,
+            strong(deviceName(app)), '.');
         return heading;
     }
     const parts: Child[][] = [];
@@ -45,7 +46,7 @@ function headline(app: App): HTMLElement {
     if (shares.asleep > 0) {
         parts.push([strong(bytes(shares.asleep)), ' is asleep']);
     }
-    heading.append(`${holderWord(app)} holds `, strong(bytes(device.reservedBytes)),
+    heading.append(`${holderWord(app)} has reserved `, strong(bytes(device.reservedBytes)),
         isLimited(app) ? ` of its limit of ${bytes(roomOf(app))} on ${deviceName(app)}: `
             : device.memoryBytes > 0
             ? ` of the ${bytes(device.memoryBytes)} of ${deviceName(app)}: `
@@ -251,7 +252,7 @@ function findings(app: App): Finding[] {
     if (spare > 0.5 * accounting.total) {
         found.push({
             warn: false,
-            text: [`More than half of what is held, ${bytes(spare)}, is kept for reuse; ` +
+            text: [`More than half of what is reserved, ${bytes(spare)}, is kept for reuse; ` +
                 `${adviceFor(snapshot).trim} gives what is idle back to the device. `],
         });
     }
