@@ -4,12 +4,14 @@
  * (beside), and contents are what they are without a view.
  *
  * Seen to fail: what was shared is given out again (vmm.c: memory_end without its look at the
- * lease): test_beside_shares_memory.
+ * lease): test_beside_shares_memory; a range of another process's file is given out here
+ * (memory_end without its look at is_imported): test_beside_refused_import.
  */
 #include "fixture.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static int start(void **state)
@@ -260,6 +262,44 @@ static void test_beside_shares_memory(void **state)
     chunk_unmapped(at, CHUNK);
 }
 
+/* In a child, which has no descriptor left for its import. */
+static void child_is_refused(void *data)
+{
+    struct rlimit before, none;
+    CUmemGenericAllocationHandle handle = 0;
+    (void)simcuda_reset();
+    fixture_start("VIEW=beside", "SCHEDULE=eager", NULL);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){0, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    CUresult result =
+        cuMemImportFromShareableHandle(&handle, data, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    CUdeviceptr one = chunk_mapped(CHUNK, NULL), two = chunk_mapped(CHUNK, NULL);
+    unsigned char byte = 0;
+    assert_ok(cuMemsetD8(one, 1, CHUNK));
+    assert_ok(cuMemsetD8(two, 2, CHUNK));
+    assert_ok(cuMemcpyDtoH(&byte, one, 1));
+    if (result != CUDA_ERROR_OPERATING_SYSTEM || byte != 1)
+        _exit(1);
+}
+
+/* The place of memory that could not be imported is one of another file: here nobody gets it. */
+static void test_beside_refused_import(void **state)
+{
+    int exported = -1;
+    (void)fixture_stop(state);
+    fixture_start("VIEW=beside", "SCHEDULE=eager", NULL);
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr at = chunk_mapped(CHUNK, &handle);
+    assert_ok(cuMemExportToShareableHandle(&exported, handle,
+                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    assert_true(survives(child_is_refused, (void *)(intptr_t)exported));
+    close(exported);
+    chunk_unmapped(at, CHUNK);
+    assert_ok(cuMemRelease(handle));
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, fixture_stop)
@@ -269,7 +309,7 @@ int main(void)
         CASE(test_sets_and_values),        CASE(test_ranges_are_used_again),
         CASE(test_it_outlives_a_reset),    CASE(test_a_child_has_its_own),
         CASE(test_what_it_does_not_do),    CASE(test_beside),
-        CASE(test_beside_shares_memory),
+        CASE(test_beside_shares_memory),   CASE(test_beside_refused_import),
     };
     return cmocka_run_group_tests_name("simcuda_view", tests, NULL, NULL);
 }

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Virtual memory management of the simulated device: the measured facts, and its own strictness. */
+/*
+ * Virtual memory management of the simulated device: the measured facts, and its own strictness.
+ *
+ * Seen to fail: memory_known (share.c) that takes memory of another process for its own, since it
+ * lies at the same place of that one's file: test_share_of_two_processes.
+ */
 #include "fixture.h"
 
 #include <dirent.h>
@@ -401,6 +406,49 @@ static void test_share(void **state)
     close(import.descriptor);
 }
 
+/* In a child: it has memory of its parent, and then exports memory of its own, which lies at the
+ * same place of another file. What it imports again is its own. */
+static void import_beside_own(void *data)
+{
+    const struct import *import = data;
+    (void)simcuda_reset();
+    fixture_start("RESERVE=64G", NULL);
+    CUmemGenericAllocationHandle theirs = 0, own = 0, again = 0;
+    int exported = -1;
+    assert_ok(cuMemImportFromShareableHandle(&theirs, (void *)(intptr_t)import->descriptor,
+                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    CUdeviceptr at = chunk_mapped(CHUNK, &own);
+    assert_ok(cuMemsetD8(at, 0x43, CHUNK));
+    assert_ok(
+        cuMemExportToShareableHandle(&exported, own, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    assert_ok(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)exported,
+                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    close(exported);
+    CUdeviceptr there = reserve(CHUNK);
+    assert_ok(cuMemMap(there, CHUNK, 0, again, 0));
+    chunk_access(there, CHUNK);
+    unsigned char byte = 0;
+    assert_ok(cuMemcpyDtoH(&byte, there, 1));
+    if (byte != 0x43)
+        _exit(1);
+}
+
+static void test_share_of_two_processes(void **state)
+{
+    (void)state;
+    CUmemGenericAllocationHandle handle = 0;
+    CUdeviceptr at = chunk_mapped(CHUNK, &handle);
+    struct import import = {-1, 0};
+    assert_ok(cuMemsetD8(at, 0x21, CHUNK));
+    assert_ok(cuCtxSynchronize());
+    assert_ok(cuMemExportToShareableHandle(&import.descriptor, handle,
+                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    assert_true(survives(import_beside_own, &import));
+    close(import.descriptor);
+    chunk_unmapped(at, CHUNK);
+    assert_ok(cuMemRelease(handle));
+}
+
 static void test_share_refuses(void **state)
 {
     (void)state;
@@ -527,6 +575,7 @@ int main(void)
         CASE(test_kernel_mappings),
         CASE(test_access_over_shuffled_handles),
         CASE(test_share),
+        CASE(test_share_of_two_processes),
         CASE(test_share_refuses),
         CASE(test_same_calls_same_addresses),
         CASE(test_device_without_vmm),

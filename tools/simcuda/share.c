@@ -115,7 +115,8 @@ static struct sim_memory *memory_known(const struct sim_device *device, int desc
         return NULL;
     for (size_t i = 0; i < sim.memory_count; i++) {
         struct sim_memory *memory = sim.memories[i];
-        if (memory != NULL && memory != other && memory->origin == NULL &&
+        /* What was imported from another process is at a place of its file, not of ours. */
+        if (memory != NULL && memory != other && memory->origin == NULL && !memory->is_imported &&
             memory->device == device && memory->offset == offset)
             return memory;
     }

@@ -99,7 +99,7 @@ static void memory_end(struct sim_memory *memory)
         return;
     }
     /* What was shared is nobody else's until its last process has let go: never used again. */
-    if (memory->device->view != NULL && memory->lease < 0)
+    if (memory->device->view != NULL && memory->lease < 0 && !memory->is_imported)
         sim_view_give(memory->device, memory->offset, memory->bytes);
     else if (!sim.is_forked && sim_lease_last(memory) && !sim.settings.keep_pages)
         (void)fallocate(memory->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
