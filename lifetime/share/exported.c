@@ -576,6 +576,16 @@ void tnri_exported_settle(void)
     }
 }
 
+int tnri_exported_relays(void)
+{
+    tnri_lock_take(&all.lock);
+    const exported *one = all.exports;
+    while (one != NULL && (one->relay == NULL || atomic_load(&one->importers) == 0))
+        one = one->next;
+    tnri_lock_release(&all.lock);
+    return one != NULL;
+}
+
 /* Adds those of a list that have an export to the `known` ones. Under the lock. */
 static uint32_t importers_told(const importer *list, tnr_export number, pid_t *who, uint32_t known,
                                uint32_t room)

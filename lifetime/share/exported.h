@@ -41,6 +41,10 @@ void tnri_exported_withdraw(void);
 /* Lets go of what importers held, once they are over. Never waits. No lock held. */
 void tnri_exported_settle(void);
 
+/* 1 if importers have memory of other processes by this one, or are being sent it. Those processes
+ * wait until this one has settled. No lock held. */
+int tnri_exported_relays(void);
+
 /* How many importers have an export open, as tnri_exported_settle left it; the export itself may be
  * closed. Fills `room` entries of `who`, first with their processes, as far as they are known; 0:
  * not known. No lock held. */

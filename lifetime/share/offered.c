@@ -26,7 +26,7 @@
 /* "tenureN1"; another number for each change of what follows. */
 #define NAME_MAGIC UINT64_C(0x314e65727565746e)
 
-enum { WAIT_SECONDS = 10, BACKLOG = 64, PAUSE_MS = 100, ASKERS_MAX = 32 };
+enum { WAIT_SECONDS = 10, BACKLOG = 64, PAUSE_MS = 100, LOOK_MS = 500, ASKERS_MAX = 32 };
 
 /* What a tnr_export_name holds. */
 typedef struct offer_name {
@@ -230,12 +230,35 @@ static int asker_accept(void)
     return error == EINTR || error == ECONNABORTED || error == EAGAIN;
 }
 
+/* How long to wait for the next one: until then nobody looks who is over. One that is being
+ * answered may come to have memory of another process. */
+static int look_ms(void)
+{
+    (void)pthread_mutex_lock(&server.mutex);
+    int is_answering = server.askers_count > 0;
+    (void)pthread_mutex_unlock(&server.mutex);
+    return is_answering || tnri_exported_relays() ? LOOK_MS : -1;
+}
+
+static void look(void)
+{
+    askers_reap(0);
+    sending_begin(); /* what ends may be a block of a device */
+    tnri_exported_settle();
+    sending_end();
+}
+
 static void *requests_answer(void *nothing)
 {
     (void)nothing;
     while (!atomic_load(&server.is_ending)) {
         struct pollfd wanted = {.fd = server.listener.file, .events = POLLIN};
-        if (poll(&wanted, 1, -1) > 0 && !atomic_load(&server.is_ending) && !asker_accept())
+        int found = poll(&wanted, 1, look_ms());
+        if (atomic_load(&server.is_ending))
+            break;
+        if (found == 0)
+            look();
+        else if (found > 0 && !asker_accept())
             (void)poll(NULL, 0, PAUSE_MS);
     }
     tnri_helper_end();

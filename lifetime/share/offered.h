@@ -10,7 +10,9 @@
  *
  * A thread of this module takes connections, from the first offer to the end of the process. Each
  * is answered by a thread of its own, up to 32 side by side, so a process that asks and then is
- * silent, or does not take its answer, keeps no other waiting. The threads have all signals
+ * silent, or does not take its answer, keeps no other waiting. While readers have memory of another
+ * process by this one, the thread also looks twice a second which of them are over: that process
+ * waits for it, and this one may have no other reason to look. The threads have all signals
  * blocked. A forked child has neither threads nor socket.
  */
 #ifndef TNRI_LIFETIME_OFFERED_H

@@ -9,6 +9,7 @@
  *   tnri_relay_free that closes no descriptor: a_holder_follows
  *   publish that does not begin the count of holders again: a_holder_follows
  *   hold_try without tnri_exported_close: a_holder_comes_late (a descriptor stays)
+ *   look_ms that is always -1; look without tnri_exported_settle: a_holder_does_nothing
  */
 #include "publish.h"
 
@@ -104,6 +105,31 @@ static void a_holder_follows(void **state)
     assert_true(worker_end(&reader, 0));
 }
 
+/* The holder holds the block no more when the last reader closes it, or is killed, and makes no
+ * call afterwards. The publisher gets its memory back all the same. */
+static void a_holder_does_nothing(void **state)
+{
+    (void)state;
+    for (int is_killed = 0; is_killed <= 1; is_killed++) {
+        start(NULL, "MEMORY=64M");
+        worker holder = worker_start(), reader = worker_start();
+        assert_ok(publish(shared_pool(), 20 * MIB, 5, NULL));
+        assert_int_equal(must(&holder, 'H', 0), 1);
+        assert_ok(tnr_unpublish("w")); /* so that the reader asks the holder */
+        uint64_t open = must(&reader, 'A', 0);
+        (void)must(&holder, 'U', 0);
+        if (is_killed)
+            (void)worker_end(&reader, 1);
+        else
+            (void)must(&reader, 'z', open);
+        all_is_free_at_last();
+        assert_true(is_killed || worker_end(&reader, 0));
+        assert_true(worker_end(&holder, 0));
+        (void)stop(NULL);
+    }
+    start(NULL, NULL);
+}
+
 /* The worker that replaces what is being taken over, once: null for none. */
 static const worker *replaces;
 
@@ -178,7 +204,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         CASE(a_holder_takes_over),   CASE(a_holder_dies_before_its_readers),
         CASE(a_holder_follows),      CASE(a_holder_comes_late),
-        CASE(a_holder_has_too_many),
+        CASE(a_holder_has_too_many), CASE(a_holder_does_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

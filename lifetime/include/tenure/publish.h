@@ -47,7 +47,8 @@
  * pool and against its limit: a trim leaves it, and the pool does not sleep (TNR_ERR_BUSY). In a
  * reader it counts as imported, apart from the reader's own memory (tnr_import_at). After the
  * publisher's end only the holders and readers keep it: the driver counts it as the device's, and
- * as no process's.
+ * as no process's. A holder that has taken a generation over, and holds it no more, lets go of it
+ * within a second after the last reader that has it from there, also if the holder does nothing.
  *
  * Each holder has a thread and a socket from its first block on (see tnr_export_offer).
  *
