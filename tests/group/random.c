@@ -191,21 +191,30 @@ static void publish(void)
     (void)allowed(tnr_free(ptr), 0, "tnr_free");
 }
 
-static void import_check(const tnr_import_info *at)
+static void import_check(const tnr_import_info *at, const char *when)
 {
     sign first, last;
+    char text[600];
     memcpy(&first, at->ptr, sizeof(first));
     memcpy(&last, (char *)at->ptr + at->bytes - sizeof(last), sizeof(last));
-    if (first.bytes != at->bytes || first.check != check_of(&first) ||
-        memcmp(&first, &last, sizeof(first)) != 0)
-        broken("what was attached is not what was published");
+    if (first.bytes == at->bytes && first.check == check_of(&first) &&
+        memcmp(&first, &last, sizeof(first)) == 0)
+        return;
+    snprintf(text, sizeof(text),
+             "what was attached is not what was published, %s: \"%s\", generation %llu of process "
+             "%d, %zu bytes at %p; it begins with %llx %llu %llx and ends with %llx %llu %llx",
+             when, at->published, (unsigned long long)at->generation, at->process, at->bytes,
+             at->ptr, (unsigned long long)first.tag, (unsigned long long)first.bytes,
+             (unsigned long long)first.check, (unsigned long long)last.tag,
+             (unsigned long long)last.bytes, (unsigned long long)last.check);
+    broken(text);
 }
 
 static void import_toggle(tnr_import_info *at)
 {
     tnr_import_options options = TNR_IMPORT_OPTIONS_INIT;
     if (at->ptr != NULL) {
-        import_check(at);
+        import_check(at, "before its close");
         if (allowed(tnr_import_close(at->ptr), 0, "tnr_import_close") == TNR_OK)
             at->ptr = NULL; /* else it is still open */
         return;
@@ -217,7 +226,7 @@ static void import_toggle(tnr_import_info *at)
                 "tnr_attach") != TNR_OK)
         at->ptr = NULL;
     else
-        import_check(at);
+        import_check(at, "at once");
 }
 
 static void imports_close(void)
@@ -338,6 +347,24 @@ static void leave(void)
     self.context = NULL;
 }
 
+/* For a run that fails: what others have of this process, and it of them. */
+static void tell(void)
+{
+    tnr_publication_info held = {.struct_bytes = sizeof(held)};
+    tnr_import_info open = {.struct_bytes = sizeof(open)};
+    for (size_t i = 0; tnr_publication_at(&held, i) == TNR_OK; i++)
+        fprintf(
+            stderr,
+            "process %d holds \"%s\", generation %llu, %zu bytes, %s%s; %u readers, one is %d\n",
+            (int)getpid(), held.name, (unsigned long long)held.generation, held.bytes,
+            held.is_latest ? "the latest" : "older", held.is_taken_over ? ", taken over" : "",
+            held.readers, held.processes[0]);
+    for (size_t i = 0; tnr_import_at(&open, i) == TNR_OK; i++)
+        fprintf(stderr, "process %d has \"%s\", generation %llu, %zu bytes, of process %d\n",
+                (int)getpid(), open.published, (unsigned long long)open.generation, open.bytes,
+                open.process);
+}
+
 tnr_status random_operate(uint64_t what, uint64_t count, uint64_t seed)
 {
     begin();
@@ -350,6 +377,8 @@ tnr_status random_operate(uint64_t what, uint64_t count, uint64_t seed)
         end(count > 0);
     else if (what == RANDOM_LEAVE)
         leave();
+    else if (what == RANDOM_TELL)
+        tell();
     else
         for (uint64_t i = 0; i < count; i++)
             operate(what == RANDOM_ALONE);

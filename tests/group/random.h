@@ -19,6 +19,7 @@ enum {
                             * and finds no room to wake */
     RANDOM_LEAVE = 6,      /* lets go of streams and context */
     RANDOM_FULL = 7,       /* operations; there is no room for files */
+    RANDOM_TELL = 8,       /* prints what it has of others, and they of it */
 };
 
 /* Ends the process with a sentence if anything is not as it must be. TNR_ERR_ASLEEP: its memory
