@@ -200,7 +200,7 @@ test('words are of the program and its allocator; others on the GPU are told apa
  * own. */
 test('a title and figures stand on top', async () => {
     const [KIB, MIB, GIB] = [1, 2, 3].map((power) => 1024 ** power);
-    await open(EXAMPLE, { about: { title: 'gpt2 <b>(PyTorch)</b>', figures: [
+    await open(EXAMPLE, { about: { title: 'gpt2 <b>(PyTorch)</b>', contradicting: 1234, figures: [
         { name: 'live', bytes: 480 * MIB }, { name: 'Tenure', bytes: GIB / 2 },
         { name: 'PyTorch default', bytes: 1.5 * GIB }, { name: 7, bytes: 1 }, { name: 'x' }, null,
         { name: 'little', bytes: KIB },
@@ -210,6 +210,8 @@ test('a title and figures stand on top', async () => {
     assert.deepEqual((await page.locator('.figures li').allInnerTexts()).map((text) =>
         text.replaceAll(/\s+/g, ' ')), ['live 0.47 GiB', 'Tenure 0.50 GiB 1.067',
         'PyTorch default 1.50 GiB 3.200', 'little 0.00 GiB 0.000']);
+    assert.match(await textOf('.findings'),
+        /The history has holes: 1,234 of its records do not fit what is there at the end/);
     const widths = await page.$$eval('.figures .bar-line i', (bars) =>
         bars.map((bar) => bar.getBoundingClientRect().width));
     assert.ok(Math.abs(widths[0] / widths[2] - 480 / 1536) < 0.01, widths);

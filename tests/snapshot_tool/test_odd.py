@@ -6,9 +6,13 @@ for the reason that applies, with what to do.
 Seen to fail: with archive_name always null (packed); without the mark of UTF-8 skipped (mark); with
 wrapped_find or the check for lists left out (wrapped); with overflow_take left out, and with its
 keys not written (overflow); with the contradictions not counted (holes); with empty traces written
-(nothing).
+(nothing); without annotations_take, without its sort, and with annotations_write left out; with
+segments of device -1 not left out, and without what to do (what_to_do); with the report not told
+of holes (holes).
 """
 import bz2
+import collections
+import copy
 import io
 import json
 import lzma
@@ -93,6 +97,70 @@ class Odd(CommandTest):
         found = json.loads(self.run_tenure("snapshot", "summary", "--json",
                                            self.folder / "a.pickle").stdout)
         self.assertGreater(found["records_contradicting"], 10)
+        # The report is told, too; this template has nothing but the place for data.
+        page, template = self.folder / "a.html", self.folder / "template.html"
+        template.write_text('<script type="application/json" id="tenure-data"></script>')
+        self.run_tenure("snapshot", "html", "--template", template, self.folder / "a.pickle", page)
+        self.assertTrue(f'"contradicting":{found["records_contradicting"]}}}' in page.read_text())
+
+    def test_annotations(self):
+        """The profiler's annotations are marks, in the order of time, and come back."""
+        content = torch_shapes.snapshot(steps=60)[0]
+        times = [entry["time_us"] for entry in content["device_traces"][0]]
+        first, middle, last = times[0], times[len(times) // 2], times[-1]
+        content["external_annotations"] = [
+            {"stage": "START", "name": "forward", "device": 0, "time_us": middle},
+            {"stage": "END", "name": "forward", "device": 0, "time_us": last},
+            {"stage": "START", "name": "load", "device": 0, "time_us": first - 50},
+            {"name": "no time"}, 7, {"time_us": first}]
+        path = self.write("a.pickle", pickle.dumps(content))
+        back, again = self.folder / "a.json", self.folder / "b.pickle"
+        said = self.run_tenure("snapshot", "convert", "--to", "tenure", path, back).stderr
+        self.assertNotIn("annotations", said)
+        document = json.loads(back.read_text())
+        kinds, history = document["kinds"], document["history"]
+        at = {name: history["columns"].index(name) for name in ("time_ns", "kind", "mark")}
+        moments = [row[at["time_ns"]] for row in history["rows"]]
+        self.assertEqual(moments, sorted(moments))
+        self.assertEqual(
+            [(document["strings"][row[at["mark"]]], row[at["time_ns"]]) for row in history["rows"]
+             if kinds[row[at["kind"]]] == "mark"],
+            [("load", 0), ("forward", (middle - first + 50) * 1000),
+             ("end of forward", (last - first + 50) * 1000)])
+        self.run_tenure("snapshot", "convert", "--to", "torch", path, again)
+        written = pickle.loads(again.read_bytes())
+        self.assertEqual(written["external_annotations"],
+                         [content["external_annotations"][i] for i in (2, 0, 1)])
+        self.assertEqual([len(trace) for trace in written["device_traces"]],
+                         [len(trace) for trace in content["device_traces"]])
+
+    def test_what_to_do(self):
+        """Blocks that don't fill their segment, dictionaries of other kinds, memory of the host."""
+        content = copy.deepcopy(torch_shapes.snapshot(steps=60)[0])
+        plain = self.summary(content)
+        self.refused(collections.OrderedDict(content), "(0x93) imports Python code",
+                     "pickle dict(snapshot) in its place")
+        self.assertNotIn("dict(snapshot)", self.run_tenure(
+            "snapshot", "summary", self.write("a.pickle", pickle.dumps(print)),
+            code=BAD_INPUT).stderr)
+        host = copy.deepcopy(content["segments"][0])
+        host["device"] = -1
+        at = host["address"] = 0x7000000000
+        for block in host["blocks"]:
+            block["address"] = at
+            at += block["size"]
+        path = self.write("a.pickle", pickle.dumps(
+            {**content, "segments": [*content["segments"], host, host]}))
+        result = self.run_tenure("snapshot", "summary", path)
+        self.assertEqual(result.stdout, plain)
+        self.assertIn("pinned host memory (2 segments of device -1) is not kept", result.stderr)
+        content["segments"][0]["blocks"] = content["segments"][0]["blocks"][:1]
+        self.refused(content, "segments[0]: its blocks are", "Some are left out",
+                     "torch.cuda.memory._dump_snapshot")
+
+    def test_zstd(self):
+        """Refused by name; this Python can't write it, so the first bytes stand for it."""
+        self.refused(b"\x28\xb5\x2f\xfd" + bytes(64), "zstd", "unzstd")
 
     def test_a_trace_of_nothing(self):
         content = torch_shapes.snapshot(seed=21)[0]

@@ -411,8 +411,9 @@ static int blocks_take(torch_reader *in, place at, value any, segment *range)
     range->blocks_count = list->count;
     if (address != end)
         return decode_fail(in->from, at,
-                           "its blocks are %" PRIu64 " bytes together; the segment "
-                           "has %" PRIu64,
+                           "its blocks are %" PRIu64 " bytes together; the segment has %" PRIu64
+                           ". Some are left out: PyTorch lists free ones, too. Take the snapshot "
+                           "with torch.cuda.memory._dump_snapshot, and keep all of its blocks",
                            address - range->address, range->bytes);
     return 0;
 }
@@ -478,10 +479,18 @@ static int segments_sort(torch_reader *in, const value_list *list)
         const value_dict *dict;
         place at = {"segments", i};
         uint64_t device_index;
-        segment_place *one = MODEL_AT(in->sorted, segment_place, i);
+        int64_t number;
+        segment_place *one = MODEL_AT(in->sorted, segment_place, in->sorted.count);
         one->index = i;
-        if (torch_dict(in, at, list->items[i], &dict) != 0 ||
-            torch_number(in, at, torch_keys_get(&in->segment_keys, dict, SEG_ADDRESS), "address",
+        if (torch_dict(in, at, list->items[i], &dict) != 0)
+            return -1;
+        if (value_as_signed(torch_keys_get(&in->segment_keys, dict, SEG_DEVICE), &number) &&
+            number == -1) {
+            in->host_segments++;
+            continue;
+        }
+        in->sorted.count++;
+        if (torch_number(in, at, torch_keys_get(&in->segment_keys, dict, SEG_ADDRESS), "address",
                          &one->address) != 0 ||
             torch_number(in, at, torch_keys_get(&in->segment_keys, dict, SEG_DEVICE), "device",
                          &device_index) != 0)
@@ -491,9 +500,8 @@ static int segments_sort(torch_reader *in, const value_list *list)
                                DEVICES_MAX - 2);
         used[device_index] = 1;
     }
-    in->sorted.count = list->count;
-    if (list->count > 0)
-        qsort(in->sorted.items, list->count, sizeof(segment_place), place_compare);
+    if (in->sorted.count > 0)
+        qsort(in->sorted.items, in->sorted.count, sizeof(segment_place), place_compare);
     for (size_t i = 0; i < in->traces_count; i++)
         used[i] |= in->traces[i].list && in->traces[i].list->count > 0;
     for (size_t i = 0; i < DEVICES_MAX; i++)
@@ -587,9 +595,9 @@ static void summary_fill(torch_reader *in, value document)
                    "%d entries of the trace have actions that are not known; they are left "
                    "out",
                    in->has_unknown_actions);
-    if (value_get(in->from->heap, document, "external_annotations", &any) &&
-        value_kind_of(any) == VALUE_LIST && value_as_list(any)->count > 0)
-        model_note(out, "%" PRIu32 " external annotations are not kept", value_as_list(any)->count);
+    if (in->host_segments > 0)
+        model_note(out, "pinned host memory (%d segments of device -1) is not kept",
+                   in->host_segments);
     if (value_get(in->from->heap, document, "host_segments", &any))
         model_note(out, "pinned host memory (host_segments, host_traces) is not kept");
 }
@@ -732,7 +740,7 @@ static int document_take(torch_reader *in, value document)
                          &segments) != 0)
         return -1;
     if (torch_traces_open(in, document) != 0 || reader_begin(in, segments) != 0 ||
-        torch_traces_take(in) != 0 || torch_settings_take(in, document) != 0 ||
+        torch_traces_take(in, document) != 0 || torch_settings_take(in, document) != 0 ||
         torch_extra_take(in, document) != 0 || torch_lives_complete(in) != 0)
         return -1;
     model_sum(in->out);

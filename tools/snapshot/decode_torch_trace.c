@@ -5,6 +5,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "torch.h"
@@ -244,14 +245,91 @@ static int records_merge(torch_reader *in)
     return 0;
 }
 
-int torch_traces_take(torch_reader *in)
+/* ---- annotations ---------------------------------------------------------------------------- */
+
+/* The name of an annotation as a mark: "forward", and "end of forward". -1 without memory. */
+static int64_t annotation_mark(torch_reader *in, value annotation)
+{
+    value name, stage;
+    model *out = in->out;
+    if (!value_get(in->from->heap, annotation, "name", &name) || value_kind_of(name) != VALUE_TEXT)
+        return 0;
+    if (!value_get(in->from->heap, annotation, "stage", &stage) ||
+        value_kind_of(stage) != VALUE_TEXT || strcmp(value_as_text(stage)->bytes, "END") != 0)
+        return torch_string(in, name);
+    char text[512];
+    snprintf(text, sizeof(text), "%.*s%.400s", (int)strlen(TORCH_ANNOTATION_END),
+             TORCH_ANNOTATION_END, value_as_text(name)->bytes);
+    const char *copy = model_text(out, text, strlen(text));
+    const char **made = copy ? MODEL_ADD(out, &out->strings, const char *) : NULL;
+    if (!made)
+        return -1;
+    *made = copy;
+    return (int64_t)out->strings.count - 1;
+}
+
+static int annotations_compare(const void *left, const void *right)
+{
+    const record *a = left, *b = right;
+    if (a->time_ns != b->time_ns)
+        return a->time_ns < b->time_ns ? -1 : 1;
+    return a->value < b->value ? -1 : a->value > b->value;
+}
+
+/* The profiler's annotations, as marks: a trace of their own, which is merged with those of the
+ * devices. What has no name or no time is left out. */
+static int annotations_take(torch_reader *in, value document)
+{
+    value any, number;
+    array *records = &in->out->records;
+    if (!value_get(in->from->heap, document, "external_annotations", &any) ||
+        value_kind_of(any) != VALUE_LIST)
+        return 0;
+    const value_list *list = value_as_list(any);
+    trace_cursor *trace = &in->traces[in->traces_count];
+    *trace = (trace_cursor){.first = records->count};
+    for (uint32_t i = 0; i < list->count; i++) {
+        int64_t time_us, device_index = -1;
+        if (value_kind_of(list->items[i]) != VALUE_DICT ||
+            !value_get(in->from->heap, list->items[i], "time_us", &number) ||
+            !value_as_signed(number, &time_us) || time_us < 0 || time_us > INT64_C(1) << 52)
+            continue;
+        if (value_get(in->from->heap, list->items[i], "device", &number))
+            (void)value_as_signed(number, &device_index);
+        int64_t mark = annotation_mark(in, list->items[i]);
+        record *made = mark > 0 ? MODEL_ADD(in->out, records, record) : NULL;
+        if (mark < 0 || (mark > 0 && !made))
+            return decode_fail_memory(in->from);
+        if (mark == 0)
+            continue;
+        *made = (record){.kind = RECORD_MARK,
+                         .pool = -1,
+                         .stream = -1,
+                         .time_ns = time_us,
+                         .mark = (uint32_t)mark,
+                         .value = i,
+                         .device = device_index >= 0 ? torch_device(in, (uint64_t)device_index)
+                                                     : DEVICE_NONE};
+        trace->count++;
+    }
+    if (trace->count == 0)
+        return 0;
+    qsort(MODEL_AT(*records, record, trace->first), trace->count, sizeof(record),
+          annotations_compare);
+    for (size_t i = trace->first; i < records->count; i++)
+        MODEL_AT(*records, record, i)->value = 0;
+    in->traces_count++;
+    return 0;
+}
+
+int torch_traces_take(torch_reader *in, value document)
 {
     for (size_t i = 0; i < in->traces_count; i++) {
         const value_list *list = in->traces[i].list;
         if (list && list->count > 0 && torch_entries_take(in, i, list->items, list->count) != 0)
             return -1;
     }
-    if (torch_early_settle(in) != 0)
+    if (torch_early_settle(in) != 0 || annotations_take(in, document) != 0)
         return -1;
     times_rebase(in);
     return records_merge(in);

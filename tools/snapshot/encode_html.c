@@ -143,7 +143,9 @@ static void about_write(const html_beside *beside, output *out)
         output_unsigned(out, beside->figures[i].bytes);
         output_text(out, "}");
     }
-    output_text(out, "]}</script>");
+    output_text(out, "],\"contradicting\":");
+    output_unsigned(out, beside->contradictions);
+    output_text(out, "}</script>");
 }
 
 int encode_html(const char *template_path, const html_part *parts, size_t parts_count,
@@ -162,7 +164,7 @@ int encode_html(const char *template_path, const html_part *parts, size_t parts_
         findings_write(beside->found, out);
         output_text(out, "</script>");
     }
-    if (beside->title || beside->figures_count > 0)
+    if (beside->title || beside->figures_count > 0 || beside->contradictions > 0)
         about_write(beside, out);
     output_text(out, at + strlen(hole));
     free(text);

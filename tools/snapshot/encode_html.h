@@ -30,6 +30,7 @@ typedef struct html_beside {
     const char *title;     /* null: the program's name */
     html_figure figures[HTML_FIGURES_MAX];
     size_t figures_count;
+    size_t contradictions; /* records of the first that do not fit what is there at the end */
 } html_beside;
 
 /* Fills the template (tools/report) with one or two snapshots, and with what is shown beside them.

@@ -315,8 +315,9 @@ static void actions_of(const writer *to, const record *event, torch_action actio
         actions[0] = TORCH_SNAPSHOT;
         break;
     case RECORD_MARK:
-        /* PyTorch's are about a block. Ours are not, and every record says its mark. */
-        if (to->in->origin == ORIGIN_TORCH)
+        /* PyTorch's are about a block. Ours are not, and every record says its mark; nor are the
+         * profiler's annotations, which have a list of their own. */
+        if (to->in->origin == ORIGIN_TORCH && event->address != 0)
             actions[0] = TORCH_ANNOTATE;
         break;
     default:
@@ -462,6 +463,38 @@ static void traces_write(writer *to)
 
 /* ---- the rest ------------------------------------------------------------------------------- */
 
+static void annotation_write(writer *to, const record *event)
+{
+    const char *name = *MODEL_AT(to->in->strings, const char *, event->mark);
+    size_t end = strlen(TORCH_ANNOTATION_END);
+    int is_end = strncmp(name, TORCH_ANNOTATION_END, end) == 0;
+    pickle_list_item(&to->to);
+    pickle_dict_begin(&to->to);
+    pickle_text(&to->to, "stage");
+    pickle_text(&to->to, is_end ? "END" : "START");
+    pickle_text(&to->to, "name");
+    pickle_text(&to->to, is_end ? name + end : name);
+    if (event->device != DEVICE_NONE) {
+        pickle_text(&to->to, "device");
+        pickle_int(&to->to, (int64_t)MODEL_AT(to->in->devices, device, event->device)->index);
+    }
+    if (event->time_ns >= 0)
+        key_int(to, KEY_TIME, to->in->zero_epoch_us + (uint64_t)event->time_ns / 1000);
+    pickle_dict_end(&to->to);
+}
+
+static void annotations_write(writer *to)
+{
+    pickle_text(&to->to, "external_annotations");
+    pickle_list_begin(&to->to);
+    for (size_t i = 0; to->in->origin == ORIGIN_TORCH && i < to->in->records.count; i++) {
+        const record *event = MODEL_AT(to->in->records, record, i);
+        if (event->kind == RECORD_MARK && event->address == 0 && event->mark != 0)
+            annotation_write(to, event);
+    }
+    pickle_list_end(&to->to);
+}
+
 static void settings_write(writer *to)
 {
     pickle_text(&to->to, "allocator_settings");
@@ -472,9 +505,7 @@ static void settings_write(writer *to)
         pickle_text(&to->to, one->text);
     }
     pickle_dict_end(&to->to);
-    pickle_text(&to->to, "external_annotations");
-    pickle_list_begin(&to->to);
-    pickle_list_end(&to->to);
+    annotations_write(to);
     if (to->in->history.overwritten == 0)
         return;
     pickle_text(&to->to, "trace_alloc_overflowed");

@@ -98,18 +98,6 @@ static const struct refused {
     {0x91, "FROZENSET", "makes a set, which no snapshot has"},
 };
 
-static int fail_op(machine *vm, unsigned char code)
-{
-    for (size_t i = 0; i < sizeof(refused_ops) / sizeof(refused_ops[0]); i++) {
-        if (refused_ops[i].code == code)
-            return input_fail(vm->in, vm->at,
-                              "the instruction %s (0x%02x) %s; a memory snapshot is plain data, so "
-                              "this file is refused and nothing in it was run",
-                              refused_ops[i].name, code, refused_ops[i].why);
-    }
-    return input_fail(vm->in, vm->at, "0x%02x is no instruction of a pickle", code);
-}
-
 /* ---- the stack ------------------------------------------------------------------------------ */
 
 static int push(machine *vm, value item)
@@ -126,6 +114,38 @@ static size_t height(const machine *vm)
 {
     size_t floor = vm->marks.count > 0 ? ((size_t *)vm->marks.items)[vm->marks.count - 1] : 0;
     return vm->stack.count - floor;
+}
+
+/* 1 if the text that lies so deep on the stack is this. */
+static int is_text_at(const machine *vm, size_t depth, const char *text)
+{
+    if (height(vm) <= depth)
+        return 0;
+    value item = ((value *)vm->stack.items)[vm->stack.count - 1 - depth];
+    return value_kind_of(item) == VALUE_TEXT && strcmp(value_as_text(item)->bytes, text) == 0;
+}
+
+/* What to do about an import, where that is known: people put a snapshot into a dictionary of
+ * another kind. */
+static const char *import_advice(const machine *vm, unsigned char code)
+{
+    if (code == 0x93 && is_text_at(vm, 1, "collections") &&
+        (is_text_at(vm, 0, "OrderedDict") || is_text_at(vm, 0, "defaultdict")))
+        return ". It is an OrderedDict or a defaultdict: pickle dict(snapshot) in its place";
+    return "";
+}
+
+static int fail_op(machine *vm, unsigned char code)
+{
+    for (size_t i = 0; i < sizeof(refused_ops) / sizeof(refused_ops[0]); i++) {
+        if (refused_ops[i].code == code)
+            return input_fail(vm->in, vm->at,
+                              "the instruction %s (0x%02x) %s; a memory snapshot is plain data, so "
+                              "this file is refused and nothing in it was run%s",
+                              refused_ops[i].name, code, refused_ops[i].why,
+                              import_advice(vm, code));
+    }
+    return input_fail(vm->in, vm->at, "0x%02x is no instruction of a pickle", code);
 }
 
 /* The value `below` places under the top, if the newest mark is not above it. */

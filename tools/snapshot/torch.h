@@ -66,13 +66,14 @@ typedef struct torch_reader {
     const value_text *actions[TORCH_ACTIONS_COUNT];
     array sorted; /* segment_place */
     uint32_t scratch[TORCH_FRAMES_MAX];
-    trace_cursor traces[DEVICES_MAX];
+    trace_cursor traces[DEVICES_MAX + 1]; /* the last may be of the annotations */
     size_t traces_count;
     uint64_t zero_us; /* the moment 0; until all records are there their times are from 1970 */
     int is_begun;     /* the tables are in the model */
     int has_segments; /* and the segments */
     int is_early;     /* entries were taken before those */
     int has_contexts, has_categories, has_unknown_actions;
+    int host_segments; /* of device -1: pinned memory of the host */
 } torch_reader;
 
 /* Of decode_torch.c. Those that return int return -1 after a complaint. */
@@ -118,7 +119,9 @@ extern const size_t torch_frames_key;
 
 /* Finds the document's traces; then, once the segments are there, makes records of them. */
 int torch_traces_open(torch_reader *in, value document);
-int torch_traces_take(torch_reader *in);
+int torch_traces_take(torch_reader *in, value document);
+/* What stands before the name in the mark of an annotation's end. */
+#define TORCH_ANNOTATION_END "end of "
 /* Makes records of the next entries of a device. */
 int torch_entries_take(torch_reader *in, size_t device_index, const value *entries, size_t count);
 int torch_lives_complete(torch_reader *in);

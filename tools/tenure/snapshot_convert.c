@@ -18,6 +18,7 @@
 #include "findings.h"
 #include "named.h"
 #include "encode_trace.h"
+#include "rewind.h"
 #include "shown.h"
 #include "table.h"
 
@@ -478,6 +479,16 @@ static int html_numbers(void)
     return 0;
 }
 
+/* How many records do not fit the picture; 0 also where there is no memory to tell. */
+static size_t contradictions_count(const model *snapshot)
+{
+    rewind_result history;
+    int code = rewind_run(snapshot, &history);
+    size_t count = code == 0 ? history.contradictions_count : 0;
+    rewind_release(&history);
+    return count;
+}
+
 /* Plans what is left out of a history that no browser can hold. */
 static exit_code html_thin(html_part *part, thin *plan)
 {
@@ -526,6 +537,8 @@ int snapshot_html(int argc, char **argv)
                                                : html_thin(&parts[i], &plans[i]);
     if (code == EXIT_CODE_OK)
         code = html_findings ? html_findings_load(&found, &limits) : EXIT_CODE_OK;
+    if (code == EXIT_CODE_OK)
+        beside.contradictions = contradictions_count(&snapshots[0]);
     if (code == EXIT_CODE_OK)
         code =
             html_write(parts, html_compare ? 2 : 1, &beside, template_path, parsed.positionals[1]);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What `tenure snapshot html --title --figures` put beside the snapshot: a title, and amounts to
- * compare. Data from a command line as from any file: what is of another type is left out.
+ * What `tenure snapshot html` put beside the snapshot: a title and amounts to compare, if there are
+ * any, and whether the history has holes. What is of another type is left out.
  */
 import { visible } from './document.js';
 
 export interface Figure { name: string; bytes: number }
-export interface About { title: string; figures: Figure[] }
+/** `contradicting`: how many records do not fit what is there at the end. */
+export interface About { title: string; figures: Figure[]; contradicting: number }
 
 export function aboutOf(value: unknown): About {
     const from = (value ?? {}) as Record<string, unknown>;
@@ -18,7 +19,9 @@ export function aboutOf(value: unknown): About {
         }
     }
     const title = from['title'];
-    return { title: typeof title === 'string' ? visible(title) : '', figures };
+    const records = from['contradicting'];
+    return { title: typeof title === 'string' ? visible(title) : '', figures,
+        contradicting: typeof records === 'number' && records > 0 ? records : 0 };
 }
 
 /** What is in this page; null: nothing. */

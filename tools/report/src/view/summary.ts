@@ -274,6 +274,15 @@ function findings(app: App): Finding[] {
                 `${count(snapshot.overwritten)} older ones were overwritten.${missed} `],
         });
     }
+    const { contradicting } = app.about ?? { contradicting: 0 };
+    if (contradicting > 0) {
+        found.push({
+            warn: true,
+            text: [`The history has holes: ${count(contradicting)} of its records do not fit ` +
+                'what is there at the end. What this page says of earlier moments, the peak ' +
+                'among them, may be too little or too much. '],
+        });
+    }
     if (snapshot.leftOut > 0) {
         found.push({
             warn: false,
