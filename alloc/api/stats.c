@@ -508,19 +508,21 @@ static tnr_status device_validate(tnri_device *device)
                           (unsigned long long)reserved,
                           (unsigned long long)atomic_load(&device->reserved_bytes));
     if (mapped != reserved + asleep)
-        return tnri_error(TNR_ERR_INTERNAL,
-                          "device %d: live, binned, free and retired blocks have %zu bytes, but "
-                          "%llu are mapped or asleep (true only while no other thread allocates).",
-                          device->index, mapped, (unsigned long long)(reserved + asleep));
+        return tnri_error(
+            TNR_ERR_INTERNAL,
+            "device %d: live, binned, free and retired blocks have %zu bytes, but "
+            "%llu are reserved or asleep (true only while no other thread allocates).",
+            device->index, mapped, (unsigned long long)(reserved + asleep));
     uint64_t held_small = tnri_flow_now(&device->held[TNRI_HELD_SMALL].bytes);
     uint64_t held_large = tnri_flow_now(&device->held[TNRI_HELD_LARGE].bytes);
     if (held_small + held_large != reserved || (asleep == 0 && held_small != small))
-        return tnri_error(TNR_ERR_INTERNAL,
-                          "device %d: by the size of blocks, %llu and %llu bytes are mapped; small "
-                          "blocks have %zu, and %llu are mapped in all (true only while no other "
-                          "thread allocates).",
-                          device->index, (unsigned long long)held_small,
-                          (unsigned long long)held_large, small, (unsigned long long)reserved);
+        return tnri_error(
+            TNR_ERR_INTERNAL,
+            "device %d: by the size of blocks, %llu and %llu bytes are reserved; small "
+            "blocks have %zu, and %llu are reserved in all (true only while no other "
+            "thread allocates).",
+            device->index, (unsigned long long)held_small, (unsigned long long)held_large, small,
+            (unsigned long long)reserved);
     const tnri_captures *captures = tnri_captures_get();
     const char *broken = captures == NULL ? NULL : captures->validate(device);
     if (broken != NULL)

@@ -93,7 +93,8 @@ static void a_higher_limit(void **state)
     void *held = unit_malloc(20 * MIB, NULL);
     assert_ok(tnr_limit_set(32 * MIB, 0));
     const char *report = report_of(30 * MIB, TNR_ERR_LIMIT, 0, NULL);
-    check_has(report, "A higher limit: 32.00 MiB may be mapped, and the device has 44.00 MiB free");
+    check_has(report,
+              "A higher limit: 32.00 MiB may be reserved, and the device has 44.00 MiB free");
     check_lacks(report, "Nothing that Tenure");
     report = report_of(50 * MIB, TNR_ERR_LIMIT, 0, NULL);
     check_lacks(report, "A higher limit");

@@ -36,11 +36,12 @@ static tnr_status tag_charge(tnri_account *account, size_t bytes)
     if (sum_charge(&sum->reserved_bytes, bytes, limit))
         return TNR_OK;
     tnri_chunk_lacks = TNR_OOM_TAG_LIMIT;
-    return tnri_error(TNR_ERR_LIMIT,
-                      "pools of tag \"%s\" may have %llu bytes mapped on device %d and have %llu; "
-                      "%zu more were needed. Raise tnr_tag_limit_set.",
-                      account->tag->name, (unsigned long long)limit, account->device->index,
-                      (unsigned long long)atomic_load(&sum->reserved_bytes), bytes);
+    return tnri_error(
+        TNR_ERR_LIMIT,
+        "pools of tag \"%s\" may have %llu bytes reserved on device %d and have %llu; "
+        "%zu more were needed. Raise tnr_tag_limit_set.",
+        account->tag->name, (unsigned long long)limit, account->device->index,
+        (unsigned long long)atomic_load(&sum->reserved_bytes), bytes);
 }
 
 static void tag_discharge(tnri_account *account, size_t bytes)
@@ -59,14 +60,14 @@ static tnr_status device_limit_error(const tnri_device *device, size_t bytes)
     if (most < limit) {
         tnri_chunk_lacks = TNR_OOM_GROUP;
         return tnri_error(TNR_ERR_LIMIT,
-                          "in group \"%s\" this process may have %llu bytes mapped on device %d "
+                          "in group \"%s\" this process may have %llu bytes reserved on device %d "
                           "and has %llu; %zu were needed. Raise group_ceiling_mb.",
                           tnri_conf_get()->group, (unsigned long long)most, device->index, has,
                           bytes);
     }
     tnri_chunk_lacks = TNR_OOM_DEVICE_LIMIT;
     return tnri_error(TNR_ERR_LIMIT,
-                      "device %d may have %llu bytes mapped and has %llu; %zu were needed. Raise "
+                      "device %d may have %llu bytes reserved and has %llu; %zu were needed. Raise "
                       "per_process_memory_fraction or tnr_limit_set.",
                       device->index, (unsigned long long)most, has, bytes);
 }
@@ -82,7 +83,7 @@ static tnr_status account_charge(tnri_account *account, size_t bytes)
         atomic_fetch_sub_explicit(&device->reserved_bytes, bytes, memory_order_relaxed);
         tnri_chunk_lacks = TNR_OOM_POOL_LIMIT;
         return tnri_error(TNR_ERR_LIMIT,
-                          "pool \"%s\" may have %llu bytes mapped and has %llu; %zu more were "
+                          "pool \"%s\" may have %llu bytes reserved and has %llu; %zu more were "
                           "needed. Raise tnr_pool_limit_set.",
                           account->name, (unsigned long long)limit,
                           (unsigned long long)atomic_load(&account->reserved_bytes), bytes);
@@ -119,7 +120,7 @@ tnr_status tnri_chunk_check(tnri_account *account, size_t bytes)
         return device_limit_error(device, bytes);
     if (bytes > sum_most(&account->reserved_bytes, atomic_load(&account->limit_bytes)))
         return tnri_error(TNR_ERR_LIMIT,
-                          "pool \"%s\" may have %llu bytes mapped; %zu were needed. Raise "
+                          "pool \"%s\" may have %llu bytes reserved; %zu were needed. Raise "
                           "tnr_pool_limit_set.",
                           account->name, (unsigned long long)atomic_load(&account->limit_bytes),
                           bytes);
@@ -128,7 +129,7 @@ tnr_status tnri_chunk_check(tnri_account *account, size_t bytes)
     const tnri_tag_sum *sum = &account->tag->on[device->index];
     if (bytes > sum_most(&sum->reserved_bytes, atomic_load(&sum->limit_bytes)))
         return tnri_error(TNR_ERR_LIMIT,
-                          "pools of tag \"%s\" may have %llu bytes mapped on device %d; %zu were "
+                          "pools of tag \"%s\" may have %llu bytes reserved on device %d; %zu were "
                           "needed. Raise tnr_tag_limit_set.",
                           account->tag->name, (unsigned long long)atomic_load(&sum->limit_bytes),
                           device->index, bytes);

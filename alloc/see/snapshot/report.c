@@ -207,11 +207,11 @@ static void advice_report(tnri_sink *sink, const tnri_picture *picture, const to
     if (device != NULL && device->limit_bytes < ((uint64_t)1 << 53) &&
         device->memory_free_bytes < ((uint64_t)1 << 53) &&
         device->reserved_bytes + bytes > device->limit_bytes && device->memory_free_bytes >= bytes)
-        given += (tnri_sink_format(sink,
-                                   "  A higher limit: %s may be mapped, and the device has %s free "
-                                   "(tnr_limit_set, per_process_memory_fraction).\n",
-                                   TNRI_BYTES(device->limit_bytes),
-                                   TNRI_BYTES(device->memory_free_bytes)),
+        given += (tnri_sink_format(
+                      sink,
+                      "  A higher limit: %s may be reserved, and the device has %s free "
+                      "(tnr_limit_set, per_process_memory_fraction).\n",
+                      TNRI_BYTES(device->limit_bytes), TNRI_BYTES(device->memory_free_bytes)),
                   1);
     if (sum->idle >= bytes && conf->cross_stream != TNRI_CROSS_WAIT)
         given += (tnri_sink_format(sink, "  cross_stream:wait: %s are idle, but other streams'.\n",
