@@ -35,12 +35,12 @@ void tnri_greet(tnri_answer *answer)
     snprintf(version, sizeof(version), "%u.%u.%u", number / 10000, number / 100 % 100,
              number % 100);
     tnri_answer_clear(answer);
-    tnri_answer_object(answer, NULL);
-    tnri_answer_number(answer, "protocol", TNRI_CONTROL_PROTOCOL);
-    tnri_answer_text(answer, "tenure", version);
-    tnri_answer_number(answer, "pid", (uint64_t)tnri_process_id());
-    tnri_answer_text(answer, "program", tnri_program_name());
-    tnri_answer_object_end(answer);
+    tnri_json_object(&answer->json, NULL);
+    tnri_json_number(&answer->json, "protocol", TNRI_CONTROL_PROTOCOL);
+    tnri_json_text(&answer->json, "tenure", version);
+    tnri_json_number(&answer->json, "pid", (uint64_t)tnri_process_id());
+    tnri_json_text(&answer->json, "program", tnri_program_name());
+    tnri_json_object_end(&answer->json);
     tnri_answer_end(answer);
 }
 
@@ -84,11 +84,11 @@ static tnr_status devices_work(const task *self, device_work work)
     tnr_status status = tags_check(request);
     if (status != TNR_OK)
         return status;
-    tnri_answer_list(self->answer, "devices");
+    tnri_json_list(&self->answer->json, "devices");
     for (int d = 0; d < count && status == TNR_OK; d++)
         if (is_used(d) && (!request->has_device || request->device == (uint64_t)d))
             status = work(self, d);
-    tnri_answer_list_end(self->answer);
+    tnri_json_list_end(&self->answer->json);
     return status;
 }
 
@@ -98,20 +98,20 @@ static void device_told(const task *self, int device, int has_released, size_t r
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
     if (tnr_stats_get(&stats, NULL, device) != TNR_OK)
         return;
-    tnri_answer_object(self->answer, NULL);
-    tnri_answer_number(self->answer, "device", (uint64_t)device);
+    tnri_json_object(&self->answer->json, NULL);
+    tnri_json_number(&self->answer->json, "device", (uint64_t)device);
     if (has_released)
-        tnri_answer_number(self->answer, "released_bytes", released);
-    tnri_answer_number(self->answer, "reserved_bytes", stats.reserved_bytes.current);
-    tnri_answer_number(self->answer, "asleep_bytes", stats.bytes_asleep);
-    tnri_answer_limit(self->answer, "limit_bytes", stats.limit_bytes);
+        tnri_json_number(&self->answer->json, "released_bytes", released);
+    tnri_json_number(&self->answer->json, "reserved_bytes", stats.reserved_bytes.current);
+    tnri_json_number(&self->answer->json, "asleep_bytes", stats.bytes_asleep);
+    tnri_json_limit(&self->answer->json, "limit_bytes", stats.limit_bytes);
     if (self->request->tags_count > 0) {
-        tnri_answer_list(self->answer, "tags");
+        tnri_json_list(&self->answer->json, "tags");
         for (size_t i = 0; i < self->request->tags_count; i++)
             tnri_tag_tell(self->answer, self->request->tags[i], device);
-        tnri_answer_list_end(self->answer);
+        tnri_json_list_end(&self->answer->json);
     }
-    tnri_answer_object_end(self->answer);
+    tnri_json_object_end(&self->answer->json);
 }
 
 static tnr_status sleep_work(const task *self, int device)
@@ -230,8 +230,8 @@ static tnr_status snapshot_work(const task *self)
         return status;
     }
     (void)fstatat(self->place->folder, name, &found, AT_SYMLINK_NOFOLLOW);
-    tnri_answer_text(self->answer, "file", name);
-    tnri_answer_number(self->answer, "bytes", (uint64_t)found.st_size);
+    tnri_json_text(&self->answer->json, "file", name);
+    tnri_json_number(&self->answer->json, "bytes", (uint64_t)found.st_size);
     return TNR_OK;
 }
 
@@ -240,17 +240,17 @@ static tnr_status settings_work(const task *self)
     tnr_setting_info info = {.struct_bytes = sizeof(info)};
     if (self->request->set != NULL)
         return tnr_configure(self->request->set);
-    tnri_answer_list(self->answer, "settings");
+    tnri_json_list(&self->answer->json, "settings");
     for (size_t i = 0; tnr_setting_get(&info, i) == TNR_OK; i++) {
-        tnri_answer_object(self->answer, NULL);
-        tnri_answer_text(self->answer, "key", info.key);
-        tnri_answer_text(self->answer, "value", info.value);
-        tnri_answer_text(self->answer, "default", info.default_value);
-        tnri_answer_flag(self->answer, "is_set", info.is_set);
-        tnri_answer_flag(self->answer, "at_start", info.at_start);
-        tnri_answer_object_end(self->answer);
+        tnri_json_object(&self->answer->json, NULL);
+        tnri_json_text(&self->answer->json, "key", info.key);
+        tnri_json_text(&self->answer->json, "value", info.value);
+        tnri_json_text(&self->answer->json, "default", info.default_value);
+        tnri_json_flag(&self->answer->json, "is_set", info.is_set);
+        tnri_json_flag(&self->answer->json, "at_start", info.at_start);
+        tnri_json_object_end(&self->answer->json);
     }
-    tnri_answer_list_end(self->answer);
+    tnri_json_list_end(&self->answer->json);
     return TNR_OK;
 }
 
@@ -296,16 +296,16 @@ void tnri_serve(tnri_connection *connection, const tnri_control_place *place, ch
     }
     task self = {connection, place, &request, answer};
     tnri_answer_clear(answer);
-    tnri_answer_object(answer, NULL);
+    tnri_json_object(&answer->json, NULL);
     if (request.has_id)
-        tnri_answer_number(answer, "id", id);
-    tnri_answer_text(answer, "command", tnri_command_name(request.command));
+        tnri_json_number(&answer->json, "id", id);
+    tnri_json_text(&answer->json, "command", tnri_command_name(request.command));
     tnr_status status = command_work(&self);
-    tnri_answer_flag(answer, "ok", status == TNR_OK);
+    tnri_json_flag(&answer->json, "ok", status == TNR_OK);
     if (status != TNR_OK) {
-        tnri_answer_text(answer, "status", tnr_status_name(status));
-        tnri_answer_text(answer, "message", tnr_last_error());
+        tnri_json_text(&answer->json, "status", tnr_status_name(status));
+        tnri_json_text(&answer->json, "message", tnr_last_error());
     }
-    tnri_answer_object_end(answer);
+    tnri_json_object_end(&answer->json);
     tnri_answer_end(answer);
 }

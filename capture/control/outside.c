@@ -49,20 +49,20 @@ void tnri_account_tell(tnri_answer *answer, int device)
     if (!outside_ask(&told, device) || tnr_stats_get(&stats, NULL, device) != TNR_OK)
         return;
     uint64_t explained = stats.reserved_bytes.current;
-    tnri_answer_object(answer, "account");
-    tnri_answer_number(answer, "used_bytes", told.used_bytes);
-    tnri_answer_flag(answer, "from_start", told.is_from_start);
-    tnri_answer_number(answer, "tenure_bytes", stats.reserved_bytes.current);
-    tnri_answer_list(answer, "outside");
+    tnri_json_object(&answer->json, "account");
+    tnri_json_number(&answer->json, "used_bytes", told.used_bytes);
+    tnri_json_flag(&answer->json, "from_start", told.is_from_start);
+    tnri_json_number(&answer->json, "tenure_bytes", stats.reserved_bytes.current);
+    tnri_json_list(&answer->json, "outside");
     for (size_t i = 0; i < told.rows_count; i++) {
         told.rows[i].name[sizeof(told.rows[i].name) - 1] = '\0';
         explained += told.rows[i].bytes;
-        tnri_answer_object(answer, NULL);
-        tnri_answer_text(answer, "name", told.rows[i].name);
-        tnri_answer_number(answer, "bytes", told.rows[i].bytes);
-        tnri_answer_object_end(answer);
+        tnri_json_object(&answer->json, NULL);
+        tnri_json_text(&answer->json, "name", told.rows[i].name);
+        tnri_json_number(&answer->json, "bytes", told.rows[i].bytes);
+        tnri_json_object_end(&answer->json);
     }
-    tnri_answer_list_end(answer);
-    tnri_answer_number(answer, "explained_bytes", explained);
-    tnri_answer_object_end(answer);
+    tnri_json_list_end(&answer->json);
+    tnri_json_number(&answer->json, "explained_bytes", explained);
+    tnri_json_object_end(&answer->json);
 }

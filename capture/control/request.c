@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "see/snapshot/sink.h"
+#include "base/utf8.h"
 
 /* Where a reader is. `at` never passes `end`, at which there is a zero byte. */
 typedef struct reader {

@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/prim/process.h"
 #include "memory/pool/handle.h"
 #include "memory/pool/pool.h"
-#include "see/snapshot/sink.h"
 
 enum {
     VERSION = 1,
@@ -313,23 +313,14 @@ static void report_say(writer *to, const tnri_report *report)
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
+static void json_put(void *to, const char *bytes, size_t count)
+{
+    write_bytes(to, bytes, count);
+}
+
 static void json_text(writer *to, const char *text)
 {
-    const unsigned char *at = (const unsigned char *)text;
-    write_text(to, "\"");
-    while (*at != '\0') {
-        size_t length = tnri_utf8_length((const char *)at, 4); /* the end of the text is no part */
-        if (length == 0)
-            write_text(to, "\\ufffd");
-        else if (*at == '"' || *at == '\\')
-            write_format(to, "\\%c", *at);
-        else if (*at < 0x20 || *at == 0x7f)
-            write_format(to, "\\u%04x", (unsigned)*at);
-        else
-            write_bytes(to, (const char *)at, length);
-        at += length == 0 ? 1 : length;
-    }
-    write_text(to, "\"");
+    tnri_json_quote(json_put, to, text);
 }
 
 static void json_text_or_null(writer *to, const char *text)

@@ -132,7 +132,7 @@ static void test_names(void **state)
         sample("a \"b\" \\ \n \x01 \x7f \xc3\xa9 \xff \xed\xa0\x80 \xc3", &cuda_graph);
     const char *text = audit_text(cuda_graph, graph, TNR_AUDIT_JSON);
     assert_non_null(strstr(text,
-                           "\"name\": \"a \\\"b\\\" \\\\ \\u000a \\u0001 \\u007f \xc3\xa9 \\ufffd "
+                           "\"name\": \"a \\\"b\\\" \\\\ \\n \\u0001 \\u007f \xc3\xa9 \\ufffd "
                            "\\ufffd\\ufffd\\ufffd \\ufffd\", \"device\": 0}"));
     audited_destroy(cuda_graph);
 }

@@ -215,9 +215,9 @@ static tnr_status status_get(peer_answer *said)
     tnri_answer answer;
     if (!tnri_answer_open(&answer))
         return TNR_ERR_HOST_MEMORY;
-    tnri_answer_object(&answer, NULL);
+    tnri_json_object(&answer.json, NULL);
     tnri_status_tell(&answer, 0, 0);
-    tnri_answer_object_end(&answer);
+    tnri_json_object_end(&answer.json);
     tnri_answer_end(&answer);
     snprintf(said->text, sizeof(said->text), "%.*s", (int)answer.length, answer.text);
     tnri_answer_close(&answer);

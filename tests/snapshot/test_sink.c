@@ -27,6 +27,7 @@
 
 #include "base/host_memory.h"
 #include "see/snapshot/deflater.h"
+#include "base/utf8.h"
 #include "see/snapshot/sink.h"
 
 /* ---- calls of the library that fail here ---------------------------------------------------- */

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "course.h"
 #include "holders.h"
 #include "launches.h"
@@ -61,7 +62,7 @@ static void part_write(output *out, const char *text)
     char cut[TEXT_BYTES + 4];
     size_t length = 0, step;
     while (text[length] != '\0' &&
-           (step = utf8_length(text + length, strnlen(text + length, 4))) > 0 &&
+           (step = tnri_utf8_length(text + length, strnlen(text + length, 4))) > 0 &&
            length + step <= TEXT_BYTES)
         length += step;
     memcpy(cut, text, length);

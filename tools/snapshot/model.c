@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 const char *const state_names[STATES_COUNT] = {"live", "retired",   "binned",
                                                "free", "releasing", "growing"};
 const char *const wait_kind_names[WAIT_KINDS_COUNT] = {"use", "free_sync", "export", "graph",
@@ -67,40 +69,12 @@ void *model_add(model *snapshot, array *table, size_t element_bytes)
 
 /* ---- texts ---------------------------------------------------------------------------------- */
 
-size_t utf8_length(const char *at, size_t left)
-{
-    const unsigned char *bytes = (const unsigned char *)at;
-    size_t length;
-    if (left == 0)
-        return 0;
-    if (bytes[0] < 0x80)
-        return 1;
-    if (bytes[0] >= 0xc2 && bytes[0] <= 0xdf)
-        length = 2;
-    else if (bytes[0] >= 0xe0 && bytes[0] <= 0xef)
-        length = 3;
-    else if (bytes[0] >= 0xf0 && bytes[0] <= 0xf4)
-        length = 4;
-    else
-        return 0;
-    if (left < length)
-        return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((bytes[i] & 0xc0) != 0x80)
-            return 0;
-    /* Overlong forms, surrogates, and what lies beyond U+10FFFF. */
-    if ((bytes[0] == 0xe0 && bytes[1] < 0xa0) || (bytes[0] == 0xed && bytes[1] > 0x9f) ||
-        (bytes[0] == 0xf0 && bytes[1] < 0x90) || (bytes[0] == 0xf4 && bytes[1] > 0x8f))
-        return 0;
-    return length;
-}
-
 const char *model_text(model *snapshot, const char *bytes, size_t length)
 {
     static const char replacement[] = "\xef\xbf\xbd";
     size_t bad = 0;
     for (size_t i = 0; i < length;) {
-        size_t step = utf8_length(bytes + i, length - i);
+        size_t step = tnri_utf8_length(bytes + i, length - i);
         bad += step == 0 || bytes[i] == '\0';
         i += step ? step : 1;
     }
@@ -113,7 +87,7 @@ const char *model_text(model *snapshot, const char *bytes, size_t length)
         return NULL;
     char *to = copy;
     for (size_t i = 0; i < length;) {
-        size_t step = utf8_length(bytes + i, length - i);
+        size_t step = tnri_utf8_length(bytes + i, length - i);
         int is_bad = step == 0 || bytes[i] == '\0';
         memcpy(to, is_bad ? replacement : bytes + i, is_bad ? 3 : step);
         to += is_bad ? 3 : step;

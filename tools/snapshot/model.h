@@ -246,9 +246,6 @@ __attribute__((format(printf, 2, 3))) void model_note(model *snapshot, const cha
 
 const char *model_string(const model *snapshot, uint32_t index);
 
-/* The length of the valid UTF-8 sequence that `left` bytes begin with, or 0. */
-size_t utf8_length(const char *at, size_t left);
-
 /* Finds or makes strings, frames and stacks while a snapshot is being built. */
 typedef struct interner {
     model *into;

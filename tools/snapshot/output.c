@@ -15,6 +15,8 @@
 
 #include <zlib.h>
 
+#include "base/json.h"
+
 static int fail(output *out, const char *what, int code)
 {
     if (!out->failed)
@@ -164,28 +166,23 @@ void output_signed(output *out, int64_t number)
     output_unsigned(out, number < 0 ? -(uint64_t)number : (uint64_t)number);
 }
 
+/* A page must not find the end of its element in a text. */
+static void json_put(void *to, const char *bytes, size_t count)
+{
+    for (const char *found; (found = memchr(bytes, '<', count)); bytes = found + 1) {
+        output_bytes(to, bytes, (size_t)(found - bytes));
+        output_text(to, "\\u003c");
+        count -= (size_t)(found + 1 - bytes);
+    }
+    output_bytes(to, bytes, count);
+}
+
 void output_json_part(output *out, const char *text)
 {
-    const char *from = text;
-    for (; *text; text++) {
-        unsigned char one = (unsigned char)*text;
-        if (one >= 0x20 && one != '"' && one != '\\' && one != '<' && one != 0x7f)
-            continue;
-        char escape[8];
-        output_bytes(out, from, (size_t)(text - from));
-        if (one == '"' || one == '\\')
-            snprintf(escape, sizeof(escape), "\\%c", one);
-        else
-            snprintf(escape, sizeof(escape), "\\u%04x", one);
-        output_text(out, escape);
-        from = text + 1;
-    }
-    output_bytes(out, from, (size_t)(text - from));
+    tnri_json_part(json_put, out, text);
 }
 
 void output_json_text(output *out, const char *text)
 {
-    output_bytes(out, "\"", 1);
-    output_json_part(out, text);
-    output_bytes(out, "\"", 1);
+    tnri_json_quote(json_put, out, text);
 }

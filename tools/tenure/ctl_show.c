@@ -270,7 +270,7 @@ static void json_line_print(const char *text)
         else if (bytes == 1 && (unsigned char)*text < 0x20)
             putchar(' ');
         else
-            json_escape(stdout, text, bytes);
+            json_escape(stdout, text);
     }
 }
 

@@ -7,38 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The character at `text`, and its length; 0: it is not UTF-8. */
-static size_t character_read(const unsigned char *text, uint32_t *character)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t bytes = text[0] < 0x80   ? 1
-                   : text[0] < 0xc2 ? 0
-                   : text[0] < 0xe0 ? 2
-                   : text[0] < 0xf0 ? 3
-                   : text[0] < 0xf5 ? 4
-                                    : 0;
-    *character = bytes == 1 ? text[0] : text[0] & (0x7fu >> bytes);
-    for (size_t i = 1; i < bytes; i++) {
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-        *character = *character << 6 | (text[i] & 0x3f);
-    }
-    int is_half = *character >= 0xd800 && *character <= 0xdfff;
-    return *character < least[bytes] || is_half || *character > 0x10ffff ? 0 : bytes;
-}
+#include "base/utf8.h"
 
 int shown_is_harmless(const char *text, size_t *bytes)
 {
-    /* Controls; what is not seen, breaks lines or turns the direction; and marks of other kinds. */
-    static const uint32_t harmful[][2] = {{0x00, 0x1f},     {0x7f, 0x9f},      {0xad, 0xad},
-                                          {0x61c, 0x61c},   {0x180e, 0x180e},  {0x200b, 0x200f},
-                                          {0x2028, 0x202e}, {0x2060, 0x206f},  {0xfeff, 0xfeff},
-                                          {0xfff9, 0xfffb}, {0xe0000, 0xe007f}};
     uint32_t character;
-    *bytes = character_read((const unsigned char *)text, &character);
-    int is_harmless = *bytes > 0;
-    for (size_t i = 0; i < sizeof(harmful) / sizeof(harmful[0]); i++)
-        is_harmless &= character < harmful[i][0] || character > harmful[i][1];
+    *bytes = tnri_utf8_read(text, strnlen(text, 4), &character);
+    int is_harmless = *bytes > 0 && tnri_utf8_is_seen(character);
     *bytes += *bytes == 0;
     return is_harmless;
 }

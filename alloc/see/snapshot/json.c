@@ -8,6 +8,7 @@
 
 #include "base/conf/conf.h"
 #include "base/host_memory.h"
+#include "base/json.h"
 #include "base/prim/process.h"
 #include "gpu/driver.h"
 #include "log/texts.h"
@@ -17,31 +18,14 @@
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-/* A text in quotes. What is no UTF-8 becomes the character that says so. */
+static void sink_put(void *sink, const char *bytes, size_t count)
+{
+    tnri_sink_bytes(sink, bytes, count);
+}
+
 static void text_write(tnri_sink *sink, const char *text)
 {
-    static const char digits[] = "0123456789abcdef";
-    size_t left = strlen(text);
-    tnri_sink_bytes(sink, "\"", 1);
-    while (left > 0) {
-        size_t length = tnri_utf8_length(text, left);
-        unsigned char first = (unsigned char)*text;
-        if (length == 0) {
-            tnri_sink_bytes(sink, "\\ufffd", 6);
-            length = 1;
-        } else if (first == '"' || first == '\\') {
-            char escaped[2] = {'\\', *text};
-            tnri_sink_bytes(sink, escaped, 2);
-        } else if (first < 0x20 || first == 0x7f) {
-            char escaped[6] = {'\\', 'u', '0', '0', digits[first >> 4], digits[first & 15]};
-            tnri_sink_bytes(sink, escaped, 6);
-        } else {
-            tnri_sink_bytes(sink, text, length);
-        }
-        text += length;
-        left -= length;
-    }
-    tnri_sink_bytes(sink, "\"", 1);
+    tnri_json_quote(sink_put, sink, text);
 }
 
 static void key_write(tnri_sink *sink, const char *key)

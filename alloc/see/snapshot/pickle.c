@@ -14,6 +14,7 @@
 
 #include "base/conf/conf.h"
 #include "base/host_memory.h"
+#include "base/utf8.h"
 #include "log/texts.h"
 #include "memory/arena/note.h"
 #include "see/snapshot/formats.h"

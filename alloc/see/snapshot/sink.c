@@ -216,28 +216,3 @@ tnr_status tnri_sink_close(tnri_sink *sink, int give_up)
     sink_free(sink);
     return status;
 }
-
-/* ---- texts ---------------------------------------------------------------------------------- */
-
-size_t tnri_utf8_length(const char *text, size_t length)
-{
-    const unsigned char *bytes = (const unsigned char *)text;
-    if (length == 0)
-        return 0;
-    if (bytes[0] < 0x80)
-        return 1;
-    size_t count = bytes[0] >= 0xf0 && bytes[0] <= 0xf4 ? 4
-                   : bytes[0] >= 0xe0                   ? 3
-                   : bytes[0] >= 0xc2                   ? 2
-                                                        : 0;
-    if (count == 0 || count > length || bytes[0] > 0xf4)
-        return 0;
-    for (size_t i = 1; i < count; i++)
-        if ((bytes[i] & 0xc0) != 0x80)
-            return 0;
-    /* Neither longer than need be, nor half of a pair, nor above the last one. */
-    if ((bytes[0] == 0xe0 && bytes[1] < 0xa0) || (bytes[0] == 0xed && bytes[1] > 0x9f) ||
-        (bytes[0] == 0xf0 && bytes[1] < 0x90) || (bytes[0] == 0xf4 && bytes[1] > 0x8f))
-        return 0;
-    return count;
-}

@@ -60,8 +60,4 @@ enum { TNRI_NUMBER_BYTES = 20 };
 void tnri_sink_number(tnri_sink *sink, int64_t number);
 unsigned char *tnri_number_put(unsigned char *at, int64_t number);
 
-/* Length of the UTF-8 character at `text`, where `length` bytes are there; 0 if it is no such
- * character. */
-size_t tnri_utf8_length(const char *text, size_t length);
-
 #endif
