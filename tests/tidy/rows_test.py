@@ -7,7 +7,7 @@ cmake, ctest and the compilers are stand-ins, which write down what they were as
 
 Seen to fail: with shares_folder() always false; without the wait for the builder; with the next
 row's build begun after the tests; without the target of `release`; with a build that failed
-forgotten (build_row says nothing).
+forgotten (build_row says nothing); with the regular expression of --changed left out.
 """
 import os
 import pathlib
@@ -33,6 +33,7 @@ for ((i = 0; i < 600; i++)); do
 done
 echo "1/1 Test  #1: one ....   Passed    0.01 sec"
 echo "tested $2" >>"$ASKED"''',
+    "tests/changed.py": "import sys\nprint('one', sys.argv[-1], sep='\\n')",
     # Makes a program that runs, as find_tsan() wants it.
     "bin/clang": 'cp "$(command -v true)" "${@: -1}"',
 }
@@ -98,6 +99,14 @@ class Rows(unittest.TestCase):
         _, _, asked = self.run_rows("--row", "debug", "--row", "tidy")
         self.assertEqual([line.split()[0] for line in asked],
                          ["configure", "build", "test", "tested", "configure", "test", "tested"])
+
+    def test_what_a_change_reaches(self):
+        code, said, asked = self.run_rows("--changed", "v1")
+        self.assertEqual(code, 0, said)
+        self.assertEqual(self.rows_tested(asked), ["debug"])
+        self.assertIn("-R ^(one|v1)$", [line for line in asked if line.startswith("test ")][0])
+        asked = self.run_rows("--changed")[2]
+        self.assertIn("-R ^(one|HEAD)$", [line for line in asked if line.startswith("test ")][0])
 
 
 if __name__ == "__main__":
