@@ -17,8 +17,8 @@
 #include <string.h>
 
 #include "encode.h"
-#include "pickle_write.h"
 #include "rewind.h"
+#include "see/snapshot/pickle_write.h"
 #include "torch.h"
 
 /* The keys of the dictionaries that come often. Each is written once and then named. */
@@ -71,7 +71,8 @@ static const char *const key_texts[KEY_ACTIONS] = {"action",
 #define MEMO_NONE UINT32_MAX
 
 typedef struct writer {
-    pickle_writer to;
+    tnri_pickle to;
+    uint32_t memo_count;
     const model *in;
     losses *lost;
     rewind_result history;
@@ -85,14 +86,26 @@ typedef struct writer {
 
 /* ---- things that come again ----------------------------------------------------------------- */
 
+static void out_put(void *out, const char *bytes, size_t count)
+{
+    output_bytes(out, bytes, count);
+}
+
+/* What was written last gets the next number in the memo. */
+static void memo_set(writer *to, uint32_t *memo)
+{
+    *memo = to->memo_count++;
+    tnri_pickle_memo(&to->to, *memo);
+}
+
 static void again_or_text(writer *to, uint32_t *memo, const char *text)
 {
     if (*memo != MEMO_NONE) {
-        pickle_again(&to->to, *memo);
+        tnri_pickle_again(&to->to, *memo);
         return;
     }
-    pickle_text(&to->to, text);
-    *memo = pickle_memo(&to->to);
+    tnri_pickle_text(&to->to, text);
+    memo_set(to, memo);
 }
 
 static void key(writer *to, unsigned number)
@@ -104,13 +117,13 @@ static void key(writer *to, unsigned number)
 static void key_int(writer *to, unsigned name, uint64_t number)
 {
     key(to, name);
-    pickle_int(&to->to, (int64_t)number);
+    tnri_pickle_int(&to->to, (int64_t)number);
 }
 
 static void named_int(writer *to, const char *name, uint64_t number)
 {
-    pickle_text(&to->to, name);
-    pickle_int(&to->to, (int64_t)number);
+    tnri_pickle_text(&to->to, name);
+    tnri_pickle_int(&to->to, (int64_t)number);
 }
 
 static void string_write(writer *to, uint32_t index)
@@ -124,10 +137,10 @@ static void frame_write(writer *to, uint32_t index)
     uint32_t *memo = MODEL_AT(to->frame_memos, uint32_t, index);
     char place_text[32];
     if (*memo != MEMO_NONE) {
-        pickle_again(&to->to, *memo);
+        tnri_pickle_again(&to->to, *memo);
         return;
     }
-    *memo = pickle_dict_begin(&to->to);
+    tnri_pickle_dict(&to->to);
     key(to, KEY_FILENAME);
     /* Without symbols, the module and the place in it are what can be looked up later. */
     string_write(to, one->file != 0 ? one->file : one->module);
@@ -137,8 +150,9 @@ static void frame_write(writer *to, uint32_t index)
     if (one->function != 0)
         string_write(to, one->function);
     else
-        pickle_text(&to->to, place_text);
-    pickle_dict_end(&to->to);
+        tnri_pickle_text(&to->to, place_text);
+    tnri_pickle_dict_end(&to->to);
+    memo_set(to, memo);
     to->modules_lost += one->module != 0;
 }
 
@@ -148,15 +162,16 @@ static void stack_write(writer *to, uint32_t index)
     uint32_t *memo = MODEL_AT(to->stack_memos, uint32_t, index);
     key(to, KEY_FRAMES);
     if (*memo != MEMO_NONE) {
-        pickle_again(&to->to, *memo);
+        tnri_pickle_again(&to->to, *memo);
         return;
     }
-    *memo = pickle_list_begin(&to->to);
+    tnri_pickle_list(&to->to);
     for (uint32_t i = 0; i < one->count; i++) {
-        pickle_list_item(&to->to);
+        tnri_pickle_item(&to->to);
         frame_write(to, *MODEL_AT(to->in->stack_frames, uint32_t, one->first + i));
     }
-    pickle_list_end(&to->to);
+    tnri_pickle_list_end(&to->to);
+    memo_set(to, memo);
 }
 
 static void pool_id_write(writer *to, int32_t index)
@@ -171,9 +186,9 @@ static void pool_id_write(writer *to, int32_t index)
             id[1] = (int64_t)one->number;
         }
     }
-    pickle_int(&to->to, id[0]);
-    pickle_int(&to->to, id[1]);
-    pickle_pair(&to->to);
+    tnri_pickle_int(&to->to, id[0]);
+    tnri_pickle_int(&to->to, id[1]);
+    tnri_pickle_pair(&to->to);
 }
 
 /* The stream's number. What belongs to none, as memory of graph pools does, is on none that a
@@ -190,8 +205,8 @@ static uint64_t handle_of(const writer *to, int32_t index)
 static void block_write(writer *to, const block *one)
 {
     int active = one->state == STATE_LIVE || one->state == STATE_RETIRED;
-    pickle_list_item(&to->to);
-    pickle_dict_begin(&to->to);
+    tnri_pickle_item(&to->to);
+    tnri_pickle_dict(&to->to);
     key_int(to, KEY_ADDRESS, one->address);
     key_int(to, KEY_SIZE, one->bytes);
     key_int(to, KEY_REQUESTED, active ? one->requested_bytes : 0);
@@ -200,7 +215,7 @@ static void block_write(writer *to, const block *one)
             : one->state == STATE_RETIRED ? KEY_RETIRED
                                           : KEY_INACTIVE);
     stack_write(to, one->stack);
-    pickle_dict_end(&to->to);
+    tnri_pickle_dict_end(&to->to);
 }
 
 static void segment_sums(const writer *to, const segment *one, uint64_t *allocated,
@@ -222,8 +237,8 @@ static void segment_write(writer *to, const segment *one, uint64_t device_index)
 {
     uint64_t allocated, active, requested;
     segment_sums(to, one, &allocated, &active, &requested);
-    pickle_list_item(&to->to);
-    pickle_dict_begin(&to->to);
+    tnri_pickle_item(&to->to);
+    tnri_pickle_dict(&to->to);
     named_int(to, "device", device_index);
     key_int(to, KEY_ADDRESS, one->address);
     named_int(to, "total_size", one->bytes);
@@ -231,31 +246,31 @@ static void segment_write(writer *to, const segment *one, uint64_t device_index)
     named_int(to, "active_size", active);
     named_int(to, "requested_size", requested);
     key_int(to, KEY_STREAM, handle_of(to, one->stream));
-    pickle_text(&to->to, "segment_type");
-    pickle_text(&to->to, one->small ? "small" : "large");
-    pickle_text(&to->to, "segment_pool_id");
+    tnri_pickle_text(&to->to, "segment_type");
+    tnri_pickle_text(&to->to, one->small ? "small" : "large");
+    tnri_pickle_text(&to->to, "segment_pool_id");
     pool_id_write(to, one->pool);
-    pickle_text(&to->to, "is_expandable");
-    pickle_boolean(&to->to, to->in->origin == ORIGIN_TENURE || one->expandable);
+    tnri_pickle_text(&to->to, "is_expandable");
+    tnri_pickle_boolean(&to->to, to->in->origin == ORIGIN_TENURE || one->expandable);
     const char *tag = MODEL_AT(to->in->pools, pool, one->pool)->tag;
     if (tag) {
-        pickle_text(&to->to, "tag");
-        pickle_text(&to->to, tag);
+        tnri_pickle_text(&to->to, "tag");
+        tnri_pickle_text(&to->to, tag);
     }
     stack_write(to, one->stack);
-    pickle_text(&to->to, "blocks");
-    pickle_list_begin(&to->to);
+    tnri_pickle_text(&to->to, "blocks");
+    tnri_pickle_list(&to->to);
     for (size_t i = 0; i < one->blocks_count; i++)
         block_write(to, MODEL_AT(to->in->blocks, block, one->first_block + i));
-    pickle_list_end(&to->to);
-    pickle_dict_end(&to->to);
+    tnri_pickle_list_end(&to->to);
+    tnri_pickle_dict_end(&to->to);
 }
 
 static void segments_write(writer *to)
 {
     const model *in = to->in;
-    pickle_text(&to->to, "segments");
-    pickle_list_begin(&to->to);
+    tnri_pickle_text(&to->to, "segments");
+    tnri_pickle_list(&to->to);
     for (size_t i = 0; i < in->devices.count; i++) {
         uint64_t index = MODEL_AT(in->devices, device, i)->index;
         for (size_t k = 0; k < in->segments.count; k++) {
@@ -264,7 +279,7 @@ static void segments_write(writer *to)
                 segment_write(to, one, index);
         }
     }
-    pickle_list_end(&to->to);
+    tnri_pickle_list_end(&to->to);
 }
 
 /* ---- traces --------------------------------------------------------------------------------- */
@@ -329,8 +344,8 @@ static void entry_write(writer *to, const record *event, torch_action action)
 {
     int of_block = action <= TORCH_FREE_COMPLETED || action == TORCH_OOM;
     uint64_t size = of_block ? event->requested_bytes : event->bytes;
-    pickle_list_item(&to->to);
-    pickle_dict_begin(&to->to);
+    tnri_pickle_item(&to->to);
+    tnri_pickle_dict(&to->to);
     key(to, KEY_ACTION);
     key(to, KEY_ACTIONS + action);
     if (action == TORCH_OOM)
@@ -350,7 +365,7 @@ static void entry_write(writer *to, const record *event, torch_action action)
         key(to, KEY_POOL);
         pool_id_write(to, event->pool);
     }
-    pickle_dict_end(&to->to);
+    tnri_pickle_dict_end(&to->to);
 }
 
 /* Of what came, an entry for each stream that has some of it later. */
@@ -427,8 +442,8 @@ static void trace_write(writer *to, size_t device_at, int tells_rest)
 {
     const model *in = to->in;
     size_t parts = to->history.parts.count;
-    pickle_list_item(&to->to);
-    pickle_list_begin(&to->to);
+    tnri_pickle_item(&to->to);
+    tnri_pickle_list(&to->to);
     for (size_t i = 0; i < in->records.count; i++) {
         const record *event = MODEL_AT(in->records, record, i);
         size_t after = parts;
@@ -439,7 +454,7 @@ static void trace_write(writer *to, size_t device_at, int tells_rest)
     }
     if (tells_rest && !has_moment(to))
         moment_write(to);
-    pickle_list_end(&to->to);
+    tnri_pickle_list_end(&to->to);
 }
 
 static void traces_write(writer *to)
@@ -450,15 +465,15 @@ static void traces_write(writer *to)
         const device *one = MODEL_AT(in->devices, device, i);
         count = one->index >= count ? one->index + 1 : count;
     }
-    pickle_text(&to->to, "device_traces");
-    pickle_list_begin(&to->to);
+    tnri_pickle_text(&to->to, "device_traces");
+    tnri_pickle_list(&to->to);
     for (uint64_t index = 0; index < count; index++) {
         size_t at = 0;
         while (at < in->devices.count && MODEL_AT(in->devices, device, at)->index != index)
             at++;
         trace_write(to, at == in->devices.count ? DEVICE_NONE : at, at == 0);
     }
-    pickle_list_end(&to->to);
+    tnri_pickle_list_end(&to->to);
 }
 
 /* ---- the rest ------------------------------------------------------------------------------- */
@@ -468,75 +483,75 @@ static void annotation_write(writer *to, const record *event)
     const char *name = *MODEL_AT(to->in->strings, const char *, event->mark);
     size_t end = strlen(TORCH_ANNOTATION_END);
     int is_end = strncmp(name, TORCH_ANNOTATION_END, end) == 0;
-    pickle_list_item(&to->to);
-    pickle_dict_begin(&to->to);
-    pickle_text(&to->to, "stage");
-    pickle_text(&to->to, is_end ? "END" : "START");
-    pickle_text(&to->to, "name");
-    pickle_text(&to->to, is_end ? name + end : name);
+    tnri_pickle_item(&to->to);
+    tnri_pickle_dict(&to->to);
+    tnri_pickle_text(&to->to, "stage");
+    tnri_pickle_text(&to->to, is_end ? "END" : "START");
+    tnri_pickle_text(&to->to, "name");
+    tnri_pickle_text(&to->to, is_end ? name + end : name);
     if (event->device != DEVICE_NONE) {
-        pickle_text(&to->to, "device");
-        pickle_int(&to->to, (int64_t)MODEL_AT(to->in->devices, device, event->device)->index);
+        tnri_pickle_text(&to->to, "device");
+        tnri_pickle_int(&to->to, (int64_t)MODEL_AT(to->in->devices, device, event->device)->index);
     }
     if (event->time_ns >= 0)
         key_int(to, KEY_TIME, to->in->zero_epoch_us + (uint64_t)event->time_ns / 1000);
-    pickle_dict_end(&to->to);
+    tnri_pickle_dict_end(&to->to);
 }
 
 static void annotations_write(writer *to)
 {
-    pickle_text(&to->to, "external_annotations");
-    pickle_list_begin(&to->to);
+    tnri_pickle_text(&to->to, "external_annotations");
+    tnri_pickle_list(&to->to);
     for (size_t i = 0; to->in->origin == ORIGIN_TORCH && i < to->in->records.count; i++) {
         const record *event = MODEL_AT(to->in->records, record, i);
         if (event->kind == RECORD_MARK && event->address == 0 && event->mark != 0)
             annotation_write(to, event);
     }
-    pickle_list_end(&to->to);
+    tnri_pickle_list_end(&to->to);
 }
 
 static void settings_write(writer *to)
 {
-    pickle_text(&to->to, "allocator_settings");
-    pickle_dict_begin(&to->to);
+    tnri_pickle_text(&to->to, "allocator_settings");
+    tnri_pickle_dict(&to->to);
     for (size_t i = 0; i < to->in->settings.count; i++) {
         const setting *one = MODEL_AT(to->in->settings, setting, i);
-        pickle_text(&to->to, one->key);
-        pickle_text(&to->to, one->text);
+        tnri_pickle_text(&to->to, one->key);
+        tnri_pickle_text(&to->to, one->text);
     }
-    pickle_dict_end(&to->to);
+    tnri_pickle_dict_end(&to->to);
     annotations_write(to);
     if (to->in->history.overwritten == 0)
         return;
-    pickle_text(&to->to, "trace_alloc_overflowed");
-    pickle_list_begin(&to->to);
+    tnri_pickle_text(&to->to, "trace_alloc_overflowed");
+    tnri_pickle_list(&to->to);
     for (size_t i = 0; i < to->in->devices.count; i++) {
-        pickle_list_item(&to->to);
-        pickle_boolean(&to->to, 1);
+        tnri_pickle_item(&to->to);
+        tnri_pickle_boolean(&to->to, 1);
     }
-    pickle_list_end(&to->to);
-    pickle_text(&to->to, "trace_alloc_max_entries");
-    pickle_list_begin(&to->to);
+    tnri_pickle_list_end(&to->to);
+    tnri_pickle_text(&to->to, "trace_alloc_max_entries");
+    tnri_pickle_list(&to->to);
     for (size_t i = 0; i < to->in->devices.count; i++) {
-        pickle_list_item(&to->to);
-        pickle_int(&to->to, (int64_t)to->in->history.capacity);
+        tnri_pickle_item(&to->to);
+        tnri_pickle_int(&to->to, (int64_t)to->in->history.capacity);
     }
-    pickle_list_end(&to->to);
+    tnri_pickle_list_end(&to->to);
 }
 
 /* [{address, kind, stream, mark_number, since_us, graph}]: only what applies. */
 static void waits_write(writer *to)
 {
     const model *in = to->in;
-    pickle_text(&to->to, "waits");
-    pickle_list_begin(&to->to);
+    tnri_pickle_text(&to->to, "waits");
+    tnri_pickle_list(&to->to);
     for (size_t i = 0; i < in->waits.count; i++) {
         const wait *one = MODEL_AT(in->waits, wait, i);
-        pickle_list_item(&to->to);
-        pickle_dict_begin(&to->to);
+        tnri_pickle_item(&to->to);
+        tnri_pickle_dict(&to->to);
         key_int(to, KEY_ADDRESS, MODEL_AT(in->blocks, block, one->block)->address);
-        pickle_text(&to->to, "kind");
-        pickle_text(&to->to, wait_kind_names[one->kind]);
+        tnri_pickle_text(&to->to, "kind");
+        tnri_pickle_text(&to->to, wait_kind_names[one->kind]);
         if (one->stream >= 0)
             key_int(to, KEY_STREAM, handle_of(to, one->stream));
         if (one->mark_number >= 0)
@@ -545,9 +560,9 @@ static void waits_write(writer *to)
             named_int(to, "since_us", in->zero_epoch_us + (uint64_t)one->since_ns / 1000);
         if (one->graph >= 0)
             named_int(to, "graph", (uint64_t)one->graph);
-        pickle_dict_end(&to->to);
+        tnri_pickle_dict_end(&to->to);
     }
-    pickle_list_end(&to->to);
+    tnri_pickle_list_end(&to->to);
 }
 
 /* 1 if a name is all that the file can say of its stream's number: that may be other streams', too,
@@ -570,54 +585,54 @@ static int stream_is_named(const model *in, size_t index)
 /* [{device, stream, name}] of those that have a name. */
 static void streams_write(writer *to)
 {
-    pickle_text(&to->to, "streams");
-    pickle_list_begin(&to->to);
+    tnri_pickle_text(&to->to, "streams");
+    tnri_pickle_list(&to->to);
     for (size_t i = 0; i < to->in->streams.count; i++) {
         const stream *one = MODEL_AT(to->in->streams, stream, i);
         if (!stream_is_named(to->in, i))
             continue;
-        pickle_list_item(&to->to);
-        pickle_dict_begin(&to->to);
+        tnri_pickle_item(&to->to);
+        tnri_pickle_dict(&to->to);
         named_int(to, "device", one->device);
         key_int(to, KEY_STREAM, torch_stream_number(one));
         key(to, KEY_NAME);
-        pickle_text(&to->to, one->name);
-        pickle_dict_end(&to->to);
+        tnri_pickle_text(&to->to, one->name);
+        tnri_pickle_dict_end(&to->to);
     }
-    pickle_list_end(&to->to);
+    tnri_pickle_list_end(&to->to);
 }
 
 /* What PyTorch has no word for, as the library writes it into pickles of its own. */
 static void extra_write(writer *to)
 {
     const model *in = to->in;
-    pickle_text(&to->to, "tenure");
-    pickle_dict_begin(&to->to);
+    tnri_pickle_text(&to->to, "tenure");
+    tnri_pickle_dict(&to->to);
     named_int(to, "version", 1);
     named_int(to, "taken_us", in->zero_epoch_us + (uint64_t)in->taken_ns / 1000);
     named_int(to, "records_overwritten", in->history.overwritten);
     named_int(to, "records_missed", in->history.missed);
     named_int(to, "records_left_out", to->history.contradictions_count);
-    pickle_text(&to->to, "pools");
-    pickle_list_begin(&to->to);
+    tnri_pickle_text(&to->to, "pools");
+    tnri_pickle_list(&to->to);
     for (size_t i = 0; i < in->pools.count; i++) {
         const pool *one = MODEL_AT(in->pools, pool, i);
-        pickle_list_item(&to->to);
-        pickle_dict_begin(&to->to);
+        tnri_pickle_item(&to->to);
+        tnri_pickle_dict(&to->to);
         named_int(to, "device", one->device);
         named_int(to, "number", one->number);
-        pickle_text(&to->to, "kind");
-        pickle_text(&to->to, one->kind);
+        tnri_pickle_text(&to->to, "kind");
+        tnri_pickle_text(&to->to, one->kind);
         key(to, KEY_NAME);
-        pickle_text(&to->to, one->name);
+        tnri_pickle_text(&to->to, one->name);
         named_int(to, "reserved_bytes", one->reserved_bytes);
         named_int(to, "asleep_bytes", one->asleep_bytes);
-        pickle_dict_end(&to->to);
+        tnri_pickle_dict_end(&to->to);
     }
-    pickle_list_end(&to->to);
+    tnri_pickle_list_end(&to->to);
     streams_write(to);
     waits_write(to);
-    pickle_dict_end(&to->to);
+    tnri_pickle_dict_end(&to->to);
 }
 
 static void losses_find(writer *to)
@@ -678,15 +693,15 @@ int encode_torch(const model *snapshot, output *out, losses *lost)
     if (code == 0)
         code = memos_start(&to);
     if (code == 0) {
-        pickle_begin(&to.to, out);
-        pickle_dict_begin(&to.to);
+        tnri_pickle_begin(&to.to, out_put, out);
+        tnri_pickle_dict(&to.to);
         segments_write(&to);
         traces_write(&to);
         settings_write(&to);
         if (snapshot->origin == ORIGIN_TENURE)
             extra_write(&to);
-        pickle_dict_end(&to.to);
-        pickle_end(&to.to);
+        tnri_pickle_dict_end(&to.to);
+        tnri_pickle_end(&to.to);
         losses_find(&to);
         code = to.is_short ? -1 : 0;
     }

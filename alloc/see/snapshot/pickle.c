@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A picture as the pickle that PyTorch's memory viewer and tools read: the dict that
- * torch.cuda.memory._snapshot() gives, in protocol 2. It has only opcodes that the viewer's own
- * reader knows, and nothing that a reader would have to execute.
+ * torch.cuda.memory._snapshot() gives.
  *
  * Equal things are written once and referred to by their number in the memo: the words that are
  * keys, the frames, the stacks, the texts of tnr_mark. So a record takes some eighty bytes.
@@ -14,10 +13,10 @@
 
 #include "base/conf/conf.h"
 #include "base/host_memory.h"
-#include "base/utf8.h"
 #include "log/texts.h"
 #include "memory/arena/note.h"
 #include "see/snapshot/formats.h"
+#include "see/snapshot/pickle_write.h"
 
 /* Words that come again and again, with their numbers in the memo. */
 #define WORD_LIST(X)                                                                               \
@@ -77,139 +76,47 @@ static const char *const words[] = {
 };
 
 typedef struct pickler {
-    tnri_sink *sink;
+    tnri_pickle out;
     const tnri_picture *picture;
     /* In the memo: words from 0, then texts, frames, stacks. */
     uint32_t text_first, frame_first, stack_first, memo_count;
     uint8_t *is_known; /* by number in the memo */
-    size_t entries;    /* in the trace that is being written */
 } pickler;
 
-/* ---- opcodes -------------------------------------------------------------------------------- */
+/* ---- what comes again ----------------------------------------------------------------------- */
 
-static void put(pickler *to, const char *opcodes)
+static void sink_put(void *sink, const char *bytes, size_t count)
 {
-    tnri_sink_bytes(to->sink, opcodes, strlen(opcodes));
-}
-
-#define EMPTY_DICT "}"
-#define EMPTY_LIST "]"
-#define MARK "("
-#define SETITEMS "u"
-#define APPENDS "e"
-#define TUPLE2 "\x86"
-#define TRUE_ "\x88"
-#define FALSE_ "\x89"
-
-/* Bytes of a number, the lowest first. */
-static void little_put(unsigned char *at, uint64_t value, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        at[i] = (unsigned char)(value >> 8 * i);
-}
-
-static void number_put(pickler *to, int64_t number)
-{
-    unsigned char *at = tnri_sink_room(to->sink, 16);
-    size_t length;
-    if (number >= 0 && number < 256) {
-        at[0] = 'K';
-        length = 1;
-    } else if (number >= 0 && number < 65536) {
-        at[0] = 'M';
-        length = 2;
-    } else if (number >= INT32_MIN && number <= INT32_MAX) {
-        at[0] = 'J';
-        length = 4;
-    } else {
-        at[0] = 0x8a; /* LONG1; eight bytes are enough, and the most that the viewer reads */
-        at[1] = 8;
-        little_put(at + 2, (uint64_t)number, 8);
-        to->sink->used += 10;
-        return;
-    }
-    little_put(at + 1, (uint64_t)number, length);
-    to->sink->used += 1 + length;
-}
-
-/* A text. What is no UTF-8 becomes the character that says so. */
-static void text_put(pickler *to, const char *text)
-{
-    size_t left = strlen(text);
-    size_t bytes = 0;
-    for (size_t i = 0; i < left;) {
-        size_t length = tnri_utf8_length(text + i, left - i);
-        bytes += length == 0 ? 3 : length;
-        i += length == 0 ? 1 : length;
-    }
-    unsigned char head[5] = {'X'};
-    little_put(head + 1, bytes, 4);
-    tnri_sink_bytes(to->sink, head, sizeof(head));
-    while (left > 0) {
-        size_t length = tnri_utf8_length(text, left);
-        tnri_sink_bytes(to->sink, length == 0 ? "\xef\xbf\xbd" : text, length == 0 ? 3 : length);
-        text += length == 0 ? 1 : length;
-        left -= length == 0 ? 1 : length;
-    }
+    tnri_sink_bytes(sink, bytes, count);
 }
 
 /* Puts what has this number in the memo, if it was put before: 1. */
 static int memo_get(pickler *to, uint32_t number)
 {
-    if (!to->is_known[number])
-        return 0;
-    unsigned char *at = tnri_sink_room(to->sink, 8);
-    at[0] = number < 256 ? 'h' : 'j';
-    little_put(at + 1, number, number < 256 ? 1 : 4);
-    to->sink->used += number < 256 ? 2 : 5;
-    return 1;
+    if (to->is_known[number])
+        tnri_pickle_again(&to->out, number);
+    return to->is_known[number];
 }
 
 /* What was put last gets this number. */
 static void memo_set(pickler *to, uint32_t number)
 {
-    unsigned char *at = tnri_sink_room(to->sink, 8);
-    at[0] = number < 256 ? 'q' : 'r';
-    little_put(at + 1, number, number < 256 ? 1 : 4);
-    to->sink->used += number < 256 ? 2 : 5;
+    tnri_pickle_memo(&to->out, number);
     to->is_known[number] = 1;
-}
-
-/* Lists, item by item. A viewer in a browser hands what one APPENDS adds on as the arguments of one
- * call, of which there can be some ten thousands; Python writes a thousand at once, and so it is
- * here. */
-enum { ITEMS_AT_ONCE = 1000 };
-
-static void list_begin(pickler *to)
-{
-    put(to, EMPTY_LIST MARK);
-}
-
-/* Before each item; *items is 0 before the first. */
-static void list_item(pickler *to, size_t *items)
-{
-    if (*items > 0 && *items % ITEMS_AT_ONCE == 0)
-        put(to, APPENDS MARK);
-    (*items)++;
-}
-
-static void list_end(pickler *to)
-{
-    put(to, APPENDS);
 }
 
 static void word_put(pickler *to, unsigned word)
 {
     if (memo_get(to, word))
         return;
-    text_put(to, words[word]);
+    tnri_pickle_text(&to->out, words[word]);
     memo_set(to, word);
 }
 
 static void pair_put(pickler *to, unsigned word, int64_t number)
 {
     word_put(to, word);
-    number_put(to, number);
+    tnri_pickle_int(&to->out, number);
 }
 
 static void words_put(pickler *to, unsigned key, unsigned value)
@@ -227,13 +134,13 @@ static void frame_put(pickler *to, size_t index)
     const tnri_frame *frame = &to->picture->symbols.frames[index];
     char name[64];
     snprintf(name, sizeof(name), "0x%llx", (unsigned long long)frame->offset);
-    put(to, EMPTY_DICT MARK);
+    tnri_pickle_dict(&to->out);
     word_put(to, WORD_filename);
-    text_put(to, frame->file[0] == '\0' ? frame->module : frame->file);
+    tnri_pickle_text(&to->out, frame->file[0] == '\0' ? frame->module : frame->file);
     pair_put(to, WORD_line, frame->line);
     word_put(to, WORD_name);
-    text_put(to, frame->function[0] == '\0' ? name : frame->function);
-    put(to, SETITEMS);
+    tnri_pickle_text(&to->out, frame->function[0] == '\0' ? name : frame->function);
+    tnri_pickle_dict_end(&to->out);
     memo_set(to, to->frame_first + (uint32_t)index);
 }
 
@@ -247,13 +154,12 @@ static void frames_put(pickler *to, uint32_t stack)
         return;
     size_t count;
     const uintptr_t *addresses = tnri_symbols_stack(symbols, stack, &count);
-    size_t items = 0;
-    list_begin(to);
+    tnri_pickle_list(&to->out);
     for (size_t i = 0; i < count; i++) {
-        list_item(to, &items);
+        tnri_pickle_item(&to->out);
         frame_put(to, tnri_symbols_find(symbols, addresses[i]));
     }
-    list_end(to);
+    tnri_pickle_list_end(&to->out);
     memo_set(to, to->stack_first + stack);
 }
 
@@ -281,13 +187,13 @@ static void block_put(pickler *to, const tnri_shown_block *block)
         WORD_active_allocated, WORD_active_pending_free,
         WORD_inactive,         WORD_inactive,
         WORD_inactive,         WORD_inactive};
-    put(to, EMPTY_DICT MARK);
+    tnri_pickle_dict(&to->out);
     pair_put(to, WORD_address, (int64_t)block->address);
     pair_put(to, WORD_size, (int64_t)block->bytes);
     pair_put(to, WORD_requested_size, (int64_t)block->requested);
     words_put(to, WORD_state, states[block->shown]);
     frames_put(to, block->stack);
-    put(to, SETITEMS);
+    tnri_pickle_dict_end(&to->out);
 }
 
 static void segment_sums_put(pickler *to, const tnri_shown_segment *segment)
@@ -313,44 +219,42 @@ static void segment_sums_put(pickler *to, const tnri_shown_segment *segment)
 static void segment_put(pickler *to, const tnri_shown_segment *segment)
 {
     const tnri_shown_pool *pool = &to->picture->pools[segment->pool];
-    put(to, EMPTY_DICT MARK);
+    tnri_pickle_dict(&to->out);
     pair_put(to, WORD_device, pool->device);
     pair_put(to, WORD_address, (int64_t)segment->address);
     segment_sums_put(to, segment);
     pair_put(to, WORD_stream, stream_handle(to, (int64_t)segment->stream));
     words_put(to, WORD_segment_type, segment->is_small ? WORD_small : WORD_large);
     word_put(to, WORD_segment_pool_id);
-    number_put(to, 0);
-    number_put(to, pool->number);
-    put(to, TUPLE2);
+    tnri_pickle_int(&to->out, 0);
+    tnri_pickle_int(&to->out, pool->number);
+    tnri_pickle_pair(&to->out);
     word_put(to, WORD_is_expandable);
-    put(to, pool->is_foreign ? FALSE_ : TRUE_); /* whether chunks come and go in it */
+    tnri_pickle_boolean(&to->out, !pool->is_foreign); /* whether chunks come and go in it */
     if (pool->tag != NULL) {
         word_put(to, WORD_tag);
-        text_put(to, pool->tag->name);
+        tnri_pickle_text(&to->out, pool->tag->name);
     }
     frames_put(to, 0);
     word_put(to, WORD_blocks);
-    size_t items = 0;
-    list_begin(to);
+    tnri_pickle_list(&to->out);
     for (size_t i = 0; i < segment->blocks_count; i++) {
-        list_item(to, &items);
+        tnri_pickle_item(&to->out);
         block_put(to, &to->picture->blocks[segment->block_first + i]);
     }
-    list_end(to);
-    put(to, SETITEMS);
+    tnri_pickle_list_end(&to->out);
+    tnri_pickle_dict_end(&to->out);
 }
 
 static void segments_put(pickler *to)
 {
-    size_t items = 0;
-    text_put(to, "segments");
-    list_begin(to);
+    tnri_pickle_text(&to->out, "segments");
+    tnri_pickle_list(&to->out);
     for (size_t i = 0; i < to->picture->segments_count; i++) {
-        list_item(to, &items);
+        tnri_pickle_item(&to->out);
         segment_put(to, &to->picture->segments[i]);
     }
-    list_end(to);
+    tnri_pickle_list_end(&to->out);
 }
 
 /* ---- traces --------------------------------------------------------------------------------- */
@@ -358,8 +262,8 @@ static void segments_put(pickler *to)
 static void entry_put(pickler *to, const tnri_recorded *record, unsigned action, uint64_t size)
 {
     const tnri_shown_origin *origin = &to->picture->origins[record->origin];
-    list_item(to, &to->entries);
-    put(to, EMPTY_DICT MARK);
+    tnri_pickle_item(&to->out);
+    tnri_pickle_dict(&to->out);
     words_put(to, WORD_action, action);
     pair_put(to, action == WORD_oom ? WORD_device_free : WORD_addr,
              (int64_t)(action == WORD_oom ? record->value : record->address));
@@ -371,19 +275,19 @@ static void entry_put(pickler *to, const tnri_recorded *record, unsigned action,
     pair_put(to, WORD_time_us, time_us(to, tnri_ticks_ns(&to->picture->scale, record->ticks)));
     word_put(to, WORD_compile_context);
     if (!memo_get(to, to->text_first)) { /* text 0 is the empty one; its place is this one's */
-        text_put(to, "N/A");
+        tnri_pickle_text(&to->out, "N/A");
         memo_set(to, to->text_first);
     }
     if (record->mark != 0) {
         word_put(to, WORD_user_metadata);
         if (!memo_get(to, to->text_first + record->mark)) {
-            text_put(to, tnri_text_of(record->mark));
+            tnri_pickle_text(&to->out, tnri_text_of(record->mark));
             memo_set(to, to->text_first + record->mark);
         }
     }
     if (record->stack != 0)
         frames_put(to, record->stack);
-    put(to, SETITEMS);
+    tnri_pickle_dict_end(&to->out);
 }
 
 /* The moment of the picture, where the history does not tell of it. PyTorch's viewer up to 2.6
@@ -429,13 +333,11 @@ static void traces_put(pickler *to, const tnri_trace *trace)
     for (size_t i = 0; i < picture->devices_count; i++)
         if (picture->devices[i].index >= devices)
             devices = picture->devices[i].index + 1;
-    size_t items = 0;
-    text_put(to, "device_traces");
-    list_begin(to);
+    tnri_pickle_text(&to->out, "device_traces");
+    tnri_pickle_list(&to->out);
     for (int device = 0; device < devices; device++) {
-        list_item(to, &items);
-        to->entries = 0;
-        list_begin(to);
+        tnri_pickle_item(&to->out);
+        tnri_pickle_list(&to->out);
         for (size_t i = 0; i < picture->order_count; i++) {
             const tnri_recorded *record = tnri_picture_record(picture, i);
             if (trace->entries[i] == 0 || record_device(to, record) != device)
@@ -446,39 +348,39 @@ static void traces_put(pickler *to, const tnri_trace *trace)
         if (!has_moment) /* it is the first device's */
             moment_put(to);
         has_moment = 1;
-        list_end(to);
+        tnri_pickle_list_end(&to->out);
     }
-    list_end(to);
+    tnri_pickle_list_end(&to->out);
 }
 
 /* ---- the rest ------------------------------------------------------------------------------- */
 
 static void named_put(pickler *to, const char *name, int64_t number)
 {
-    text_put(to, name);
-    number_put(to, number);
+    tnri_pickle_text(&to->out, name);
+    tnri_pickle_int(&to->out, number);
 }
 
 /* Those in force, as `tenure conf` prints them. */
 static void settings_put(pickler *to)
 {
     tnr_setting_info info = {.struct_bytes = sizeof(info)};
-    text_put(to, "allocator_settings");
-    put(to, EMPTY_DICT MARK);
+    tnri_pickle_text(&to->out, "allocator_settings");
+    tnri_pickle_dict(&to->out);
     for (size_t i = 0; tnri_conf_describe(&info, i) == TNR_OK; i++) {
-        text_put(to, info.key);
-        text_put(to, info.value);
+        tnri_pickle_text(&to->out, info.key);
+        tnri_pickle_text(&to->out, info.value);
     }
-    put(to, SETITEMS);
+    tnri_pickle_dict_end(&to->out);
 }
 
 static void wait_put(pickler *to, const tnri_shown_wait *wait)
 {
     static const char *const kinds[] = {"use", "free_sync", "export", "graph", "capture"};
-    put(to, EMPTY_DICT MARK);
+    tnri_pickle_dict(&to->out);
     pair_put(to, WORD_address, (int64_t)to->picture->blocks[wait->block].address);
     word_put(to, WORD_kind);
-    text_put(to, kinds[wait->kind]);
+    tnri_pickle_text(&to->out, kinds[wait->kind]);
     if (wait->stream >= 0)
         pair_put(to, WORD_stream, stream_handle(to, wait->stream));
     if (wait->mark_number >= 0)
@@ -487,7 +389,7 @@ static void wait_put(pickler *to, const tnri_shown_wait *wait)
         pair_put(to, WORD_since_us, time_us(to, (uint64_t)wait->since_ns));
     if (wait->graph >= 0)
         pair_put(to, WORD_graph, wait->graph);
-    put(to, SETITEMS);
+    tnri_pickle_dict_end(&to->out);
 }
 
 /* 1 if the name is all that the file says of that handle: of several streams that had it, one that
@@ -510,68 +412,65 @@ static int stream_is_named(const tnri_picture *picture, size_t index)
 static void streams_put(pickler *to)
 {
     const tnri_picture *picture = to->picture;
-    size_t items = 0;
-    text_put(to, "streams");
-    list_begin(to);
+    tnri_pickle_text(&to->out, "streams");
+    tnri_pickle_list(&to->out);
     for (size_t i = 0; i < picture->streams_count; i++) {
         if (!stream_is_named(picture, i))
             continue;
-        list_item(to, &items);
-        put(to, EMPTY_DICT MARK);
+        tnri_pickle_item(&to->out);
+        tnri_pickle_dict(&to->out);
         pair_put(to, WORD_device, picture->streams[i].device);
         pair_put(to, WORD_stream, stream_handle(to, (int64_t)i));
         word_put(to, WORD_name);
-        text_put(to, tnri_text_of(picture->streams[i].name));
-        put(to, SETITEMS);
+        tnri_pickle_text(&to->out, tnri_text_of(picture->streams[i].name));
+        tnri_pickle_dict_end(&to->out);
     }
-    list_end(to);
+    tnri_pickle_list_end(&to->out);
 }
 
 /* What PyTorch's tools ignore. */
 static void tenure_put(pickler *to, size_t left_out)
 {
     const tnri_picture *picture = to->picture;
-    text_put(to, "tenure");
-    put(to, EMPTY_DICT MARK);
+    tnri_pickle_text(&to->out, "tenure");
+    tnri_pickle_dict(&to->out);
     named_put(to, "version", 1);
     named_put(to, "taken_us", time_us(to, tnri_ticks_ns(&picture->scale, picture->cut.ticks)));
     named_put(to, "records_overwritten", (int64_t)picture->ring.overwritten);
     named_put(to, "records_missed", (int64_t)picture->ring.missed);
     named_put(to, "records_left_out", (int64_t)left_out);
-    text_put(to, "pools");
-    size_t pools = 0;
-    list_begin(to);
+    tnri_pickle_text(&to->out, "pools");
+    tnri_pickle_list(&to->out);
     for (size_t i = 0; i < picture->pools_count; i++) {
         const tnri_shown_pool *pool = &picture->pools[i];
-        list_item(to, &pools);
-        put(to, EMPTY_DICT MARK);
+        tnri_pickle_item(&to->out);
+        tnri_pickle_dict(&to->out);
         pair_put(to, WORD_device, pool->device);
         named_put(to, "number", pool->number);
         word_put(to, WORD_kind);
-        text_put(to, tnri_pool_kind_text(pool));
+        tnri_pickle_text(&to->out, tnri_pool_kind_text(pool));
         word_put(to, WORD_name);
-        text_put(to, pool->name);
+        tnri_pickle_text(&to->out, pool->name);
         named_put(to, "reserved_bytes", (int64_t)pool->reserved_bytes);
         named_put(to, "asleep_bytes", (int64_t)pool->asleep_bytes);
-        put(to, SETITEMS);
+        tnri_pickle_dict_end(&to->out);
     }
-    list_end(to);
+    tnri_pickle_list_end(&to->out);
     streams_put(to);
-    size_t waits = 0;
     word_put(to, WORD_waits);
-    list_begin(to);
+    tnri_pickle_list(&to->out);
     for (size_t i = 0; i < picture->waits_count; i++) {
-        list_item(to, &waits);
+        tnri_pickle_item(&to->out);
         wait_put(to, &picture->waits[i]);
     }
-    list_end(to);
-    put(to, SETITEMS);
+    tnri_pickle_list_end(&to->out);
+    tnri_pickle_dict_end(&to->out);
 }
 
 int tnri_pickle_write(tnri_sink *sink, const tnri_picture *picture)
 {
     tnri_trace trace;
-    pickler to = {.sink = sink, .picture = picture};
+    pickler to = {.picture = picture};
     to.text_first = WORD_COUNT;
     to.frame_first = to.text_first + tnri_texts_count() + 1;
     to.stack_first = to.frame_first + (uint32_t)picture->symbols.frames_count;
@@ -581,14 +480,17 @@ int tnri_pickle_write(tnri_sink *sink, const tnri_picture *picture)
     to.is_known = tnri_host_reserve(to.memo_count);
     int has_room = to.is_known != NULL;
     if (has_room) {
-        put(&to, "\x80\x02" EMPTY_DICT MARK);
+        tnri_pickle_begin(&to.out, sink_put, sink);
+        tnri_pickle_dict(&to.out);
         segments_put(&to);
         traces_put(&to, &trace);
         settings_put(&to);
-        text_put(&to, "external_annotations");
-        put(&to, EMPTY_LIST);
+        tnri_pickle_text(&to.out, "external_annotations");
+        tnri_pickle_list(&to.out);
+        tnri_pickle_list_end(&to.out);
         tenure_put(&to, trace.left_out);
-        put(&to, SETITEMS ".");
+        tnri_pickle_dict_end(&to.out);
+        tnri_pickle_end(&to.out);
     }
     tnri_trace_free(&trace);
     tnri_host_unreserve(to.is_known, to.memo_count);
