@@ -621,6 +621,65 @@ class Races(CheckTest):
             self.check_silent(self.animal(name, "right", ZOO_CONTENTS=1))
 
 
+class Host(CheckTest):
+    """Pinned memory that the host touches during a copy. Broken to see it fail, each by itself:
+    nothing ends when the host has waited, reads of what is only read count, the pages' other bytes
+    do, or a word does (check/pinned.c); cuMemFreeHost is not told (check/calls.c);
+    pages of the program's own are opened, or its handler is not called; protection is
+    not lifted for the simulated device (simcuda's execute.c); two copies of one page are one; what
+    the host may have polled is certain."""
+
+    FOUND = {"host_reads_early": ("cuMemcpyDtoHAsync", "read", 20480),
+             "host_writes_early": ("cuMemcpyHtoDAsync", "written", 0),
+             "host_shares_pages": ("cuMemcpyDtoHAsync", "read", 2 * 4096 - 100),
+             "host_second_copy": ("cuMemcpyDtoHAsync", "written", 9),
+             "host_frees": ("cuMemcpyDtoHAsync", "read", 0),
+             "host_polls": ("cuMemcpyDtoHAsync", "read", 0)}
+
+    def test_touches_are_found(self):
+        for name, (call, what, at) in self.FOUND.items():
+            for schedule in SCHEDULES:
+                with self.subTest(name=name, schedule=schedule):
+                    result = self.animal(name, "wrong", ["--check=host"], schedule=schedule)
+                    self.assertEqual(result.code, 99, result.err)
+                    self.assertEqual([(row["kind"], row["certain"]) for row in result.findings],
+                                     [("host_touch", True)], result.err)
+                    self.assertEqual(result.findings[0]["earlier"]["call"], call)
+                    self.assertIn(f"  {what} by the host", result.err)
+                    byte = f", at its byte {at}" if at > 0 else ""
+                    self.assertRegex(result.err, rf"pinned memory 0x\w+ of \d+ bytes{byte}\n")
+                    for side in ["earlier", "later"]:
+                        frames = [frame["frame"] for frame in result.findings[0][side]["stack"]]
+                        self.assertTrue(any(f"animal_{name}" in frame for frame in frames), frames)
+
+    def test_twins_are_silent(self):
+        for name in self.FOUND:
+            for schedule in SCHEDULES:
+                with self.subTest(name=name, schedule=schedule):
+                    result = self.animal(name, "right", ["--check=host"], schedule=schedule)
+                    self.assertEqual(result.code, 0, result.err)
+                    polled = [False] if name == "host_polls" else []
+                    self.assertEqual([row["certain"] for row in result.findings], polled)
+                    self.assertNotIn("cannot be protected", result.err)
+
+    def test_only_on_request(self):
+        for name in self.FOUND:
+            self.check_silent(self.animal(name, "wrong"))
+        done = subprocess.run([TENURE, "run", "--check=hosts", "--", "true"], text=True,
+                              capture_output=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("only --check=host is there", done.stderr)
+
+    def test_other_signals_are_the_programs(self):
+        """Its own error ends it as without the check, and its own handler is called."""
+        for which, code in [("wrong", -11), ("right", 0)]:
+            for options in ([], ["--check=host"]):
+                result = self.animal("host_handler", which, options)
+                self.assertEqual(result.code, code, result.err)
+                self.assertEqual("the program's handler" in result.out, not code, result.out)
+                self.assertEqual(result.findings, [])
+
+
 class Memory(CheckTest):
     """What the checker keeps is bounded. The program frees 70,000 blocks at once and more later,
     and comes from 105,000 places; the bounds are reached in the first three quarters, and in the

@@ -6,6 +6,7 @@
  * it is linked with the driver. Then they only call the driver.
  */
 #include "check/check.h"
+#include "check/pinned.h"
 #include "check/streams.h"
 #include "driver.h"
 #include "watch/account.h"
@@ -454,6 +455,8 @@ ELAPSED(cuEventElapsedTime_v2)
 /* It waits for the device, though nothing says so. */
 CUresult CUDAAPI replace_cuMemFreeHost(void *address)
 {
+    if (check_is_host_watched)
+        check_pinned_gone(address);
     CUresult result = REAL(cuMemFreeHost, (address));
     if (result == CUDA_SUCCESS) {
         CHECK_TELL_ORDER(check_device_seen());
@@ -464,32 +467,36 @@ CUresult CUDAAPI replace_cuMemFreeHost(void *address)
 
 /* ---- memory that the host reads ------------------------------------------------------------- */
 
-static CUresult told_made(CUresult result, const void *base, size_t bytes)
+static CUresult told_made(CUresult result, const void *base, size_t bytes, int is_pinned)
 {
     if (result == CUDA_SUCCESS)
-        CHECK_TELL_ORDER(check_host_memory_made(base, bytes));
+        CHECK_TELL_ORDER(check_host_memory_made(base, bytes, is_pinned));
     return result;
 }
 
 CUresult CUDAAPI replace_cuMemAllocHost_v2(void **address, size_t bytes)
 {
     CUresult result = REAL(cuMemAllocHost_v2, (address, bytes));
-    return result != CUDA_SUCCESS ? result : told_made(result, *address, bytes);
+    return result != CUDA_SUCCESS ? result : told_made(result, *address, bytes, 1);
 }
 
 CUresult CUDAAPI replace_cuMemHostAlloc(void **address, size_t bytes, unsigned flags)
 {
     CUresult result = REAL(cuMemHostAlloc, (address, bytes, flags));
-    return result != CUDA_SUCCESS ? result : told_made(result, *address, bytes);
+    return result != CUDA_SUCCESS ? result : told_made(result, *address, bytes, 1);
 }
 
 CUresult CUDAAPI replace_cuMemHostRegister_v2(void *address, size_t bytes, unsigned flags)
 {
-    return told_made(REAL(cuMemHostRegister_v2, (address, bytes, flags)), address, bytes);
+    int is_pinned = (flags & (CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY)) == 0;
+    return told_made(REAL(cuMemHostRegister_v2, (address, bytes, flags)), address, bytes,
+                     is_pinned);
 }
 
 CUresult CUDAAPI replace_cuMemHostUnregister(void *address)
 {
+    if (check_is_host_watched)
+        check_pinned_gone(address);
     CUresult result = REAL(cuMemHostUnregister, (address));
     if (result == CUDA_SUCCESS)
         CHECK_TELL_ORDER(check_host_memory_gone(address));
@@ -500,7 +507,7 @@ CUresult CUDAAPI replace_cuMemAllocManaged(CUdeviceptr *address, size_t bytes, u
 {
     CUresult result = REAL(cuMemAllocManaged, (address, bytes, flags));
     return result != CUDA_SUCCESS ? result
-                                  : told_made(result, (const void *)(uintptr_t)*address, bytes);
+                                  : told_made(result, (const void *)(uintptr_t)*address, bytes, 0);
 }
 
 /* ---- code ----------------------------------------------------------------------------------- */

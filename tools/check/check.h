@@ -100,8 +100,9 @@ void check_event_ends(CUevent event);
 void check_unseen(const char *call, const char *means);
 void check_unseen_on(const char *call, CUstream stream);
 
-/* Memory that the host reads and kernels can write: it is there, or gone. */
-void check_host_memory_made(const void *base, size_t bytes);
+/* Memory that the host reads and kernels can write: it is there, or gone. `is_pinned`: pages that
+ * stay where they are, which the process may protect. */
+void check_host_memory_made(const void *base, size_t bytes, int is_pinned);
 void check_host_memory_gone(const void *base);
 
 /* ---- blocks: rules.c -------------------------------------------------------------------- */

@@ -18,6 +18,7 @@
  *   TENURE_PRELOAD_CHECK_SUPPRESS  file of rules: suppress.h
  *   TENURE_PRELOAD_CHECK_LEAKS     1: what is live at the end is listed
  *   TENURE_PRELOAD_CHECK_POSSIBLE  1: what rests on words that may be no address is printed
+ *   TENURE_PRELOAD_CHECK_HOST      1: pinned memory is watched, too: pinned.h
  */
 #ifndef TENURE_PRELOAD_CHECK_FINDINGS_H
 #define TENURE_PRELOAD_CHECK_FINDINGS_H

@@ -222,6 +222,11 @@ static void missing_text(check_text *to, const check_kept *one)
     case CHECK_RACE:
         race_text(to, one);
         break;
+    case CHECK_HOST_TOUCH:
+        check_text_add(to, "before it, wait for ");
+        stream_text(to, earlier);
+        check_text_add(to, ": cuStreamSynchronize, or an event after the copy");
+        break;
     case CHECK_USE_AFTER_FREE:
         check_text_add(to, "free it after the last use");
         break;
@@ -292,8 +297,12 @@ void check_kept_text(check_text *to, const check_kept *one)
 {
     check_text_add(to, "tenure: check: finding %" PRIu64 ", %s: %s\n", one->number,
                    one->is_certain ? "certain" : "possible", kind_texts[one->kind]);
-    check_text_add(to, "  block 0x%llx of %zu bytes, device %d", (unsigned long long)one->base,
-                   one->bytes, one->device);
+    if (one->kind == CHECK_HOST_TOUCH)
+        check_text_add(to, "  pinned memory 0x%llx of %zu bytes", (unsigned long long)one->base,
+                       one->bytes);
+    else
+        check_text_add(to, "  block 0x%llx of %zu bytes, device %d", (unsigned long long)one->base,
+                       one->bytes, one->device);
     if (one->address != one->base)
         check_text_add(to, ", at its byte %llu", (unsigned long long)(one->address - one->base));
     check_text_add(to, "\n");

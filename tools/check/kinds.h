@@ -16,6 +16,7 @@
     X(OUT_OF_BOUNDS, "out_of_bounds", "memory behind the end of a block is used")                  \
     X(DOUBLE_FREE, "double_free", "memory is freed twice")                                         \
     X(RACE, "race", "two operations that nothing orders use the same memory, and one writes it")   \
+    X(HOST_TOUCH, "host_touch", "the host touches pinned memory during a copy")                    \
     X(WRONG_FREE, "wrong_free", "an address is freed that is not the beginning of a block")
 
 typedef enum check_kind {

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "check/findings.h"
+#include "check/pinned.h"
 #include "check/python.h"
 #include "check/race.h"
 #include "check/record.h"
@@ -660,6 +661,10 @@ static void copied(const char *call, CUstream handle, check_span to, check_span 
     } else if (check_work_begin(&work, &name, place_of(call, stack))) {
         check_use_span(&work, to);
         check_use_span(&work, from);
+        if (!has_waited && check_is_host_watched) {
+            check_pinned_copied(&work.touch, to, 1);
+            check_pinned_copied(&work.touch, from, 0);
+        }
         if (has_waited)
             check_host_saw(work.stream, work.stream->done);
         else if (is_polled && work.touch.number > 0)
@@ -700,11 +705,11 @@ void check_copied_between(const char *call, check_span to, check_span from)
 
 /* ---- memory that the host reads ------------------------------------------------------------- */
 
-void check_host_memory_made(const void *base, size_t bytes)
+void check_host_memory_made(const void *base, size_t bytes, int is_pinned)
 {
     if (!check_enter())
         return;
-    check_visible_add((uintptr_t)base, bytes);
+    check_visible_add((uintptr_t)base, bytes, is_pinned);
     check_leave();
 }
 

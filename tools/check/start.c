@@ -5,6 +5,7 @@
 
 #include "check/check.h"
 #include "check/findings.h"
+#include "check/pinned.h"
 #include "check/places.h"
 #include "check/race.h"
 #include "driver.h"
@@ -31,6 +32,7 @@ static void driver_found(void)
 {
     check_state_hold();
     check_races_begin();
+    check_pinned_driver();
 }
 
 /* Before the program runs; and the unwinder, which is loaded when it is first used. */
@@ -41,6 +43,7 @@ __attribute__((constructor)) static void begin_early(void)
     check_stack room;
     (void)check_stack_here(&room);
     check_findings_begin();
+    check_pinned_begin();
     atomic_store(&driver_when_found, driver_found);
     if (atomic_load(&driver_is_found))
         driver_found(); /* a library's constructor was here before */

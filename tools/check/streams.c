@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "check/findings.h"
+#include "check/pinned.h"
 #include "check/race.h"
 #include "check/sole.h"
 #include "handles.h"
@@ -58,6 +59,8 @@ void check_leave(void)
 {
     if (check_races_are_there())
         check_races_find();
+    if (check_pinned_are_there())
+        check_pinned_settle();
     pthread_mutex_unlock(&lock);
     service_leave();
     check_findings_say();

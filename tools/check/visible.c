@@ -8,6 +8,7 @@
 typedef struct range {
     uintptr_t base;
     size_t bytes;
+    int is_pinned;
 } range;
 
 uintptr_t check_visible_low, check_visible_span;
@@ -39,7 +40,7 @@ static void bounds_grow(uintptr_t base, size_t bytes)
     check_visible_span = end - check_visible_low;
 }
 
-void check_visible_add(uintptr_t base, size_t bytes)
+void check_visible_add(uintptr_t base, size_t bytes, int is_pinned)
 {
     if (base == 0 || bytes == 0)
         return;
@@ -55,7 +56,7 @@ void check_visible_add(uintptr_t base, size_t bytes)
     }
     size_t at = place_above(base);
     memmove(&ranges[at + 1], &ranges[at], (count++ - at) * sizeof(ranges[0]));
-    ranges[at] = (range){base, bytes};
+    ranges[at] = (range){base, bytes, is_pinned};
 }
 
 void check_visible_remove(uintptr_t base)
@@ -68,8 +69,30 @@ void check_visible_remove(uintptr_t base)
         check_visible_span = 0;
 }
 
-int check_visible_find(uintptr_t address)
+/* Null: the address is in none. */
+static const range *range_at(uintptr_t address)
 {
     size_t at = place_above(address);
-    return is_incomplete || (at > 0 && address - ranges[at - 1].base < ranges[at - 1].bytes);
+    return at > 0 && address - ranges[at - 1].base < ranges[at - 1].bytes ? &ranges[at - 1] : NULL;
+}
+
+int check_visible_find(uintptr_t address)
+{
+    return is_incomplete || range_at(address) != NULL;
+}
+
+int check_is_pinned(uintptr_t address)
+{
+    const range *found = range_at(address);
+    return found != NULL && found->is_pinned;
+}
+
+int check_visible_range(uintptr_t address, uintptr_t *base, uintptr_t *end)
+{
+    const range *found = range_at(address);
+    if (found == NULL)
+        return 0;
+    *base = found->base;
+    *end = found->base + found->bytes;
+    return 1;
 }

@@ -4,6 +4,7 @@
  * This file checks the memory that the operation touches, and then does what the operation says.
  */
 #include "bulk.h"
+#include "race.h"
 #include "sim.h"
 
 #define OP_NS UINT64_C(1000) /* simulated time of any operation, and 1 ns per 4 KiB on top */
@@ -135,6 +136,9 @@ static void call_out(const struct sim_op *op)
 static void run_memory(const struct sim_op *op)
 {
     int alone = sim.settings.schedule == SIM_THREADS && op->access[0].bytes > sizeof(uint64_t);
+    void (*touches)(int) = sim_touches;
+    if (touches != NULL)
+        touches(1);
     if (alone)
         sim_unlock();
     if (op->kind == SIM_OP_SET)
@@ -143,6 +147,8 @@ static void run_memory(const struct sim_op *op)
         copy_run(op);
     if (alone)
         sim_lock();
+    if (touches != NULL)
+        touches(0);
 }
 
 static void clock_advance(struct sim_device *device, const struct sim_op *op)

@@ -11,6 +11,8 @@ static struct {
     void *data;
 } observer;
 
+void (*sim_touches)(int begins);
+
 static CUstream handle_of(const struct sim_stream *stream)
 {
     if (stream->slot != NULL)
@@ -44,6 +46,13 @@ void simcuda_observe(simcuda_call_function call, simcuda_report_function race, v
     observer.call = call;
     observer.race = race;
     observer.data = data;
+    sim_unlock();
+}
+
+void simcuda_observe_touches(void (*touches)(int begins))
+{
+    sim_lock();
+    sim_touches = touches;
     sim_unlock();
 }
 

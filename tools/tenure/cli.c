@@ -105,10 +105,12 @@ static int option_take(const cli_syntax *syntax, int argc, char **argv, int *at)
         return -1;
     }
     if (option->flag) {
-        if (value) {
+        if (value && !option->text) {
             cli_usage_error(syntax, "--%s takes no value", option->name);
             return -1;
         }
+        if (value)
+            *option->text = value;
         *option->flag = 1;
         return 0;
     }

@@ -8,7 +8,8 @@
 
 #include <stddef.h>
 
-/* One option. Exactly one of `text` and `flag` is not null, and receives the value. */
+/* One option. Exactly one of `text` and `flag` is not null, and receives the value. A flag with a
+ * `text` may be given a value, too, behind an equals sign alone. */
 typedef struct cli_option {
     const char *name;     /* without the dashes */
     const char *argument; /* what --help calls its value; null for a flag */

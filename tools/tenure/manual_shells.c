@@ -86,7 +86,7 @@ static void bash_values_print(const manual_entry *entry, FILE *file)
             fprintf(file, " --%s ", option->name);
     fputs("'\n            values='", file);
     for (const cli_option *option = entry->syntax->options; option->name; option++)
-        if (option->text && !manual_takes_file(option))
+        if (!option->flag && !manual_takes_file(option))
             fprintf(file, " --%s ", option->name);
     fputs("'\n", file);
 }
@@ -162,7 +162,7 @@ static void zsh_options_print(const manual_entry *entry, FILE *file)
         fprintf(file, "                '--%s[", option->name);
         help_line_print(option->help, "[]:\\", file);
         fputc(']', file);
-        if (option->text) {
+        if (!option->flag) {
             fputc(':', file);
             help_line_print(option->argument, ":\\", file);
             fputs(manual_takes_file(option) ? ":_files" : ": ", file);

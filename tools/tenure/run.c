@@ -31,7 +31,7 @@
 enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
 static const char *run_conf, *run_history, *run_snapshot, *run_report;
-static const char *run_driver, *run_findings, *run_error_code, *run_suppress;
+static const char *run_check_more, *run_driver, *run_findings, *run_error_code, *run_suppress;
 static run_traps traps;
 static int run_stats, run_strict, run_json, run_checked, run_leaks, run_possible, run_account;
 
@@ -53,8 +53,9 @@ static const cli_option run_options[] = {
     {"json", NULL, "the same as --stats, as one JSON object", NULL, &run_json},
     {"check", NULL,
      "follow each use of memory on every stream, and say which is not\n"
-     "ordered before the free or after the allocation",
-     NULL, &run_checked},
+     "ordered before the free or after the allocation; --check=host:\n"
+     "also pinned memory that the host touches during a copy",
+     &run_check_more, &run_checked},
     {"findings", "FILE", "with --check: each finding, too, as a line of JSON", &run_findings, NULL},
     {"suppress", "FILE", "with --check: file of rules for findings to hide", &run_suppress, NULL},
     {"leaks", NULL, "with --check: list what is allocated when the program ends", NULL, &run_leaks},
@@ -435,12 +436,16 @@ static int check_choose(run_check *check)
     char *end = NULL;
     long code = run_error_code ? strtol(run_error_code, &end, 10) : RUN_CHECK_CODE;
     *check = (run_check){.is_wanted = run_checked,
+                         .has_host = run_check_more != NULL,
                          .has_leaks = run_leaks,
                          .has_possible = run_possible,
                          .is_simulated = run_driver && strcmp(run_driver, "sim") == 0,
                          .found_code = (int)code,
                          .findings = run_findings,
                          .suppress = run_suppress};
+    if (run_check_more && strcmp(run_check_more, "host") != 0)
+        return cli_usage_error(&run_syntax, "--check=%s: only --check=host is there, or --check",
+                               run_check_more);
     if (!run_checked && (run_findings || run_suppress || run_leaks || run_possible))
         return cli_usage_error(&run_syntax,
                                "--findings, --suppress, --leaks and --possible are for --check");

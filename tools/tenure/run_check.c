@@ -89,6 +89,7 @@ static exit_code files_make(run_check *check)
     if (code == EXIT_CODE_OK && check->findings && !realpath(check->findings, check->lines))
         check->lines[0] = '\0';
     setenv("TENURE_PRELOAD_CHECK", "1", 1);
+    setenv("TENURE_PRELOAD_CHECK_HOST", check->has_host ? "1" : "0", 1);
     setenv("TENURE_PRELOAD_CHECK_STATE", state, 1);
     setenv("TENURE_PRELOAD_CHECK_JSON", check->lines, 1);
     setenv("TENURE_PRELOAD_CHECK_SAID", said, 1);

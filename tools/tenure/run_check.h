@@ -15,7 +15,7 @@
 enum { RUN_CHECK_CODE = 99 };
 
 typedef struct run_check {
-    int is_wanted, has_leaks, has_possible, is_simulated;
+    int is_wanted, has_host, has_leaks, has_possible, is_simulated;
     int has_traps;        /* 1: the folder is for the reports of traps, too */
     int found_code;       /* where there are findings */
     const char *findings; /* file for machines; null: none */

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Errors of the host with pinned memory, which --check=host finds. */
+#include <setjmp.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "zoo.h"
+
+enum { PAGE = 4096, BUFFER = 16 * PAGE };
+
+static volatile unsigned sum;
+
+static unsigned char *buffer_make(size_t bytes)
+{
+    void *memory;
+    MUST(cuMemHostAlloc(&memory, bytes, 0));
+    memset(memory, 1, bytes);
+    return memory;
+}
+
+/* Read before it is there. */
+void animal_host_reads_early(void)
+{
+    unsigned char *buffer = buffer_make(BUFFER);
+    CUdeviceptr block = make(the.a);
+    MUST(cuMemsetD8Async(block, 7, BUFFER, the.a));
+    MUST(cuMemcpyDtoHAsync(buffer, block, BUFFER, the.a));
+    if (!the.is_wrong)
+        MUST(cuStreamSynchronize(the.a));
+    sum = buffer[5 * PAGE];
+    MUST(cuStreamSynchronize(the.a));
+    if (buffer[5 * PAGE] != 7)
+        exit(1); /* the program goes on, and the copy arrives */
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuMemFreeHost(buffer));
+}
+
+/* Filled for the next step while the last one's is still being read: loaders do it. */
+void animal_host_writes_early(void)
+{
+    unsigned char *buffer = buffer_make(BUFFER);
+    CUdeviceptr block = make(the.a);
+    for (int step = 0; step < 3; step++) {
+        memset(buffer, step, BUFFER);
+        sum = buffer[0]; /* which the copy does not mind */
+        MUST(cuMemcpyHtoDAsync(block, buffer, BUFFER, the.a));
+        sum += buffer[1];
+        MUST(cuEventRecord(the.event, the.a));
+        if (!the.is_wrong)
+            MUST(cuEventSynchronize(the.event));
+    }
+    MUST(cuStreamSynchronize(the.a));
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuMemFreeHost(buffer));
+}
+
+/* Other bytes lie in the first and the last page of what is copied. */
+void animal_host_shares_pages(void)
+{
+    unsigned char *pages = buffer_make(BUFFER);
+    CUdeviceptr block = make(the.a);
+    MUST(cuMemcpyDtoHAsync(pages + 100, block, 3 * PAGE, the.a));
+    pages[0]++;                /* beside it, in its first page, */
+    pages[100 + 3 * PAGE] = 1; /* and in its last */
+    if (!the.is_wrong)
+        MUST(cuStreamSynchronize(the.a));
+    pages[2 * PAGE]++;
+    MUST(cuCtxSynchronize());
+    MUST(cuMemFreeHost(pages));
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+/* Two copies of one buffer: the host has waited for the first alone. */
+void animal_host_second_copy(void)
+{
+    unsigned char *buffer = buffer_make(BUFFER);
+    CUdeviceptr block = make(the.a);
+    MUST(cuMemcpyHtoDAsync(block, buffer, BUFFER, the.a));
+    MUST(cuEventRecord(the.event, the.a));
+    MUST(cuMemcpyDtoHAsync(buffer + PAGE, block, PAGE, the.a));
+    MUST(cuEventSynchronize(the.event));
+    if (!the.is_wrong)
+        MUST(cuStreamSynchronize(the.a));
+    buffer[PAGE + 9] = 3;
+    buffer[3 * PAGE] = 3;
+    MUST(cuStreamSynchronize(the.a));
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuMemFreeHost(buffer));
+}
+
+/* The memory is given back while the copy is under way, for which cuMemFreeHost waits. */
+void animal_host_frees(void)
+{
+    CUdeviceptr block = make(the.a);
+    for (int i = 0; i < 3; i++) {
+        unsigned char *buffer = buffer_make(BUFFER);
+        MUST(cuMemcpyDtoHAsync(buffer, block, BUFFER, the.a));
+        if (the.is_wrong)
+            sum += buffer[i];
+        MUST(cuMemFreeHost(buffer));
+    }
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+/* A word is polled until the copy has written it; and a kernel has written what tells of one. */
+void animal_host_polls(void)
+{
+    unsigned char *buffer = buffer_make(BUFFER), *flag = buffer_make(PAGE);
+    CUdeviceptr block = make(the.a);
+    MUST(cuMemsetD8Async(block, 7, BUFFER, the.a));
+    MUST(cuMemcpyDtoHAsync(flag, block, 8, the.a));
+    sum = flag[0];
+    MUST(cuMemcpyDtoHAsync(buffer, block, BUFFER, the.a));
+    if (!the.is_wrong)
+        MUST(cuStreamWriteValue32(the.a, (CUdeviceptr)(uintptr_t)flag, 9, 0));
+    sum = buffer[0];
+    MUST(cuStreamSynchronize(the.a));
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+/* A fault of the program's own, which no copy is in the way of: in its twin it has a handler. */
+static sigjmp_buf after_fault;
+
+static void fault_handle(int number)
+{
+    siglongjmp(after_fault, number);
+}
+
+void animal_host_handler(void)
+{
+    unsigned char *buffer = buffer_make(BUFFER);
+    unsigned char *none = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CUdeviceptr block = make(the.a);
+    if (!the.is_wrong)
+        (void)signal(SIGSEGV, fault_handle);
+    MUST(cuMemcpyDtoHAsync(buffer, block, BUFFER, the.a));
+    if (sigsetjmp(after_fault, 1) == 0)
+        sum = none[5];
+    puts("the program's handler");
+    MUST(cuStreamSynchronize(the.a));
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuMemFreeHost(buffer));
+}
