@@ -104,6 +104,26 @@ def prefetch(m, wrong):
 
 
 @animal("free_in_use")
+def offloaded_cache(m, wrong):
+    """Layers come to the device on a stream of their own and are copied back by the main one. Their
+    memory goes to the layer that comes next, on the first stream: docs/found.md."""
+    layers = [m.pinned() for _ in range(3)]
+    there = None
+    for step in range(6):
+        with m.on(m.side):
+            coming = m.empty()
+            coming.copy_(layers[step % 3], non_blocking=True)
+        m.main.wait_stream(m.side)
+        if there is not None:
+            layers[(step - 1) % 3].copy_(there, non_blocking=True)
+            if not wrong:
+                there.record_stream(m.main)
+        there = coming
+        del coming
+    return m.main
+
+
+@animal("free_in_use")
 def three_streams(m, wrong):
     """One of a chain of three is recorded, which does not wait for the one that uses the memory."""
     x, host = m.full(), m.pinned()
