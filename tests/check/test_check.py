@@ -51,7 +51,9 @@ The place that a stack was last is taken for another kernel's (check/places.c); 
 found lately, or a block that a word led to, is another's; of 16 words of a structure, some or all
 are passed over, or those of a second device (check/launch.c); the stream that was found last is
 taken for the next one of its handle (check/streams.c). Numbers that are not zero are not looked at
-again, or not those that always were zero (check/launch.c).
+again, or not those that always were zero (check/launch.c). Asking a stream or an event tells the
+host nothing, or waiting for a device tells of all; copies of the host's do not wait
+(check/streams.c, check/rules.c).
 
 Environment: TENURE is the command, PRELOAD_LIBRARY the library under programs, PRELOAD_PROGRAMS the
 folder of the programs, PRELOAD_SCENARIOS the list of the preload tests' scenarios; CHECK_SCHEDULES
@@ -136,6 +138,13 @@ CERTAIN = {
     "only_pointers": ("use_after_free", "cuMemFree", "cuLaunchKernel"),
     "pointer_by_then": ("use_after_free", "cuMemFreeAsync", "cuLaunchKernel"),
     "always_zero": ("use_after_free", "cuMemFreeAsync", "cuLaunchKernel"),
+    "stream_asked_for": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
+    "event_asked_for": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
+    "chunk_forgotten": ("free_in_use", "cuMemsetD8Async", "cuMemFreeAsync"),
+    "copy_of_the_host": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
+    "device_waited_for": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
+    "default_stream_twice": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
+    "race_of_parts": ("race", "cuMemsetD8Async", "cuMemsetD8Async"),
     "value_elsewhere": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "value_seen": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "value_and_late_use": ("use_after_free", "cuMemFreeAsync", "cuMemsetD8Async"),
@@ -259,6 +268,14 @@ class Zoo(CheckTest):
                     self.assertEqual([row["certain"] for row in result.findings], [False])
                     self.assertIn("the host may know it", result.findings[0]["doubt"])
                     self.assertIn("; --possible prints 1 ", result.err)
+
+    def test_the_page_has_the_share(self):
+        """How many of the errors here are certain, and how many only possible."""
+        certain = len({**CERTAIN, **POLLED}) + len(Host.FOUND)
+        possible = len({**POSSIBLE, **DOUBTED})
+        page = " ".join((HERE.parents[1] / "docs" / "check.md").read_text("utf-8").split())
+        self.assertIn(f"Of its {certain + possible} errors {certain} are certain findings, and "
+                      f"{possible} possible ones", page)
 
     def test_values_in_memory_are_said_at_the_end(self):
         """What they make doubtful, from when on, and whether anything was found or not."""
