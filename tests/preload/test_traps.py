@@ -111,6 +111,11 @@ class Traps(PreloadTest):
         self.assertNotIn("nothing found", result.err)
         self.check_found(self.run_trapped("over", "quit"), "canary: 4 bytes")
 
+    def test_a_program_that_quits_quickly(self):
+        """Broken to see it fail: at_quick_exit left out (alloc/see/trap/ending.c)."""
+        self.check_found(self.run_trapped("live", "quick"), "canary: 4 bytes")
+        self.assertIn("nothing found", self.run_trapped("clean", "quick", code=0).err)
+
     def test_a_reset_at_the_end(self):
         self.check_found(self.run_trapped("live", "reset"), "canary: 4 bytes")
         self.assertIn("nothing found", self.run_trapped("clean", "reset", code=0).err)

@@ -285,6 +285,7 @@ static void exit_look(void)
 static void exit_watch(void)
 {
     (void)atexit(exit_look);
+    (void)at_quick_exit(exit_look);
 }
 
 void tnri_trap_watch_end(void)
