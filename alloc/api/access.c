@@ -28,7 +28,8 @@ static tnr_status change_check(const tnri_device *device, int peer, tnr_access a
 {
     if (access != TNR_ACCESS_NONE && access != TNR_ACCESS_READWRITE)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
-                          "%d is no access: TNR_ACCESS_NONE or TNR_ACCESS_READWRITE.", (int)access);
+                          "%d is not an access: TNR_ACCESS_NONE or TNR_ACCESS_READWRITE.",
+                          (int)access);
     tnr_status status = tnri_peer_check(device, peer);
     if (status != TNR_OK || access != TNR_ACCESS_NONE)
         return status;

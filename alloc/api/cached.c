@@ -371,7 +371,7 @@ tnr_status tnr_pool_malloc_at(void *ptr, tnr_pool handle, size_t bytes, int devi
     tnri_request request;
     if ((uintptr_t)ptr % TNR_ALIGNMENT_DEFAULT != 0)
         return tnri_error(TNR_ERR_INVALID_ALIGNMENT,
-                          "tnr_pool_malloc_at: %p is no multiple of %zu.", ptr,
+                          "tnr_pool_malloc_at: %p is not a multiple of %zu.", ptr,
                           TNR_ALIGNMENT_DEFAULT);
     tnr_status status = request_make(&request, bytes, TNR_ALIGNMENT_DEFAULT);
     if (status == TNR_OK)
@@ -381,7 +381,7 @@ tnr_status tnr_pool_malloc_at(void *ptr, tnr_pool handle, size_t bytes, int devi
     if (pool->account.is_graph && !pool->account.is_vouched)
         status = tnri_error(TNR_ERR_INVALID_POOL,
                             "tnr_pool_malloc_at: the memory of pool \"%s\" is its graphs', as "
-                            "nobody has vouched for their order. Call tnr_graph_pool_vouch first.",
+                            "their order was not vouched for. Call tnr_graph_pool_vouch first.",
                             pool->account.name);
     else if (!tnri_pool_work_begin(pool))
         status = tnri_asleep_error(pool);

@@ -235,7 +235,7 @@ tnr_status tnr_park(size_t *bytes, void *ptr, tnr_stream stream, tnr_content con
     if (bytes != NULL)
         *bytes = 0;
     if ((int)content < 0 || content > TNR_CONTENT_DISCARD)
-        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "%d is no content policy.", (int)content);
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "%d is not a content policy.", (int)content);
     tnr_status status = parking_begin(&self, ptr, stream, content, 0);
     if (status != TNR_OK)
         return status;

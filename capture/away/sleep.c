@@ -512,7 +512,7 @@ tnr_status tnr_block_content_set(const void *ptr, tnr_content content)
     if (tnri_library_is_forked())
         return tnri_forked_error();
     if ((int)content < 0 || content > TNR_CONTENT_DISCARD)
-        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "%d is no content policy.", (int)content);
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "%d is not a content policy.", (int)content);
     tnri_device *device;
     if (tnri_library_space_of(ptr, &device) == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);

@@ -50,7 +50,7 @@ tnr_status tnr_tag_pool(tnr_pool *pool, const char *name, tnr_content content)
     if (tnri_library_is_forked())
         return tnri_forked_error();
     if ((int)content < 0 || content > TNR_CONTENT_DISCARD)
-        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "%d is no content policy.", (int)content);
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "%d is not a content policy.", (int)content);
     tnri_tag *tag;
     tnr_status status = tnri_tag_enter(&tag, name);
     if (status == TNR_OK)

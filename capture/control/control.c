@@ -130,7 +130,7 @@ static tnr_status control_follow(const tnri_conf *before, const tnri_conf *after
     if (is_here &&
         (before->control != after->control || strcmp(before->control_dir, after->control_dir) != 0))
         return tnri_error(TNR_ERR_BUSY, "control and control_dir cannot be changed from outside: "
-                                        "nobody could come in again.");
+                                        "the way in would be lost.");
     if (is_wanted && (!is_on || strcmp(before->control_dir, after->control_dir) != 0))
         return server_switch_on(after);
     if (!is_wanted)

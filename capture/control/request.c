@@ -167,7 +167,7 @@ static int text_take(reader *from, const char **text)
         if (byte < 0x20 || length == 0)
             return refuse(from, byte == 0 && from->at == from->end
                                     ? "a text does not end."
-                                    : "a text has a control character, or is no UTF-8.");
+                                    : "a text has a control character, or is not UTF-8.");
         if (byte == '\\') {
             from->at++;
             to = escape_take(from, to);

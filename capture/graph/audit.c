@@ -478,7 +478,7 @@ tnr_status tnr_graph_audit_write(tnr_cuda_graph cuda_graph, tnr_graph graph,
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_graph_audit_write: cuda_graph is null.");
     if (format != TNR_AUDIT_TEXT && format != TNR_AUDIT_JSON)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
-                          "tnr_graph_audit_write: %d is no format. Use TNR_AUDIT_TEXT or "
+                          "tnr_graph_audit_write: %d is not a format. Use TNR_AUDIT_TEXT or "
                           "TNR_AUDIT_JSON.",
                           (int)format);
     tnri_report report;

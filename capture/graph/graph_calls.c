@@ -86,7 +86,7 @@ tnr_status tnr_graph_pool_vouch(tnr_pool handle)
     int is_graph = pool->account.is_graph;
     if (!is_graph)
         status = tnri_error(TNR_ERR_INVALID_POOL,
-                            "pool \"%s\" is no graph pool. Make one with tnr_graph_pool_create.",
+                            "pool \"%s\" is not a graph pool. Make one with tnr_graph_pool_create.",
                             pool->account.name);
     else if (tnri_graph_lock() > 0)
         status = tnri_graph_lock_error("tnr_graph_pool_vouch");

@@ -41,7 +41,7 @@ static tnr_status place_of(const tnri_device *device, tnr_pool pool, tnri_place 
 {
     if (!pool->account.is_graph && !pool->account.is_vouched)
         return tnri_error(TNR_ERR_INVALID_POOL,
-                          "pool \"%s\" is no graph pool. Make one with tnr_graph_pool_create.",
+                          "pool \"%s\" is not a graph pool. Make one with tnr_graph_pool_create.",
                           pool->account.name);
     if (pool->device != device)
         return tnri_error(TNR_ERR_INVALID_POOL, "pool \"%s\" is on device %d, not on %d.",

@@ -139,7 +139,7 @@ tnr_status tnri_message_error(tnri_message message, const char *doing)
         what = "the other process kept this one waiting for 10 s";
         break;
     case TNRI_MESSAGE_FOREIGN:
-        what = "what the other process sent is no export of this version of Tenure";
+        what = "what the other process sent is not an export of this version of Tenure";
         break;
     default:
         what = tnri_system_text(errno, text, sizeof(text));

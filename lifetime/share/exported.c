@@ -49,10 +49,11 @@ static struct {
 
 static tnr_status number_error(tnr_export number)
 {
-    return tnri_error(TNR_ERR_INVALID_EXPORT,
-                      "%llu is no open export: it was closed, its device was ended, or there never "
-                      "was one.",
-                      (unsigned long long)number);
+    return tnri_error(
+        TNR_ERR_INVALID_EXPORT,
+        "%llu is not an open export: it was closed, its device was ended, or there never "
+        "was one.",
+        (unsigned long long)number);
 }
 
 /* The open export of that number, with a reference. */

@@ -382,7 +382,7 @@ tnr_status tnri_offered_ask(const tnr_export_name *named, tnri_descriptor *conne
     memcpy(&name, named, sizeof(name));
     if (name.magic != NAME_MAGIC)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
-                          "this is no name that tnr_export_offer of this version wrote.");
+                          "this is not a name that tnr_export_offer of this version wrote.");
     if (name.token == atomic_load(&server.token))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "the block is this process's own: it has it already.");

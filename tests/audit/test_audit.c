@@ -397,7 +397,7 @@ static void test_refused(void **state)
     assert_error(tnr_graph_audit_write(NULL, 0, TNR_AUDIT_TEXT, 1), TNR_ERR_INVALID_ARGUMENT,
                  "cuda_graph is null");
     assert_error(tnr_graph_audit_write(graph, 0, (tnr_audit_format)2, 1), TNR_ERR_INVALID_ARGUMENT,
-                 "2 is no format");
+                 "2 is not a format");
     assert_memory_equal(&sums, &untouched, sizeof(sums));
     audit(graph, 0); /* a graph without nodes, before anything was allocated */
     assert_int_equal(seen.sums.nodes, 0);

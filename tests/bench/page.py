@@ -26,8 +26,8 @@ def text_block(size):
     return f"{size} B"
 
 
-def text_gb(size):
-    return f"{size / 1e9:.3f} GB"
+def text_gib(size):
+    return f"{size / (1 << 30):.3f} GiB"
 
 
 def table(headings, rows):

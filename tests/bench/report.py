@@ -23,7 +23,7 @@ import textwrap
 
 from kept import changes_table, instructions_table
 from page import (BadInput, COLOURS, NOT_MEASURED, Picture, csv_rows, facts_table, provenance,
-                  table, text_gb, text_ns)
+                  table, text_gib, text_ns)
 from peers import nccl_table, peers_text
 from scaling import (moves_curve_picture, moves_curve_table, moves_default_table,
                      scale_table)
@@ -92,8 +92,8 @@ def offload_table(docs):
         one = json.loads(line)
         by_hand = one.get("by_hand_ratio")  # not in data of runs without --by-hand
         way = "by hand" if one["way"] == "by_hand" else one["way"].replace("_", ", ")
-        rows.append([way, one["device"], text_gb(one["in_use_bytes"]),
-                     text_gb(one["peak_bytes"]), f"{one['peak_ratio']:.3f}",
+        rows.append([way, one["device"], text_gib(one["in_use_bytes"]),
+                     text_gib(one["peak_bytes"]), f"{one['peak_ratio']:.3f}",
                      f"{one['total_ms']:.1f}", f"{one['time_ratio']:.3f}",
                      "-" if by_hand is None else f"{by_hand:.3f}",
                      f"{one['waits_on_device']:,}", f"{one['wrong_words']:,}"])
@@ -108,8 +108,8 @@ def precision_table(docs):
         return NOT_MEASURED
     return (table(["workload", "least possible", "reserved", "ratio", "Tenure's ns a step",
                   "at 10,000 steps", "growth"],
-                 [[f"`{one['workload']}`", text_gb(int(one["least_bytes"])),
-                   text_gb(int(one["reserved_bytes"])), one["ratio"], one["ns_tenure"],
+                 [[f"`{one['workload']}`", text_gib(int(one["least_bytes"])),
+                   text_gib(int(one["reserved_bytes"])), one["ratio"], one["ns_tenure"],
                    one["ns_tenure_x10"], one["growth"]] for one in rows])
             + f"\n{facts_table(made, 'capture_precision.csv')}")
 
@@ -161,8 +161,8 @@ def seeing_tables(docs):
     pauses = {(one["which"], one["round"]): float(one["ns"]) / 1e3
               for one in rows if one["what"] == "pause"}
     pause = table(["meanwhile", "longest, us", "99.99 %, us"],
-                  [[which, f"{pauses[which, 'longest']:.1f}", f"{pauses[which, 'p9999']:.1f}"]
-                   for which in ("nobody", "snapshots")])
+                  [[shown, f"{pauses[which, 'longest']:.1f}", f"{pauses[which, 'p9999']:.1f}"]
+                   for which, shown in (("nobody", "nothing"), ("snapshots", "snapshots"))])
     return f"{cost}\n{snapshots}\n{pause}\n{facts_table(made, 'seeing.csv')}"
 
 
@@ -202,7 +202,7 @@ def viewer_text(docs):
 
 def recorded_cell(recorded, key):
     size = recorded[key]
-    return f"{text_gb(size)} ({size / recorded['held']:.3f})"
+    return f"{text_gib(size)} ({size / recorded['held']:.3f})"
 
 
 def trace_names(replay, recorded):
@@ -219,7 +219,7 @@ def memory_table(replay, recorded):
             row += ["failed", "-", "-", "-", f"{one['pattern_errors']:,}"]
         else:
             live, reserved = one["peak_live_bytes"], one["peak_reserved_bytes"]
-            row += [one["streams"], text_gb(live), text_gb(reserved),
+            row += [one["streams"], text_gib(live), text_gib(reserved),
                     f"{reserved / live:.3f}" if live else "-", f"{one['pattern_errors']:,}"]
         figures = recorded.get(name)
         for key in RECORDED_NAMES:
@@ -238,7 +238,7 @@ def memory_notes(replay, recorded):
         held = recorded.get(name, {}).get("held", 0)
         if held > one["peak_live_bytes"] > 0:
             notes.append(f"`{name}`: while it was recorded, freed blocks waited for other streams, "
-                         f"and PyTorch had to hold {text_gb(held)}. Its bytes are not comparable "
+                         f"and PyTorch had to hold {text_gib(held)}. Its bytes are not comparable "
                          "with a replay, which frees at once.")
     items = [textwrap.fill(note, 98, initial_indent="- ", subsequent_indent="  ") for note in notes]
     return "\n".join(items) + ("\n\n" if items else "")
@@ -525,12 +525,12 @@ A graph that PyTorch captures with all of its memory from Tenure (`tests/gpu/cap
 
 ## Sleep and wake
 
-A pool of 7.785 GB under a captured graph, medians of five rounds beside the pinned link measured in
-the same run (`tests/gpu/sleep.sh`). Each byte was compared after each wake, and the graph ran as
+A pool of 7.250 GiB under a captured graph, medians of five rounds beside the pinned link measured
+in the same run (`tests/gpu/sleep.sh`). Each byte was compared after each wake, and the graph ran as
 before. Data: [sleep.csv](benchmarks/sleep.csv).
 
 {sleep}
-Sleep with a bound was rewritten since. A pool of 1.879 GB with more of pinned memory, medians of
+Sleep with a bound was rewritten since. A pool of 1.750 GiB with more of pinned memory, medians of
 three rounds (`tests/gpu/sleep.sh --quick --bound-mib 256`); the first bounded sleep of a process
 has its host memory found by the kernel. Data: [sleep_quick.csv](benchmarks/sleep_quick.csv).
 

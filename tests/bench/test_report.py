@@ -163,19 +163,19 @@ class Report(unittest.TestCase):
         (self.docs / "benchmarks" / "offload.json").write_text(
             json.dumps(old) + "\n" + json.dumps(new) + "\n", "utf-8")
         page = self.make()
-        self.row(page, "use, wait", "gpu", "1.000 GB", "1.200 GB", "1.200", "110.0", "1.100", "-",
+        self.row(page, "use, wait", "gpu", "0.931 GiB", "1.118 GiB", "1.200", "110.0", "1.100", "-",
                  "1,234", "0")
-        self.row(page, "by hand", "gpu", "1.000 GB", "1.200 GB", "1.200", "107.0", "1.070",
+        self.row(page, "by hand", "gpu", "0.931 GiB", "1.118 GiB", "1.200", "107.0", "1.070",
                  "1.000", "1,234", "0")
 
     def test_memory(self):
         page = self.make()
-        self.row(page, "`small`", "1", "1.000 GB", "1.010 GB", "1.010", "0", "1.500 GB (1.500)",
-                 "1.100 GB (1.100)", "1.200 GB (1.200)")
-        self.row(page, "`absent`", "missing", "-", "-", "-", "-", "3.000 GB (1.500)")
+        self.row(page, "`small`", "1", "0.931 GiB", "0.941 GiB", "1.010", "0", "1.397 GiB (1.500)",
+                 "1.024 GiB (1.100)", "1.118 GiB (1.200)")
+        self.row(page, "`absent`", "missing", "-", "-", "-", "-", "2.794 GiB (1.500)")
         self.row(page, "`extra`", "failed", "-", "-", "-", "3", "not recorded")
         self.assertIn("`extra` failed with exit code 4: a block was overwritten", page)
-        self.assertRegex(page, r"`waiting`: while it was recorded[\s\S]*?hold\s+4\.000 GB")
+        self.assertRegex(page, r"`waiting`: while it was recorded[\s\S]*?hold\s+3\.725 GiB")
 
     def test_driver(self):
         page = self.make()

@@ -184,7 +184,7 @@ static void begin_refuses_options(void **state)
 
     options = (tnr_capture_options)TNR_CAPTURE_OPTIONS_INIT;
     assert_ok(tnr_pool_create(&options.pool, 0, NULL));
-    check_begin_refused(0, ORIGIN, &options, TNR_ERR_INVALID_POOL, "no graph pool");
+    check_begin_refused(0, ORIGIN, &options, TNR_ERR_INVALID_POOL, "not a graph pool");
     assert_ok(tnr_pool_destroy(options.pool));
     check_begin_refused(0, ORIGIN, &options, TNR_ERR_INVALID_POOL, NULL);
     assert_ok(tnr_graph_pool_create(&options.pool, 1, NULL));

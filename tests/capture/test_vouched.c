@@ -332,7 +332,7 @@ static void refusals(void **state)
                  "never memory");
     assert_error(tnr_pool_malloc_at(block, graphs, 4 * MIB, 0, ORIGIN), TNR_ERR_INVALID_POOL,
                  "vouched");
-    assert_error(tnr_graph_pool_vouch(pool), TNR_ERR_INVALID_POOL, "no graph pool");
+    assert_error(tnr_graph_pool_vouch(pool), TNR_ERR_INVALID_POOL, "not a graph pool");
     assert_error(tnr_graph_pool_vouch(NULL), TNR_ERR_INVALID_POOL, NULL);
     assert_ok(tnr_pool_malloc_at(block, pool, 0, 0, ORIGIN));
     assert_int_equal(pool_stats(pool).allocation[TNR_WORLD_ALL].current, 0);

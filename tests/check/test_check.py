@@ -780,7 +780,7 @@ class Suppressions(CheckTest):
 
     def test_bad_files(self):
         for rules, line, words in [
-                (["kind:free_in_use", "kind:no_such_kind"], 2, "is no kind of finding"),
+                (["kind:free_in_use", "kind:no_such_kind"], 2, "is not a kind of finding"),
                 (["", "", "kidn:free_in_use"], 3, "does not begin with kind:"),
                 (["frame:"], 1, "has no pattern"), (["kind:wrong_free x"], 1, "\"x\""),
                 ([" ".join(["frame:x"] * 9)], 1, "one too many")]:
@@ -1079,7 +1079,7 @@ class Options(CheckTest):
         good = '{"finding": 1, "kind": "free_in_use"}\n'
         for text, code, words in [
                 (good + '{"finding": 2, "ki', 0, "line 2"), (good + "{]}\n" + good, 2, "line 2"),
-                ("[1]\n", 2, "is an object, not a list"), ("", 0, ""), (None, 2, "is no file")]:
+                ("[1]\n", 2, "is an object, not a list"), ("", 0, ""), (None, 2, "is not a file")]:
             with self.subTest(text=text), tempfile.TemporaryDirectory() as folder:
                 found, page = pathlib.Path(folder) / "found", pathlib.Path(folder) / "r.html"
                 if text is not None:

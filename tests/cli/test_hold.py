@@ -93,7 +93,7 @@ class Hold(CommandTest):
         for process in (second, third):
             process.terminate()
             self.assertEqual(process.wait(), OK)
-        self.refused("weights", wanted="nobody holds")
+        self.refused("weights", wanted="no process holds")
 
     def test_names_that_exist(self):
         first = self.hold(f"weights={self.file}")
@@ -111,14 +111,14 @@ class Hold(CommandTest):
         self.refused("=x", code=BAD_INPUT, wanted="neither NAME nor NAME=FILE")
         self.refused("x=", code=BAD_INPUT, wanted="neither NAME nor NAME=FILE")
         self.refused("x" * 64, code=BAD_INPUT, wanted="neither NAME nor NAME=FILE")
-        self.refused("a/b", code=BAD_INPUT, wanted="is no name")
+        self.refused("a/b", code=BAD_INPUT, wanted="is not a name")
         self.refused("--older", "0", "x", code=BAD_INPUT, wanted="older")
         self.refused(f"x={self.folder / 'none'}", code=BAD_INPUT, wanted="No such file")
-        self.refused(f"x={self.folder}", code=BAD_INPUT, wanted="no file")
+        self.refused(f"x={self.folder}", code=BAD_INPUT, wanted="not a file")
         os.mkfifo(self.folder / "pipe")
-        self.refused(f"x={self.folder / 'pipe'}", code=BAD_INPUT, wanted="no file")
+        self.refused(f"x={self.folder / 'pipe'}", code=BAD_INPUT, wanted="not a file")
         self.refused(f"x={self.write('empty', '')}", code=BAD_INPUT, wanted="empty")
-        self.refused("x", wanted="nobody holds")
+        self.refused("x", wanted="no process holds")
         (self.names / "x.published").write_bytes(b"older")
         self.refused("x", code=BAD_INPUT, wanted="not of this version")
 

@@ -7,6 +7,7 @@ rendered by man, the completions run in bash, zsh and fish; a shell that is not 
 Seen to fail: with the first option left out of the pages, of zsh's and of fish's lists; with two
 words of bash's list run together.
 """
+import json
 import os
 import re
 import shutil
@@ -113,7 +114,8 @@ class Manual(CommandTest):
                 # What stands below the options, line by line.
                 below = self.helps[place].partition("\nOptions:\n")[2].partition("\n\n")[2]
                 for line in below.splitlines():
-                    self.assertIn(squeezed(line.replace("Exit codes:", "")), page)
+                    line = line.replace("Exit codes:", "").replace("Examples:", "")
+                    self.assertIn(squeezed(line), page)
 
     def test_no_option_that_help_does_not_know(self):
         for place in self.places:
@@ -133,6 +135,21 @@ class Manual(CommandTest):
                 for name, (argument, _) in self.options(place).items():
                     words = self.run_shell("bash", file, *place, f"--{name}", "--", script=BASH)
                     self.assertEqual(len(words) > 1, not argument, name)
+
+    def test_settings_are_offered(self):
+        """Seen to fail without the settings in bash's list, and without what stands before a
+        comma."""
+        keys = {one["key"] for one in json.loads(self.run_tenure("conf", "--json").stdout)}
+        file = self.folder / "manual/bash/tenure"
+        for place in (("run",), ("replay",)):
+            words = self.run_shell("bash", file, *place, "--conf", "", script=BASH)
+            self.assertEqual(set(words), {f"{key}:" for key in keys})
+        self.assertEqual(self.run_shell("bash", file, "run", "--conf", "reuse,snapshot_on",
+                                        script=BASH), ["reuse,snapshot_on_oom:"])
+        self.assertEqual(set(self.run_shell("bash", file, "conf", "", script=BASH)), keys)
+        for shell in ("zsh/_tenure", "fish/tenure.fish"):
+            text = (self.folder / "manual" / shell).read_text("utf-8")
+            self.assertIn("snapshot_on_oom", text)
 
     def test_bash_offers_listed_words(self):
         file = self.folder / "manual/bash/tenure"

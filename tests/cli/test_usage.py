@@ -45,6 +45,22 @@ class Usage(CommandTest):
                     for line in text.splitlines():
                         self.assertTrue(len(line) <= width or len(line.split()) == 1, line)
 
+    def test_each_help_has_examples(self):
+        """Each example names the command, and no option that its help does not have. Seen to fail
+        with one help without examples, and with an option in one that there is not."""
+        for place in [(name,) for name in ("doctor", "conf", "run", "ctl", "top", "hold", "replay",
+                                           "bench", "fuzz", "explain", "manual")] + [
+                ("snapshot", name) for name in ("summary", "diff", "convert", "trace", "html")]:
+            with self.subTest(place=place):
+                text = self.run_tenure(*place, "--help", environment={"COLUMNS": 100}).stdout
+                _, _, after = text.partition("\nExamples:\n")
+                examples = re.findall(r"(?m)^  (tenure .*)$", after.partition("\n\n")[0])
+                self.assertTrue(examples)
+                for example in examples:
+                    self.assertTrue(example.startswith(" ".join(("tenure", *place))), example)
+                    for option in re.findall(r" --([a-z-]+)", example.partition(" -- ")[0]):
+                        self.assertRegex(text, rf"(?m)^  --{option}\b")
+
     def test_help_works_without_any_driver(self):
         for command in COMMANDS:
             self.run_tenure(command, "--help", environment={"TENURE_DRIVER": "/nonexistent/lib.so"})

@@ -131,8 +131,8 @@ static void refused(void **state)
         {"{\"command\":\"settings\",\"set\":\"\\ud800\\u0041\"}", "backslash"},
         {"{\"command\":\"settings\",\"set\":\"\\udc00\"}", "backslash"},
         {"{\"command\":\"settings\",\"set\":\"a\x01\"}", "control character"},
-        {"{\"command\":\"settings\",\"set\":\"a\xff\"}", "no UTF-8"},
-        {"{\"command\":\"settings\",\"set\":\"a\xc3\"}", "no UTF-8"},
+        {"{\"command\":\"settings\",\"set\":\"a\xff\"}", "not UTF-8"},
+        {"{\"command\":\"settings\",\"set\":\"a\xc3\"}", "not UTF-8"},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         if (read_line(wrong[i][0], strlen(wrong[i][0])))

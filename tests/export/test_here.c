@@ -136,7 +136,7 @@ static void freed_memory_waits_for_all(void **state)
         assert_int_equal(marked(other.ptr), 11);
         assert_false(can_have(40 * MIB, NULL));
         assert_ok(tnr_export_close(exported));
-        assert_error(tnr_export_close(exported), TNR_ERR_INVALID_EXPORT, "no open export");
+        assert_error(tnr_export_close(exported), TNR_ERR_INVALID_EXPORT, "not an open export");
         assert_error(tnr_export_send(exported, sockets[EXPORTER]), TNR_ERR_INVALID_EXPORT, NULL);
         assert_ok(tnr_import_close(other.ptr));
         assert_false(can_have(40 * MIB, NULL)); /* an export and an importer are left */
@@ -357,7 +357,7 @@ static void bad_arguments(void **state)
     assert_null(info.ptr);
     /* What the exporter had sent on stays in the socket, which is of no more use. */
     assert_error(tnr_import_receive(&info, sockets[IMPORTER], 0, NULL), TNR_ERR_TRANSPORT,
-                 "no export");
+                 "not an export");
     assert_int_equal(info_of(exported).importers, 0);
     assert_ok(tnr_export_close(exported));
     assert_ok(tnr_free(block));

@@ -405,13 +405,13 @@ static void files_that_are_none(void **state)
     refused("not a file of this user's alone");
     assert_int_equal(chmod(path, 0600), 0);
     assert_int_equal(truncate(path, 100), 0);
-    refused("no group of this version");
+    refused("not a group of this version");
     assert_int_equal(truncate(path, 0), 0);
     board_path(path, sizeof(path)); /* empty: it is made anew */
     int file = open(path, O_RDWR);
     assert_int_equal(pwrite(file, "else", 4, 0), 4);
     assert_int_equal(close(file), 0);
-    refused("no group of this version");
+    refused("not a group of this version");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(symlink("/dev/null", path), 0);
     refused("cannot be opened");

@@ -285,12 +285,12 @@ static void bad_input(void **state)
     for (int peer = -1; peer < 4; peer += peer == 0 ? 3 : 1)
         if (peer != 1 && peer != 2) {
             assert_error(tnr_pool_access_set(NULL, 0, peer, TNR_ACCESS_READWRITE),
-                         TNR_ERR_INVALID_DEVICE, "no peer of device 0");
+                         TNR_ERR_INVALID_DEVICE, "not a peer of device 0");
             assert_error(tnr_device_access_set(0, peer, TNR_ACCESS_NONE), TNR_ERR_INVALID_DEVICE,
-                         "no peer of device 0");
+                         "not a peer of device 0");
         }
     assert_error(tnr_pool_access_set(NULL, 0, 1, (tnr_access)1), TNR_ERR_INVALID_ARGUMENT,
-                 "1 is no access");
+                 "1 is not an access");
     assert_error(tnr_pool_access_set(NULL, 7, 1, TNR_ACCESS_NONE), TNR_ERR_INVALID_DEVICE, "7");
     assert_error(tnr_device_access_set(-1, 1, TNR_ACCESS_NONE), TNR_ERR_INVALID_DEVICE, "-1");
     assert_error(tnr_pool_access_get(NULL, NULL, 0, 1), TNR_ERR_INVALID_ARGUMENT, "null");

@@ -24,8 +24,20 @@ class Command(PreloadTest):
                                   "a b", code=7)
         self.assertEqual(result.out, "--stats -- a b\n")
 
+    def test_without_dashes(self):
+        """The first word that is no option's value begins the program's command line. Seen to
+        fail with an option's value taken for the program."""
+        result = self.run_command("sh", "-c", 'echo "$@"', "x", "--stats", "--", "a b")
+        self.assertEqual(result.out, "--stats -- a b\n")
+        for options in (("--conf", "reuse:poll"), ("--conf=reuse:poll", "--history", "off")):
+            result = self.run_command(*options, "sh", "-c", "echo $TENURE_CONF; exit 7", code=7)
+            self.assertIn("reuse:poll", result.out)
+        result = self.run_command("./x", code=127)
+        self.assertIn("./x", result.err)
+
     def test_bad_usage(self):
-        for arguments in [(), ("--",), ("--stats",), ("./x",), ("--no-such", "--", "true"),
+        for arguments in [(), ("--",), ("--stats",), ("--conf", "reuse:poll"), ("--conf",),
+                          ("--no-such", "--", "true"),
                           ("--history", "some", "--", "true")]:
             with self.subTest(arguments=arguments):
                 self.run_command(*arguments, code=2)

@@ -41,7 +41,7 @@ static void a_holder_takes_over(void **state)
     assert_int_equal(marked(again.ptr), 77);
     assert_ok(tnr_import_close(again.ptr));
     (void)must(&next, 'U', 0);
-    assert_error(attach(&again, 0), TNR_ERR_INVALID_EXPORT, "nobody holds");
+    assert_error(attach(&again, 0), TNR_ERR_INVALID_EXPORT, "no process holds");
     assert_int_equal(marked(info.ptr), 77);
     assert_ok(tnr_import_close(info.ptr));
     assert_true(worker_end(&next, 0));

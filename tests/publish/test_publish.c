@@ -48,7 +48,7 @@ static void there_and_back(void **state)
     unsigned long long flags = 0;
     const CUmemLocation place = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
     worker other = worker_start();
-    assert_error(attach(&info, 0), TNR_ERR_INVALID_EXPORT, "nobody holds");
+    assert_error(attach(&info, 0), TNR_ERR_INVALID_EXPORT, "no process holds");
     assert_error(tnr_published_get(&known, "w"), TNR_ERR_INVALID_EXPORT, "ever");
     uint64_t address = must(&other, 'P', 77);
     void *own = unit_malloc(40 * MIB, NULL); /* this process has begun to use its addresses */
@@ -274,8 +274,8 @@ static void names_that_are_none(void **state)
     void *ptr;
     assert_ok(tnr_pool_malloc(&ptr, pool, MIB, 0, NULL));
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        assert_error(tnr_publish(NULL, bad[i], ptr, NULL), TNR_ERR_INVALID_ARGUMENT, "no name");
-        assert_error(tnr_hold(NULL, bad[i], NULL), TNR_ERR_INVALID_ARGUMENT, "no name");
+        assert_error(tnr_publish(NULL, bad[i], ptr, NULL), TNR_ERR_INVALID_ARGUMENT, "not a name");
+        assert_error(tnr_hold(NULL, bad[i], NULL), TNR_ERR_INVALID_ARGUMENT, "not a name");
     }
     assert_error(tnr_publish(NULL, NULL, ptr, NULL), TNR_ERR_INVALID_ARGUMENT, "null");
     assert_error(tnr_publish(NULL, "w", junk, NULL), TNR_ERR_FOREIGN_POINTER, "");

@@ -421,8 +421,8 @@ assert device.DRIVER.cuMemFree_v2(address) == 0
 """)
         for flag in ("-I", "-E", "-S"):
             self.checked(program, flags=(flag,), code=0)
-            self.assertIn("lets nobody in", self.err.splitlines()[0])
-            self.assertEqual(self.err.count("lets nobody in"), 1)
+            self.assertIn("keep Tenure's module out", self.err.splitlines()[0])
+            self.assertEqual(self.err.count("keep Tenure's module out"), 1)
         self.checked(program, code=0)
         self.assertNotIn("segments", self.err)
 

@@ -48,7 +48,7 @@ class Published(unittest.TestCase):
         return json.loads(done.stdout)
 
     def test_published(self):
-        with self.assertRaisesRegex(tenure.Error, "nobody holds"):
+        with self.assertRaisesRegex(tenure.Error, "no process holds"):
             tenure.published.attach("weights")
         with tenure.Pool(shared=True):
             ptr = ctypes.c_void_p()

@@ -79,7 +79,7 @@ class Tags(unittest.TestCase):
         for wrong in ("nobody", "a b"):
             with self.assertRaisesRegex(tenure.Error, wrong):
                 tenure.tags.sleep("weights", wrong)
-        with self.assertRaisesRegex(tenure.Error, "no name for a tag"):
+        with self.assertRaisesRegex(tenure.Error, "not a name for a tag"):
             tenure.tags.region("a,b").__enter__()
         with self.assertRaisesRegex(ValueError, "keep"):
             tenure.tags.region("a", content="perhaps").__enter__()

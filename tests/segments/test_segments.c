@@ -396,7 +396,7 @@ static void wrong_memory(void **state)
         const char *says;
         int goes_back;
     } wrongs[] = {
-        {a_little_above, "no multiple of 2097152. It was given back", 1},
+        {a_little_above, "not a multiple of 2097152. It was given back", 1},
         {no_address, "at no address. It was given back", 1},
         {of_tenure, "lies in memory of Tenure's", 1},
         {first_again, "a segment already. It was not given back", 0},

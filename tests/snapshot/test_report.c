@@ -76,7 +76,7 @@ static void nothing_would_have_helped(void **state)
     void *held = unit_malloc(20 * MIB + 1000, NULL);
     const char *report = report_of(60 * MIB, TNR_ERR_OUT_OF_MEMORY, 0, NULL);
     check_has(report, "Tenure out of memory: 60.00 MiB for the default stream; ");
-    check_has(report, "20.00 MiB live from nobody knows where; history:full records it.");
+    check_has(report, "20.00 MiB live from unknown places; history:full records it.");
     check_has(report, "were asked for");
     check_has(report, "Nothing that Tenure could be told");
     check_lacks(report, "sleep");
@@ -246,7 +246,7 @@ static void the_stacks_that_hold_most(void **state)
             fail_msg("the report lacks \"%u.00 MiB live:\", or has it too early:\n%s", mib, report);
     }
     check_lacks(report, "\n  2.00 MiB live:");
-    check_has(at, "3.00 MiB live from nobody knows where");
+    check_has(at, "3.00 MiB live from unknown places");
     for (size_t i = 0; i < COUNT; i++)
         assert_ok(tnr_free(blocks[i]));
     assert_ok(tnr_free(unknown));

@@ -66,9 +66,9 @@ class Files(CommandTest):
         for content, words in [
             (b"", "empty"),
             (b"\x7fELF\x02\x01\x01", "at byte 0"),
-            (b"{}", "no memory snapshot"),
+            (b"{}", "not a memory snapshot"),
             (b"[1]", "segments[0]"),
-            (pickle.dumps({"a": 1}), "no memory snapshot"),
+            (pickle.dumps({"a": 1}), "not a memory snapshot"),
             (pickle.dumps(print), "(0x93) imports Python code"),
             (gzip.compress(b"{}")[:-3], "ends too early"),
         ]:
@@ -166,7 +166,7 @@ class Files(CommandTest):
         for document in ({"history": rows}, ["history", rows], {"segments": [], "history": rows}):
             path = self.write("a.json", json.dumps(document))
             said = self.run_tenure("snapshot", "summary", path, code=BAD_INPUT).stderr
-            self.assertIn("this is no memory snapshot", said)
+            self.assertIn("this is not a memory snapshot", said)
 
     def test_unknown_keys_and_columns_are_ignored(self):
         document = json.loads(EXAMPLE.read_text("utf-8"))

@@ -59,7 +59,7 @@ class Odd(CommandTest):
         plain = self.summary(content)
         self.assertEqual(self.summary({"snapshot": content, "step": 3, "rank": {"world": 8}}),
                          plain)
-        self.refused({"first": content, "second": content}, "this is no memory snapshot")
+        self.refused({"first": content, "second": content}, "this is not a memory snapshot")
         self.refused([content, content], "a list of snapshots", "a file of its own")
 
     def test_overflow(self):

@@ -83,7 +83,7 @@ static void code_is_refused(void **state)
                "at byte 0:", "SHORT_BINBYTES (0x43)");
     EXPECT_BAD("\x8f.", "at byte 0:", "EMPTY_SET (0x8f)");
     EXPECT_BAD("S'a'\n.", "at byte 0:", "STRING (0x53)");
-    EXPECT_BAD("\x80\x02\xff.", "at byte 2:", "0xff is no instruction");
+    EXPECT_BAD("\x80\x02\xff.", "at byte 2:", "this is not a pickle (0xff)");
 }
 
 static void giant_lengths(void **state)
@@ -109,9 +109,9 @@ static void giant_lengths(void **state)
                "at byte 0:", "more than 64 bits");
     EXPECT_BAD("\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\xff.", "at byte 2:", "a frame of");
     EXPECT_BAD("]r\xff\xff\xff\xff.", "at byte 1:", "the memo index 4294967295 is beyond");
-    EXPECT_BAD("]p99999999999999999999\n.", "at byte 1:", "is no memo index");
+    EXPECT_BAD("]p99999999999999999999\n.", "at byte 1:", "is not a memo index");
     EXPECT_BAD("]j\x00\x00\x00\x00.", "at byte 1:", "the memo has nothing at index 0");
-    EXPECT_BAD("I123456789012345678901234567890\n.", "at byte 0:", "no whole number of 64 bits");
+    EXPECT_BAD("I123456789012345678901234567890\n.", "at byte 0:", "not a whole number of 64 bits");
     EXPECT_BAD("I1111111111111111111111111111111111111111111111111111111111111111111111\n.",
                "at byte 0:", "longer than 64 bytes");
 }

@@ -168,7 +168,7 @@ class Symbols(CommandTest):
     def test_another_build(self):
         self.assert_refused(self.moved(PROGRAM, "00" * 20), "is another build")
         self.assert_refused(self.moved(PROGRAM, "xyz"), "is another build")
-        self.assert_refused(self.moved(SOURCE), "is no program and no library")
+        self.assert_refused(self.moved(SOURCE), "is neither a program nor a library")
         self.assert_refused(self.moved(self.folder / "nowhere"), "No such file")
 
     @needs_libdw
@@ -185,7 +185,7 @@ class Symbols(CommandTest):
         os.mkfifo(pipe)
         for path in [pipe, self.folder, "/dev/zero", "/proc/self/status"]:
             with self.subTest(str(path)):
-                self.assert_refused(self.moved(path), "is no regular file")
+                self.assert_refused(self.moved(path), "is not a regular file")
 
     @needs_libdw
     @needs_objcopy

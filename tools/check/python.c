@@ -50,7 +50,7 @@ void check_python_missing(void)
 {
     static _Atomic int is_asked;
     static const char said[] =
-        "tenure: check: this Python lets nobody in (-I, -E and -S keep Tenure's module out): of "
+        "tenure: check: Python's options -I, -E and -S keep Tenure's module out: of "
         "the memory of PyTorch and CuPy only segments are checked, and stacks have no lines of "
         "Python\n";
     int (*is_initialized)(void);

@@ -32,7 +32,7 @@ static char *file_read(const char *path, char error[SUPPRESS_ERROR_BYTES])
         if (memchr(text, '\0', length) == NULL)
             return text;
     }
-    const char *why = "it is no text";
+    const char *why = "it is not a text";
     if (text == NULL || !is_whole)
         why = length > FILE_BYTES_MAX ? "it has more than 1 MiB" : strerror(reason);
     (void)snprintf(error, SUPPRESS_ERROR_BYTES, "%.300s: %s", path, why);
@@ -63,7 +63,7 @@ static const char *word_take(suppress_rule *rule, char *word)
         if (word[length] == '\0')
             return "has no pattern";
         if (i == SUPPRESS_KIND && !is_kind(word + length))
-            return "is no kind of finding";
+            return "is not a kind of finding";
         if (rule->count == SUPPRESS_WORDS_MAX)
             return "is one too many: a rule has at most 8 words";
         rule->words[rule->count++] = (suppress_fact){(suppress_about)i, word + length};

@@ -89,7 +89,7 @@ int fuzz_device_open(fuzz_device *device, const char *path, char *error, size_t 
     for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
         found[i] = dlsym(device->library, symbols[i]);
         if (found[i] == NULL) {
-            snprintf(error, error_bytes, "%s is no simulated device: it has no %s", path,
+            snprintf(error, error_bytes, "%s is not a simulated device: it has no %s", path,
                      symbols[i]);
             return -1;
         }

@@ -327,10 +327,11 @@ static const char *line_read(fuzz_program *program, char *line, int number, int 
     if (line[strspn(line, " \t")] == '\0' || line[strspn(line, " \t")] == '#')
         return NULL;
     if (number == 1)
-        return strcmp(line, "tenure-fuzz 1") == 0 ? NULL
-                                                  : "must be \"tenure-fuzz 1\": this is no program";
+        return strcmp(line, "tenure-fuzz 1") == 0
+                   ? NULL
+                   : "must be \"tenure-fuzz 1\": this is not a program";
     if (*begun)
-        return op_read(&op, line) != 0          ? "is no operation: see docs/fuzzing.md"
+        return op_read(&op, line) != 0          ? "is not an operation: see docs/fuzzing.md"
                : program_add(program, &op) != 0 ? "is too many: out of memory"
                                                 : NULL;
     const char *key = word_next(&rest);
@@ -359,7 +360,7 @@ int fuzz_program_read(fuzz_program *program, FILE *file, char *error, size_t err
     }
     if (begun)
         return 0;
-    snprintf(error, error_bytes, "the file ends before \"begin\": this is no program");
+    snprintf(error, error_bytes, "the file ends before \"begin\": this is not a program");
     fuzz_program_release(program);
     return -1;
 }

@@ -80,7 +80,7 @@ static int run_pool_trim(fuzz_run *run, const fuzz_op *op)
     if (op->n == 0 && run->model.captures == 0 && !run_was_sabotaged(run) &&
         (idle = fuzz_owner_idle(op->pool)) != NULL)
         run_fail(run, FUZZ_VERDICT_LIVENESS, "segment",
-                 "p%d keeps %zu bytes at 0x%" PRIxPTR " for nobody", op->pool, idle->bytes,
+                 "p%d keeps %zu bytes at 0x%" PRIxPTR " without a block", op->pool, idle->bytes,
                  idle->base);
     return 1;
 }

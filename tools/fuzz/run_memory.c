@@ -101,7 +101,7 @@ static void malloc_check(fuzz_run *run, const fuzz_op *op, uintptr_t base)
                  " bytes, which b%d holds: 0x%" PRIxPTR ", %zu bytes",
                  op->block, base, op->n, other, m->blocks[other].base, m->blocks[other].bytes);
     if (base % alignment != 0)
-        run_fail(run, FUZZ_VERDICT_SAFETY, "alignment", "0x%" PRIxPTR " is no multiple of %zu",
+        run_fail(run, FUZZ_VERDICT_SAFETY, "alignment", "0x%" PRIxPTR " is not a multiple of %zu",
                  base, alignment);
     /* Graphs that share a pool share memory too; for any other the range must be out of reach. */
     int shares = graph != 0 && m->graphs[graph - 1].pool != 0;
@@ -315,8 +315,8 @@ static int run_look(fuzz_run *run, const fuzz_op *op)
     if ((uintptr_t)info.segment != (segment != NULL ? segment->base : 0) ||
         info.segment_bytes != (segment != NULL ? segment->bytes : 0))
         run_fail(run, FUZZ_VERDICT_SAFETY, "description",
-                 "b%d, at 0x%" PRIxPTR ", is said to lie in a segment of %zu bytes at %p",
-                 op->block, block->base, info.segment_bytes, info.segment);
+                 "b%d, at 0x%" PRIxPTR ", should lie in a segment of %zu bytes at %p", op->block,
+                 block->base, info.segment_bytes, info.segment);
     return 1;
 }
 

@@ -121,7 +121,7 @@ static void pool_open_check(fuzz_run *run, int device, int pool)
         run_fail(run, FUZZ_VERDICT_SAFETY, "status", "tnr_pool_access_get: %s", tnr_last_error());
     else if ((access == TNR_ACCESS_READWRITE) != is_open)
         run_fail(run, FUZZ_VERDICT_SAFETY, "access of a pool",
-                 "p%d of device %d is said to be %s to the other device", pool, device,
+                 "p%d of device %d should be %s to the other device", pool, device,
                  is_open ? "closed" : "open");
 }
 
@@ -171,7 +171,7 @@ static void segments_check(fuzz_run *run, int pool)
     tnr_status status = tnr_stats_get(&stats, run->pools[pool], run->model.pools[pool].device);
     if (status == TNR_OK && stats.reserved_bytes.current != fuzz_owner_given(pool))
         run_fail(run, FUZZ_VERDICT_SAFETY, "segment",
-                 "p%d is said to have %" PRIu64 " bytes, and its owner has given %zu", pool,
+                 "p%d should have %" PRIu64 " bytes, and its owner has given %zu", pool,
                  stats.reserved_bytes.current, fuzz_owner_given(pool));
 }
 

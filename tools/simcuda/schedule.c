@@ -280,8 +280,8 @@ static void report_deadlock(struct sim_stream *waited, const char *call)
     const struct sim_op *op = sim_stream_head(root);
     unsigned long long address = (unsigned long long)op->access[0].address;
     sim_note("%s waits for stream %llu, and nothing has moved for %llu ms: %s (number %llu of "
-             "stream %llu) waits for a value at 0x%llx (wanted %llu, condition %u) that nobody "
-             "writes. TENURE_SIM_DEADLOCK_MS sets how long to wait",
+             "stream %llu) waits for a value at 0x%llx (wanted %llu, condition %u) that is "
+             "never written. TENURE_SIM_DEADLOCK_MS sets how long to wait",
              call, (unsigned long long)waited->id, (unsigned long long)sim.settings.deadlock_ms,
              sim_op_name(op->kind), (unsigned long long)root->head, (unsigned long long)root->id,
              address, (unsigned long long)op->value.value, op->value.flags & 3u);

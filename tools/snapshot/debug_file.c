@@ -32,7 +32,7 @@ static int regular_open(const char *path, char *why, size_t why_bytes)
         snprintf(why, why_bytes, "cannot be opened: %s", strerror(errno));
     } else if (!S_ISREG(about.st_mode) || system.f_type == PROC_SUPER_MAGIC ||
                system.f_type == SYSFS_MAGIC) {
-        snprintf(why, why_bytes, "is no regular file");
+        snprintf(why, why_bytes, "is not a regular file");
     } else {
         snprintf(name, sizeof(name), "/proc/self/fd/%d", at);
         fd = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -79,7 +79,7 @@ int debug_file_open(debug_file *file, const char *path, const char *build_id, ch
     if (!file->elf || elfutils.elf_kind(file->elf) != ELF_K_ELF ||
         !elfutils.gelf_getehdr(file->elf, &head) ||
         (head.e_type != ET_DYN && head.e_type != ET_EXEC))
-        snprintf(why, why_bytes, "is no program and no library");
+        snprintf(why, why_bytes, "is neither a program nor a library");
     else if (build_id && !build_id_equals(file->elf, build_id))
         snprintf(why, why_bytes, "is another build than the one that ran");
     else

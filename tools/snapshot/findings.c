@@ -83,7 +83,7 @@ int findings_read(findings *to, const char *path, budget *limits, char error[FIN
     if (!file) {
         if (opened >= 0)
             close(opened);
-        snprintf(error, FINDINGS_ERROR_BYTES, "%.300s: is no file that can be opened", path);
+        snprintf(error, FINDINGS_ERROR_BYTES, "%.300s: is not a file that can be opened", path);
         return -1;
     }
     int code = lines_read(to, path, file, error);

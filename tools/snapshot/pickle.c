@@ -145,7 +145,7 @@ static int fail_op(machine *vm, unsigned char code)
                               refused_ops[i].name, code, refused_ops[i].why,
                               import_advice(vm, code));
     }
-    return input_fail(vm->in, vm->at, "0x%02x is no instruction of a pickle", code);
+    return input_fail(vm->in, vm->at, "this is not a pickle (0x%02x)", code);
 }
 
 /* The value `below` places under the top, if the newest mark is not above it. */
@@ -283,7 +283,7 @@ static int push_decimal(machine *vm, const char *text)
         if (errno == 0 && *end == '\0')
             return push_number(vm, value_make_unsigned(vm->heap, parsed, &number), &number);
     }
-    return input_fail(vm->in, vm->at, "\"%.32s\" is no whole number of 64 bits", text);
+    return input_fail(vm->in, vm->at, "\"%.32s\" is not a whole number of 64 bits", text);
 }
 
 /* I and L of protocol 0: "I01" and "I00" are truth values, L ends in an L of its own. */
@@ -360,7 +360,7 @@ static int op_float(machine *vm)
     char *end;
     double real = strtod(vm->bytes.items, &end);
     if (end == vm->bytes.items || *end != '\0')
-        return input_fail(vm->in, vm->at, "\"%.32s\" is no number", (char *)vm->bytes.items);
+        return input_fail(vm->in, vm->at, "\"%.32s\" is not a number", (char *)vm->bytes.items);
     value number;
     return push_number(vm, value_make_real(vm->heap, real, &number), &number);
 }
@@ -469,7 +469,7 @@ static int op_memo(machine *vm, int is_put, size_t index_bytes)
         errno = 0;
         index = strtoull(text, &end, 10);
         if (errno != 0 || text[0] < '0' || text[0] > '9' || *end != '\0')
-            return input_fail(vm->in, vm->at, "\"%.32s\" is no memo index", text);
+            return input_fail(vm->in, vm->at, "\"%.32s\" is not a memo index", text);
     }
     return is_put ? memo_put(vm, index) : memo_get(vm, index);
 }

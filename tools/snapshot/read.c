@@ -67,9 +67,10 @@ static int document_decode(decoder *from, value document)
     if (is_tenure(from->heap, document) && !from->torch)
         return decode_tenure(from, document);
     if (from->history || (from->torch && kind == VALUE_LIST))
-        return decode_fail(from, (place){"the document", PLACE_WHOLE},
-                           "it is partly of Tenure's form and partly of another: this is no memory "
-                           "snapshot");
+        return decode_fail(
+            from, (place){"the document", PLACE_WHOLE},
+            "it is partly of Tenure's form and partly of another: this is not a memory "
+            "snapshot");
     value any;
     if (kind == VALUE_LIST && is_snapshot(from, value_as_list(document), 0))
         return decode_fail(from, (place){"the document", PLACE_WHOLE},
@@ -80,7 +81,7 @@ static int document_decode(decoder *from, value document)
     if (kind == VALUE_DICT && !value_get(from->heap, document, "segments", &any))
         return decode_fail(from, (place){"the document", PLACE_WHOLE},
                            "it has neither \"format\", as Tenure's snapshots, nor \"segments\", as "
-                           "PyTorch's: this is no memory snapshot");
+                           "PyTorch's: this is not a memory snapshot");
     return decode_torch(from, document);
 }
 

@@ -48,7 +48,7 @@ static const cli_option options[] = {
      "tests/gpu/build_torch_plugin.sh builds",
      &torch_option, NULL},
     {"csv", "FILE", "write the numbers to FILE, after each section", &csv_option, NULL},
-    {"progress", NULL, "lines of progress where stderr is no terminal", NULL, &wants_progress},
+    {"progress", NULL, "lines of progress where stderr is not a terminal", NULL, &wants_progress},
     {"json", NULL, "one object per allocator and configuration on stdout", NULL, &is_json},
     {"cold-child", "KEY", "one process of the section cold: prints three times in ns",
      &cold_child_option, NULL},
@@ -68,6 +68,10 @@ static const cli_syntax syntax = {
     "times Tenure alone. The pool of the simulated device is only timed if --beside names it, and "
     "no\n"
     "number from there is for quoting.\n"
+    "\n"
+    "Examples:\n"
+    "  tenure bench --driver sim --only pair\n"
+    "  tenure bench --csv bench.csv tests/traces/gpt2_train.csv.gz\n"
     "\n"
     "Exit codes: 0 done; 1 allocators did different work; 2 bad options; 3 no driver or device;\n"
     "4 Tenure ran out of memory.\n",

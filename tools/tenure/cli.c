@@ -125,6 +125,18 @@ static int option_take(const cli_syntax *syntax, int argc, char **argv, int *at)
     return 0;
 }
 
+int cli_options_end(const cli_syntax *syntax, int argc, char **argv)
+{
+    int at = 0;
+    while (at < argc && argv[at][0] == '-' && argv[at][1] != '\0' && strcmp(argv[at], "--") != 0) {
+        char *value = NULL;
+        const cli_option *option =
+            strncmp(argv[at], "--", 2) == 0 ? option_find(syntax, argv[at], &value) : NULL;
+        at += option && option->text && !value ? 2 : 1;
+    }
+    return at < argc ? at : argc;
+}
+
 int cli_parse(const cli_syntax *syntax, int argc, char **argv, cli_result *result)
 {
     int options_ended = 0;

@@ -69,6 +69,10 @@ void cli_visit(const cli_group *group, const cli_visitor *visitor);
  * or --name=VALUE; "--" ends them. Returns 0, or -1 after a message on stderr. */
 int cli_parse(const cli_syntax *syntax, int argc, char **argv, cli_result *result);
 
+/* The index of "--", or of the first argument that is neither an option nor an option's value:
+ * another program's command line begins there. */
+int cli_options_end(const cli_syntax *syntax, int argc, char **argv);
+
 /* Prints "tenure COMMAND: message" and a pointer to --help, for mistakes that the parser cannot
  * see. Returns EXIT_CODE_BAD_INPUT. */
 __attribute__((format(printf, 2, 3))) int cli_usage_error(const cli_syntax *syntax,

@@ -32,7 +32,11 @@ static const cli_syntax syntax = {
     "[options] [KEY]",
     "Settings are given in the environment variable TENURE_CONF, to tnr_configure() or with\n"
     "--conf, as \"key:value,key:value\". The values shown are those in force: the default, unless\n"
-    "TENURE_CONF or --conf says otherwise. No driver is needed.\n",
+    "TENURE_CONF or --conf says otherwise. No driver is needed.\n"
+    "\n"
+    "Examples:\n"
+    "  tenure conf --conf snapshot_on_oom:/tmp\n"
+    "  tenure conf reuse\n",
     options,
     0,
     1,

@@ -39,7 +39,7 @@ static const cli_option options[] = {
     {"keep-backing", NULL, "of sleep: that memory stays for the next sleep", NULL, &keeps_backing},
     {"streams", NULL, "of metrics: what each stream has of each pool, by its name", NULL,
      &has_streams},
-    {"timeout", "S", "give up after S seconds (default: wait for ever)", &timeout_option, NULL},
+    {"timeout", "S", "give up after S seconds (default: no limit)", &timeout_option, NULL},
     {"json", NULL, "the answers as they come, a line for each process", NULL, &is_json},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -61,6 +61,11 @@ static const cli_syntax syntax = {
     "  settings [K:V,..]  its settings, or changes them\n"
     "SIZE is in bytes, or with K, M, G or T after it. A process listens if it was started by\n"
     "`tenure run`, or with TENURE_CONF=control:on. docs/control.md has more, and the protocol.\n"
+    "\n"
+    "Examples:\n"
+    "  tenure ctl list\n"
+    "  tenure ctl status --pid 4711 --json\n"
+    "  tenure ctl limit 8G --pid 4711\n"
     "\n"
     "Exit codes: 0 done; 1 the process refused, and says why; 2 bad usage, or something that does\n"
     "not exist there; 4 out of memory, or a limit was reached; 20 no such process, or it hung up;\n"

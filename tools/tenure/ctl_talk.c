@@ -144,9 +144,9 @@ static exit_code text_parse(ctl_line *line, const ctl_peer *peer, char *error)
     if (status == 0)
         status = json_read(&in, &line->heap, NULL, &line->parsed);
     if (status == 0 && value_kind_of(line->parsed) != VALUE_DICT)
-        status = input_fail(&in, 0, "this is no object");
+        status = input_fail(&in, 0, "this is not an object");
     if (status != 0)
-        snprintf(error, CTL_ERROR_BYTES, "what came is no JSON: %.300s", in.error);
+        snprintf(error, CTL_ERROR_BYTES, "what came is not JSON: %.300s", in.error);
     input_close(&in);
     return status == 0 ? EXIT_CODE_OK : EXIT_CODE_OTHER_PROTOCOL;
 }

@@ -40,6 +40,10 @@ static const cli_syntax syntax = {
     "doctor",
     "which driver, devices and settings are in force; what is missing",
     "[options]",
+    "Examples:\n"
+    "  tenure doctor\n"
+    "  tenure doctor --json\n"
+    "\n"
     "Exit codes: 0 memory can be allocated; 2 settings that are not understood; 3 no driver, a\n"
     "driver that is too old, or no device with virtual memory management.\n",
     options,

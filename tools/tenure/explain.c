@@ -40,7 +40,10 @@ static const cli_syntax syntax = {
     "ADDRESS is hexadecimal: 0x7f1e2a000200, as compute-sanitizer, the kernel's log (Xid 31) and\n"
     "the simulated device write it; \"_\" in it is ignored. " SNAPSHOT_FILES
     "What was freed is in the history alone: take the snapshot with --history "
-    "full.\n\n" SNAPSHOT_EXIT_CODES,
+    "full.\n\n"
+    "Examples:\n"
+    "  tenure explain 0x7f1e2a000200 memory.json\n"
+    "\n" SNAPSHOT_EXIT_CODES,
     options,
     2,
     2,
@@ -438,7 +441,7 @@ static int address_parse(const char *text, uint64_t *address)
         if (errno == 0 && *address != 0)
             return 0;
     }
-    (void)cli_usage_error(&syntax, "\"%s\" is no address: write it as 0x7f1e2a000200", text);
+    (void)cli_usage_error(&syntax, "\"%s\" is not an address: write it as 0x7f1e2a000200", text);
     return -1;
 }
 

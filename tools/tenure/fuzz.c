@@ -70,7 +70,7 @@ static const cli_option options[] = {
      &spin},
     {"stall", "SECONDS", "with --gates: a call that takes longer has failed (default 20)", &stall,
      NULL},
-    {"progress", NULL, "lines of progress where stderr is no terminal", NULL, &progress_wanted},
+    {"progress", NULL, "lines of progress where stderr is not a terminal", NULL, &progress_wanted},
     {"json", NULL, OPTION_JSON_HELP, NULL, &is_json},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -84,6 +84,10 @@ static const cli_syntax syntax = {
     "is legal, so whatever goes wrong is the library's. A program that fails is shrunk and "
     "written\n"
     "to a file that --replay takes. See docs/fuzzing.md.\n\n"
+    "Examples:\n"
+    "  tenure fuzz --time 60\n"
+    "  tenure fuzz --seeds 7 --print\n"
+    "\n"
     "Exit codes: 0 nothing was found; 2 bad usage; 10 safety: something happened that must not;\n"
     "11 liveness: something that had to come did not; 12 a crash; 13 --illegal: an error was "
     "missed.\n",

@@ -51,6 +51,10 @@ static const cli_syntax syntax = {
     "Prints a line for each block that it holds, and works until SIGINT or SIGTERM. SIGHUP loads\n"
     "the files again, as the next generation; readers keep what they have.\n"
     "\n"
+    "Examples:\n"
+    "  tenure hold weights=weights.bin\n"
+    "  tenure hold weights\n"
+    "\n"
     "Exit codes: 0 ended by a signal; 1 another process holds the name, or it could not be held;\n"
     "2 bad usage, or a file that cannot be read; 3 no device; 4 out of memory.\n",
     options,
@@ -155,7 +159,7 @@ static exit_code file_load(holder *all, held *one)
     if (file < 0 || fstat(file, &found) != 0)
         code = file_error(one->file, strerror(errno));
     else if (!S_ISREG(found.st_mode) || found.st_size == 0)
-        code = file_error(one->file, "it is no file, or an empty one");
+        code = file_error(one->file, "it is not a file, or an empty one");
     else
         code = file_publish(all, one, file, (size_t)found.st_size);
     if (file >= 0)

@@ -37,6 +37,9 @@ static const cli_syntax syntax = {
     "  zsh   source <(tenure manual --completion zsh)\n"
     "  fish  tenure manual --completion fish | source\n"
     "\n"
+    "Examples:\n"
+    "  tenure manual run | man -l -\n"
+    "\n"
     "Exit codes: 0 done; 1 a file could not be written; 2 bad usage.\n",
     options,
     0,

@@ -79,9 +79,13 @@ static void section_begin(description *to, const char *title)
 
 static void description_line(description *to, const char *line, size_t bytes)
 {
-    static const char codes[] = "Exit codes:";
+    static const char codes[] = "Exit codes:", examples[] = "Examples:";
     if (bytes == 0) {
         to->is_apart = 1;
+        return;
+    }
+    if (bytes == sizeof(examples) - 1 && strncmp(line, examples, bytes) == 0) {
+        section_begin(to, "EXAMPLES");
         return;
     }
     if (bytes >= sizeof(codes) - 1 && strncmp(line, codes, sizeof(codes) - 1) == 0) {

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include <tenure/alloc.h>
+
 /* Right behind "tenure": "snapshot convert"; empty for the program itself. */
 static const char *path_inside(const manual_entry *entry)
 {
@@ -65,6 +67,23 @@ static void listed_print(const cli_syntax *syntax, FILE *file)
         fprintf(file, "%s%.*s", between, word.name_length, word.name);
 }
 
+/* 1 if the option's value is settings, "key:value,key:value". */
+static int takes_settings(const cli_option *option)
+{
+    return option->text && strcmp(option->name, "conf") == 0;
+}
+
+/* The names of all settings, each with what ends it. */
+static void settings_print(const char *end, FILE *file)
+{
+    for (size_t i = 0;; i++) {
+        tnr_setting_info info = {.struct_bytes = sizeof(info)};
+        if (tnr_setting_get(&info, i) != TNR_OK)
+            break;
+        fprintf(file, "%s%s%s", i > 0 ? " " : "", info.key, end);
+    }
+}
+
 /* ---- bash ----------------------------------------------------------------------------------- */
 
 static void bash_words_print(const manual_entry *entry, FILE *file)
@@ -91,14 +110,30 @@ static void bash_values_print(const manual_entry *entry, FILE *file)
     fputs("'\n", file);
 }
 
+static void bash_settings_print(FILE *file)
+{
+    fputs("    local settings='", file);
+    settings_print("", file);
+    fputs("'\n"
+          "    if [[ $before == --conf ]]; then\n"
+          "        mapfile -t COMPREPLY < <(compgen -P \"${word%\"${word##*,}\"}\" -S : \\\n"
+          "            -W \"$settings\" -- \"${word##*,}\")\n"
+          "        compopt -o nospace 2>/dev/null\n"
+          "        return\n"
+          "    fi\n",
+          file);
+}
+
 void manual_bash_print(const manual_tables *tables, FILE *file)
 {
     fputs("# Written by `tenure manual`, from the command's own tables.\n"
           "_tenure() {\n"
           "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
           "    local path='' words='' files='' values='' listed='' is_group='' i\n"
-          "    COMPREPLY=()\n"
-          "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+          "    COMPREPLY=()\n",
+          file);
+    bash_settings_print(file);
+    fputs("    for ((i = 1; i < COMP_CWORD; i++)); do\n"
           "        if [[ $path == run && ${COMP_WORDS[i]} == -- ]]; then\n"
           "            if ((COMP_CWORD == i + 1)); then\n"
           "                mapfile -t COMPREPLY < <(compgen -c -- \"$word\")\n"
@@ -130,7 +165,10 @@ void manual_bash_print(const manual_tables *tables, FILE *file)
             fputs("            is_group=1\n", file);
         } else {
             bash_values_print(entry, file);
-            fputs("            listed='", file);
+            fputs("            listed=", file);
+            if (strcmp(entry->syntax->command, "conf") == 0)
+                fputs("$settings", file);
+            fputc('\'', file);
             listed_print(entry->syntax, file);
             fputs("'\n", file);
         }
@@ -165,7 +203,12 @@ static void zsh_options_print(const manual_entry *entry, FILE *file)
         if (!option->flag) {
             fputc(':', file);
             help_line_print(option->argument, ":\\", file);
-            fputs(manual_takes_file(option) ? ":_files" : ": ", file);
+            if (takes_settings(option)) {
+                fputs(":compadd -S \\: -- ", file);
+                settings_print("", file);
+            } else {
+                fputs(manual_takes_file(option) ? ":_files" : ": ", file);
+            }
         }
         fputs("' \\\n", file);
     }
@@ -280,7 +323,13 @@ void manual_fish_print(const manual_tables *tables, FILE *file)
                         : manual_takes_file(option) ? " -r -F"
                                                     : " -x");
                 help_line_print(option->help, "\\", file);
-                fputs("'\n", file);
+                fputc('\'', file);
+                if (takes_settings(option)) {
+                    fputs(" -a '", file);
+                    settings_print(":", file);
+                    fputc('\'', file);
+                }
+                fputc('\n', file);
             }
             listed_word word;
             for (const char *at = NULL; (at = listed_next(entry->syntax, at, &word)) != NULL;) {

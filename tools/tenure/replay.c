@@ -50,7 +50,7 @@ static const cli_option options[] = {
      "which "
      "compares them and leads to them",
      &reports_option, NULL},
-    {"progress", NULL, "lines of progress where stderr is no terminal", NULL, &wants_progress},
+    {"progress", NULL, "lines of progress where stderr is not a terminal", NULL, &wants_progress},
     {"json", NULL, "one object per trace, one per line, on stdout", NULL, &is_json},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -66,6 +66,10 @@ static const cli_syntax syntax = {
     "Every block is filled with a pattern after its allocation and checked before its free, as\n"
     "work on its stream. At the end all is freed, the library's structures are validated and\n"
     "leaks are looked for.\n"
+    "\n"
+    "Examples:\n"
+    "  tenure replay --driver sim tests/traces/gpt2_train.csv.gz\n"
+    "  tenure replay --json trace.csv.gz\n"
     "\n"
     "Exit codes: 0 all is well; 1 a pattern was wrong, something leaked or is inconsistent;\n"
     "2 a trace or an option is bad; 3 no driver or device; 4 out of memory.\n",
@@ -136,7 +140,7 @@ static exit_code reports_prepare(const trace *traces, int count)
             if (strcmp(traces[i].name, traces[k].name) == 0)
                 return cli_usage_error(&syntax,
                                        "two traces are called %s, and so would be their "
-                                       "reports: name one of them anew",
+                                       "reports: name one of them again",
                                        traces[i].name);
     if (replay_pages_folder(reports_option, error, sizeof(error)) == 0)
         return EXIT_CODE_OK;

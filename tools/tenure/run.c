@@ -75,13 +75,18 @@ static const cli_option run_options[] = {
 static const cli_syntax run_syntax = {
     "run",
     "start a program with Tenure in place of cudaMalloc",
-    "[options] -- PROGRAM [ARGUMENT...]",
+    "[options] [--] PROGRAM [ARGUMENT...]",
     "Tenure serves every allocation call of the CUDA runtime and driver, in the program and in "
     "the\n"
     "programs that it starts: docs/run.md says which, and what is passed on to the driver. What\n"
     "Tenure cannot serve, the driver does, and a line on stderr says so.\n"
     "Once the program uses a GPU, `tenure top` and `tenure ctl` find it; not with\n"
     "--conf control:off.\n\n"
+    "Examples:\n"
+    "  tenure run ./program input\n"
+    "  tenure run --check -- python train.py\n"
+    "  tenure run --report memory.html -- ./program --verbose\n"
+    "\n"
     "Exit codes: the program's; 2 bad usage; 126 the program cannot be run; 127 not found;\n"
     "99, or what --error-exitcode says, if --check has certain findings, or the settings poison\n"
     "and canary have found something.\n",
@@ -404,15 +409,6 @@ static int run_and_report(char **arguments, const run_journal *journal, const ch
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-/* The place of "--", or of the first argument that is neither an option nor an option's value. */
-static int program_place(int argc, char **argv)
-{
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--") == 0)
-            return i;
-    return argc;
-}
-
 static exit_code snapshot_path(char path[PATH_MAX * 2], char folder[PATH_MAX])
 {
     path[0] = folder[0] = '\0';
@@ -536,14 +532,15 @@ int command_run(int argc, char **argv)
     static run_journal journal;
     cli_result parsed;
     char snapshot[PATH_MAX * 2], folder[PATH_MAX], library[PATH_MAX];
-    int place = program_place(argc, argv);
-    char **program = argv + place + 1;
+    int place = cli_options_end(&run_syntax, argc, argv);
+    int is_apart = place < argc && strcmp(argv[place], "--") == 0;
+    char **program = argv + place + is_apart;
     if (cli_parse(&run_syntax, place, argv, &parsed) != 0)
         return EXIT_CODE_BAD_INPUT;
     if (parsed.help_wanted)
         return EXIT_CODE_OK;
-    if (place >= argc - 1)
-        return cli_usage_error(&run_syntax, "no program: give it after --");
+    if (program >= argv + argc)
+        return cli_usage_error(&run_syntax, "no program: give it after the options");
     if (run_history && strcmp(run_history, "off") != 0 && strcmp(run_history, "light") != 0 &&
         strcmp(run_history, "full") != 0)
         return cli_usage_error(&run_syntax, "--history must be off, light or full, not \"%s\"",

@@ -27,7 +27,7 @@ extern snapshot_options snapshot_common;
 #define SNAPSHOT_COMMON_OPTIONS                                                                    \
     {"max-memory", "MIB", "the most memory that reading may take (default: by the file)",          \
      &snapshot_common.max_memory, NULL},                                                           \
-        {"progress", NULL, "lines of progress where stderr is no terminal", NULL,                  \
+        {"progress", NULL, "lines of progress where stderr is not a terminal", NULL,               \
          &snapshot_common.progress},                                                               \
     {                                                                                              \
         NULL, NULL, NULL, NULL, NULL                                                               \

@@ -65,7 +65,11 @@ static const cli_syntax convert_syntax = {
     "OUT is compressed if its name ends in .gz; \"-\" is standard output. PyTorch's format is a\n"
     "pickle that its viewer (pytorch.org/memory_viz, _memory_viz.py) opens. chrome is the history\n"
     "as trace events in JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open. What a\n"
-    "format cannot hold is said on stderr.\n\n" SNAPSHOT_EXIT_CODES,
+    "format cannot hold is listed on stderr.\n\n"
+    "Examples:\n"
+    "  tenure snapshot convert memory.json memory.pickle\n"
+    "  tenure snapshot convert --to chrome memory.json trace.json\n"
+    "\n" SNAPSHOT_EXIT_CODES,
     convert_options,
     2,
     2,
@@ -184,7 +188,10 @@ static const cli_syntax trace_syntax = {
     "So one can see what Tenure would need for what another allocator was asked for. What was\n"
     "allocated before the history begins is found by reading it backwards from the blocks at the\n"
     "end, and is allocated first. OUT is compressed if its name ends in .gz; \"-\" is standard\n"
-    "output.\n\n" SNAPSHOT_EXIT_CODES,
+    "output.\n\n"
+    "Examples:\n"
+    "  tenure snapshot trace memory.pickle trace.csv.gz\n"
+    "\n" SNAPSHOT_EXIT_CODES,
     trace_options,
     2,
     2,
@@ -336,8 +343,10 @@ static const cli_syntax html_syntax = {
     "snapshot html",
     "a report to look at in a browser, in one file",
     "[options] FILE OUT",
-    SNAPSHOT_FILES
-    "OUT is one HTML file that needs no network and no other file.\n\n" SNAPSHOT_EXIT_CODES,
+    SNAPSHOT_FILES "OUT is one HTML file that needs no network and no other file.\n\n"
+                   "Examples:\n"
+                   "  tenure snapshot html memory.pickle memory.html\n"
+                   "\n" SNAPSHOT_EXIT_CODES,
     html_options,
     2,
     2,

@@ -33,7 +33,10 @@ static const cli_syntax syntax = {
     "What\n"
     "holds more live memory after than before comes first; in a program that should have come to\n"
     "rest, that is what leaks. Blocks whose stack is not known are told apart by "
-    "size.\n\n" SNAPSHOT_EXIT_CODES,
+    "size.\n\n"
+    "Examples:\n"
+    "  tenure snapshot diff before.json after.json\n"
+    "\n" SNAPSHOT_EXIT_CODES,
     options,
     2,
     2,

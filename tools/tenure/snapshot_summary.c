@@ -35,7 +35,9 @@ static const cli_syntax syntax = {
     "snapshot summary",
     "who holds what, how scattered it is, and what waits for what",
     "[options] FILE",
-    SNAPSHOT_FILES SNAPSHOT_EXIT_CODES,
+    SNAPSHOT_FILES "Examples:\n"
+                   "  tenure snapshot summary memory.pickle\n"
+                   "\n" SNAPSHOT_EXIT_CODES,
     options,
     1,
     1,

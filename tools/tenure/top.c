@@ -59,6 +59,10 @@ static const cli_syntax syntax = {
     "says what all means; q ends. Without a terminal the same comes as lines, once in an "
     "interval.\n"
     "\n"
+    "Examples:\n"
+    "  tenure top\n"
+    "  tenure top 4711 --by stack\n"
+    "\n"
     "Exit codes: 0 done; 2 bad usage; 20 no such process, or it ended while it was watched; 21\n"
     "several processes fit; 22 it speaks another protocol; 23 it did not answer in time.\n",
     options,

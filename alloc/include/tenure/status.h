@@ -53,7 +53,7 @@ extern "C" {
     X(ERR_NO_PEER_ACCESS, 31, "the device cannot reach the other device's memory")                 \
     X(ERR_FOREIGN_SEGMENT, 32, "the memory of the pool is its owner's, not Tenure's")              \
     X(ERR_INVALID_EXPORT, 33, "the export was closed or never created")                            \
-    X(ERR_TRANSPORT, 34, "the other process hung up, is too slow, or is no exporter or importer")  \
+    X(ERR_TRANSPORT, 34, "the other process hung up, is too slow, or isn't part of an export")     \
     X(ERR_SECOND_COPY, 35, "another copy of libtenure runs in this process")                       \
     X(ERR_PARKED, 36, "the block is parked")
 

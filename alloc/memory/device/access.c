@@ -115,8 +115,8 @@ tnr_status tnri_peer_check(const tnri_device *device, int peer)
     int owner = device->index, can = 0;
     if (peer < 0 || peer >= tnri_devices_count() || peer == owner)
         return tnri_error(TNR_ERR_INVALID_DEVICE,
-                          "device %d is no peer of device %d: there are %d devices.", peer, owner,
-                          tnri_devices_count());
+                          "device %d is not a peer of device %d: there are %d devices.", peer,
+                          owner, tnri_devices_count());
     CUresult result =
         tnri_drive(cuDeviceCanAccessPeer,
                    (&can, tnri_device_at(peer)->capabilities.handle, device->capabilities.handle));
@@ -124,8 +124,8 @@ tnr_status tnri_peer_check(const tnri_device *device, int peer)
         return tnri_driver_error(result, "cuDeviceCanAccessPeer", "asking what a device reaches");
     if (!can)
         return tnri_error(TNR_ERR_NO_PEER_ACCESS,
-                          "device %d cannot reach memory of device %d: the driver says that there "
-                          "is no way between them. Copy by way of the host.",
+                          "device %d cannot reach memory of device %d: the driver says that "
+                          "there is no way between them. Copy by way of the host.",
                           peer, owner);
     return TNR_OK;
 }

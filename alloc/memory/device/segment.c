@@ -89,10 +89,11 @@ static tnr_status memory_check(const tnri_account *account, uintptr_t base, size
     const tnri_device *device = account->device;
     size_t page = tnri_page_bytes(account->space);
     if (base % page != 0)
-        return tnri_error(TNR_ERR_FOREIGN_SEGMENT,
-                          "the owner of pool \"%s\"'s memory gave %p, which is no multiple of %zu. "
-                          "It was given back.",
-                          account->name, (void *)base, page);
+        return tnri_error(
+            TNR_ERR_FOREIGN_SEGMENT,
+            "the owner of pool \"%s\"'s memory gave %p, which is not a multiple of %zu. "
+            "It was given back.",
+            account->name, (void *)base, page);
     if (base > account->space->bytes - bytes || is_of_device(base, bytes))
         return tnri_error(TNR_ERR_FOREIGN_SEGMENT,
                           "the owner of pool \"%s\"'s memory gave %p, which lies in memory of "

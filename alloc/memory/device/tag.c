@@ -60,7 +60,7 @@ tnr_status tnri_tag_enter(tnri_tag **tag, const char *name)
 {
     if (!name_is_good(name))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
-                          "\"%.80s\" is no name for a tag. One has 1 to %d visible ASCII "
+                          "\"%.80s\" is not a name for a tag. One has 1 to %d visible ASCII "
                           "characters, but no comma, quotation mark or backslash.",
                           name, TNRI_TAG_BYTES - 1);
     *tag = tnri_tag_find(name);

@@ -144,7 +144,7 @@ static void stacks_report(tnri_sink *sink, const tnri_picture *picture, int devi
         sums[most] = 0;
     }
     if (sums[0] > 0)
-        tnri_sink_format(sink, "  %s live from nobody knows where; history:full records it.\n",
+        tnri_sink_format(sink, "  %s live from unknown places; history:full records it.\n",
                          TNRI_BYTES(sums[0]));
     tnri_host_unreserve(sums, count * sizeof(sums[0]));
 }

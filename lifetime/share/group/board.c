@@ -92,7 +92,7 @@ static tnr_status board_check(int file, const char *path, const char *name)
     if (!S_ISREG(found.st_mode) || found.st_uid != geteuid() || (found.st_mode & 077) != 0)
         return board_error(path, name, "is not a file of this user's alone", EPERM);
     if (found.st_size != 0 && found.st_size != (off_t)sizeof(tnri_board))
-        return board_error(path, name, "is no group of this version of Tenure", EINVAL);
+        return board_error(path, name, "is not a group of this version of Tenure", EINVAL);
     int error = tnri_file_fill(file, sizeof(tnri_board));
     if (error == 0)
         return TNR_OK;
@@ -116,7 +116,7 @@ static tnr_status board_map(tnri_sitting *sitting, const char *path, const char 
     sitting->board = map;
     if (!atomic_compare_exchange_strong(&sitting->board->magic, &magic, BOARD_MAGIC) &&
         magic != BOARD_MAGIC)
-        return board_error(path, name, "is no group of this version of Tenure", EINVAL);
+        return board_error(path, name, "is not a group of this version of Tenure", EINVAL);
     for (sitting->own = 0; sitting->own < TNRI_SEATS_MAX; sitting->own++)
         if (seat_lock(sitting->file, sitting->own, 1)) {
             seat_clear(tnri_seat_own(sitting));

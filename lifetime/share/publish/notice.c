@@ -42,7 +42,7 @@ tnr_status tnri_name_check(const char *name)
         return TNR_OK;
     return tnri_error(
         TNR_ERR_INVALID_ARGUMENT,
-        "\"%.80s\" is no name to publish under: that is 1 to 63 letters, digits, '.', "
+        "\"%.80s\" is not a name to publish under: that is 1 to 63 letters, digits, '.', "
         "'-' and '_', the first of them no '.'.",
         name);
 }

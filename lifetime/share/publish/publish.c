@@ -251,7 +251,8 @@ static tnr_status notice_look(tnri_notice *notice, const char *name)
     tnri_descriptor_close(&folder);
     if (status != TNR_OK || notice->holders_count > 0)
         return status;
-    return tnri_error(TNR_ERR_INVALID_EXPORT, "nobody holds a block under the name \"%s\".%s", name,
+    return tnri_error(TNR_ERR_INVALID_EXPORT, "no process holds a block under the name \"%s\".%s",
+                      name,
                       notice->generation > 0 ? " Who did has ended, or has unpublished it." : "");
 }
 

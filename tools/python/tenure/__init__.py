@@ -115,7 +115,7 @@ def snapshot(path: Union[str, "os.PathLike[str]"], format: str = "auto") -> None
 
 def stats(device: int = 0) -> Dict[str, int]:
     """What Tenure holds and has done on a device, by name. If PyTorch has the same statistic, the
-    name is that of torch.cuda.memory_stats(): "reserved_bytes.all.peak" and the like."""
+    name is that of torch.cuda.memory_stats(): "reserved_bytes.all.peak", for example."""
     return _library.stats(None, device)
 
 
@@ -171,8 +171,8 @@ def _address(tensor: Any) -> int:
         return tensor.data_ptr()
     if hasattr(tensor, "__cuda_array_interface__"):
         return tensor.__cuda_array_interface__["data"][0]
-    raise TypeError(f"{type(tensor).__name__} is no tensor on a GPU: it has neither data_ptr() nor "
-                    "__cuda_array_interface__")
+    raise TypeError(f"{type(tensor).__name__} is not a tensor on a GPU: it has neither "
+                    "data_ptr() nor __cuda_array_interface__")
 
 
 def _handle(stream: Any) -> int:
@@ -184,7 +184,7 @@ def _handle(stream: Any) -> int:
         return stream.__cuda_stream__()[1]
     if hasattr(stream, "ptr"):  # CuPy
         return stream.ptr
-    raise TypeError(f"{type(stream).__name__} is no CUDA stream")
+    raise TypeError(f"{type(stream).__name__} is not a CUDA stream")
 
 
 def _current(tensor: Any) -> int:

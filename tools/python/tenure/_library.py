@@ -68,7 +68,7 @@ def _given() -> Optional[str]:
 
 
 def _present() -> Optional[ctypes.CDLL]:
-    """The libtenure that the process has already, whoever has loaded it."""
+    """The libtenure that the process has already, whatever loaded it."""
     try:
         return ctypes.CDLL(NAME, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
     except OSError:

@@ -35,7 +35,7 @@ def _run(conf: Optional[str], words: List[str]) -> int:
     everything that the program sees of Python is as usual. The program's children that are Python
     have Tenure, too."""
     if sys.flags.ignore_environment or sys.flags.no_site:
-        raise Error("Python was started with -I, -E or -S, and lets nobody in: leave that out")
+        raise Error("Python was started with -I, -E or -S, which keeps Tenure out: leave it off")
     if conf:
         configure(conf)  # a mistake is said here
         before = os.environ.get("TENURE_CONF")

@@ -97,7 +97,7 @@ def load() -> Optional[ctypes.CDLL]:
         library.tenure_native_failures.restype = ctypes.c_ulong
     except (OSError, AttributeError) as error:
         raise Error(f"{built} cannot be loaded ({error}). Remove it; `python3 -m tenure.torch "
-                    "build` makes it anew.") from None
+                    "build` makes it again.") from None
     return library
 
 

@@ -14,7 +14,7 @@ away while the other stream still works on it. If a consumer uses the array on f
 ``tenure.record_use(a, stream)`` says so.
 
 What consumers drop comes back from any thread, without the interpreter, and also while the
-interpreter ends. Without stream order (``stream=-1``) nobody knows where the use ends. The memory
+interpreter ends. Without stream order (``stream=-1``) nothing tells where the use ends. The memory
 then waits for what all streams were given, as with cudaFree, without stopping the host. That covers
 blocking streams and streams that Tenure has seen. You must record a use by any other stream.
 
@@ -207,7 +207,7 @@ class Array:
         if stream is None:
             stream = _LEGACY
         if isinstance(stream, bool) or not isinstance(stream, int) or stream < -1 or stream == 0:
-            raise ValueError(f"stream={stream!r} is no stream of DLPack's for CUDA: None, -1, 1 "
+            raise ValueError(f"stream={stream!r} is not a stream of DLPack's for CUDA: None, -1, 1 "
                              "(legacy default), 2 (per-thread default) or a handle")
         if stream == -1:
             return 0, _END_UNKNOWN

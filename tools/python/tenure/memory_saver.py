@@ -10,7 +10,7 @@
 >>> torch_memory_saver.resume("weights")
 
 No library has to be preloaded. What differs: a second pause does nothing; a pause waits for running
-work; a tag that nobody has used raises an error. The memory of CUDA graphs captured inside a region
+work; a tag that was never used raises an error. The memory of CUDA graphs captured inside a region
 is kept, whatever enable_cpu_backup says, because replays need it. Only region, pause and resume are
 here.
 """

@@ -84,7 +84,7 @@ class MemoryManager(cuda.HostOnlyCUDAMemoryManager):
             raise
 
     def get_memory_info(self) -> Any:
-        """Free and total bytes. Memory that Tenure holds and nobody uses counts as free."""
+        """Free and total bytes. Memory that Tenure holds and that is not in use counts as free."""
         info = _DriverInfo(ctypes.sizeof(_DriverInfo))
         _library.call("tnr_driver_get", ctypes.byref(info))
         driver = ctypes.CDLL((info.path or b"").decode())

@@ -8,7 +8,7 @@
 
 What the thread allocates inside a region carries the region's tag, on every device, with any engine
 that Tenure serves. Pools that are made there carry it, too, also those of CUDA graphs. A tensor
-keeps its tag, whoever frees it and wherever. Regions nest, and the innermost counts.
+keeps its tag, wherever it is freed. Regions nest, and the innermost counts.
 `<tenure/tag.h>` has the whole story. ``tenure ctl`` does the same from outside the process.
 """
 from __future__ import annotations
