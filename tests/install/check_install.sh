@@ -47,6 +47,7 @@ step_install() {
         "$prefix/share/doc/tenure/docs/images/report-map.png" \
         "$prefix/share/doc/tenure/docs/examples/CMakeLists.txt" \
         "$prefix/include/tenure/cudart_replace.h" "$prefix/include/tenure/cccl.hpp" \
+        "$prefix/include/tenure/tenure.hpp" \
         "$prefix/share/doc/tenure/docs/cpp.md" "$lib/tenure/libtenure_torch.so" \
         "$lib/tenure/libtenure_cupy.so" \
         "$prefix/share/tenure/python/tenure/torch.py" \
@@ -79,6 +80,33 @@ step_headers() {
                 -I "$prefix/include" "$work/alone.c" || fail "$header as $standard"
         done
     done
+    printf '#include <tenure/tenure.hpp>\ntnr::buffer<float> none;\n' >"$work/alone.cpp"
+    for standard in c++11 c++14 c++17 c++20; do
+        g++ -std=$standard -Wall -Wextra -Wpedantic -Wshadow -Werror -fsyntax-only \
+            -I "$prefix/include" "$work/alone.cpp" || fail "tenure.hpp as $standard"
+    done
+}
+
+# Another project's build has the sources in it: the library alone, unless it asks for more.
+step_fetched() {
+    local targets
+    cp "$here/consumer/consumer.c" "$work"
+    cat >"$work/CMakeLists.txt" <<TEXT
+cmake_minimum_required(VERSION 3.20)
+project(consumer LANGUAGES C)
+include(FetchContent)
+FetchContent_Declare(tenure SOURCE_DIR "$(cd "$here/../.." && pwd)")
+FetchContent_MakeAvailable(tenure)
+add_executable(consumer consumer.c)
+target_link_libraries(consumer PRIVATE tenure::tenure)
+TEXT
+    "$cmake" -S "$work" -B "$work/build" -G "Unix Makefiles" -DCMAKE_C_COMPILER="$cc" \
+        >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+    targets=$("$cmake" --build "$work/build" --target help)
+    grep -q "^\.\.\. consumer$" <<<"$targets" || fail "no consumer in: $targets"
+    grep -q "^\.\.\. tenure$" <<<"$targets" || fail "no library in: $targets"
+    ! grep -qE "^\.\.\. (tenure_cli|tenure_simcuda|test_)" <<<"$targets" ||
+        fail "tools or tests are built in another project: $targets"
 }
 
 # run_consumer PROGRAM: it must say that it allocated from the simulated device.

@@ -685,6 +685,23 @@ typedef struct tnr_stats {
     uint64_t idle_bytes[TNR_WORLD_COUNT];  /* their bytes */
 } tnr_stats;
 
+/* tnr_stats stats = TNR_STATS_INIT; sets struct_bytes and zeroes the rest, in C and in C++, without
+ * a warning for the fields that are not named. Since 1.1.0. */
+#ifdef __cplusplus
+static inline tnr_stats tnr_stats_init(void)
+{
+    tnr_stats stats = {};
+    stats.struct_bytes = sizeof(stats);
+    return stats;
+}
+#define TNR_STATS_INIT tnr_stats_init()
+#else
+#define TNR_STATS_INIT                                                                             \
+    {                                                                                              \
+        .struct_bytes = sizeof(tnr_stats)                                                          \
+    }
+#endif
+
 /* Fills *stats for a device, or for one pool of it if `pool` is not null. Takes each arena's lock
  * in turn. So the picture is exact arena by arena, and exact as a whole while no other thread
  * allocates. Calls the driver only if nothing has put the device into use yet, to do that. With the

@@ -38,11 +38,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <mutex>
-#include <new>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 
@@ -54,75 +51,15 @@
 #include <cuda/memory_resource>
 #include <cuda/stream_ref>
 
-#include <tenure/alloc.h>
-#include <tenure/lifetime.h>
+#include <tenure/tenure.hpp>
 
 namespace tenure
 {
-
-/* ---- failures ------------------------------------------------------------------------------- */
-
-/* An allocation failed for lack of memory. what() is Tenure's sentence: who holds how much, and
- * what to do. */
-class bad_alloc : public std::bad_alloc
-{
-  public:
-    bad_alloc(tnr_status status, const char *text) : status_(status), text_(text)
-    {
-    }
-
-    const char *what() const noexcept override
-    {
-        return text_.what();
-    }
-
-    tnr_status status() const noexcept
-    {
-        return status_;
-    }
-
-  private:
-    tnr_status status_;
-    std::runtime_error text_; /* a text whose copy cannot fail */
-};
-
-/* Any other failure: a stream or device that is none, an alignment that is no power of two, ... */
-class error : public std::runtime_error
-{
-  public:
-    error(tnr_status status, const char *text) : std::runtime_error(text), status_(status)
-    {
-    }
-
-    tnr_status status() const noexcept
-    {
-        return status_;
-    }
-
-  private:
-    tnr_status status_;
-};
 
 /* ---- inside --------------------------------------------------------------------------------- */
 
 namespace detail
 {
-
-inline void check(tnr_status status)
-{
-    switch (status) {
-    case TNR_OK:
-        return;
-    case TNR_ERR_OUT_OF_MEMORY:
-    case TNR_ERR_LIMIT:
-    case TNR_ERR_ADDRESS_SPACE:
-    case TNR_ERR_HOST_MEMORY:
-    case TNR_ERR_INVALID_SIZE:
-        throw bad_alloc(status, tnr_last_error());
-    default:
-        throw error(status, tnr_last_error());
-    }
-}
 
 inline void check(cudaError_t code, const char *call)
 {
@@ -130,13 +67,6 @@ inline void check(cudaError_t code, const char *call)
         return;
     std::string text = std::string(call) + ": " + cudaGetErrorString(code);
     throw error(TNR_ERR_DRIVER, text.c_str());
-}
-
-/* A free that was refused. No message in a forked child, which destroys its parent's objects. */
-inline void check_free(tnr_status status) noexcept
-{
-    if (status != TNR_OK && status != TNR_ERR_AFTER_FORK)
-        std::fprintf(stderr, "tenure: freeing memory: %s\n", tnr_last_error());
 }
 
 /* The stream as Tenure knows it: 0 may be the thread's own. */
