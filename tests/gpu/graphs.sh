@@ -20,5 +20,6 @@ require_gpu
 find_python
 unset TENURE_DRIVER
 export NCCL_NVLS_ENABLE=0 # for the cases of two ranks
+"$python" -m tenure.torch build >/dev/null || true # once, not in each process
 commit=$("$tenure" --version | sed -n 's/.*(\([^)]*\)).*/\1/p')
 exec "$python" -B "$repository/tests/gpu/graphs/experiments.py" --commit "$commit" "$@"

@@ -119,7 +119,7 @@ def main():
     parser.add_argument("--csv", type=pathlib.Path)
     parser.add_argument("--only", type=re.compile, default=re.compile(""), metavar="REGEX")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--seconds", type=float, default=220, help="the time that all may take")
+    parser.add_argument("--seconds", type=float, default=190, help="the time that all may take")
     parser.add_argument("--commit", default="unknown")
     arguments = parser.parse_args()
     jobs = [job for job in jobs_all() if arguments.only.search(" ".join(job[1:3]))]
