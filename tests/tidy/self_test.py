@@ -84,6 +84,7 @@ PLANTS = [
     ("unfinished", "alloc/later.c", 2, LICENCE + "/* TO" "DO: later */\n"),
     ("unfinished", "docs/later.md", 1, "FIX" "ME\n"),
     ("plain_words", "docs/page.md", 2, "# Page\nThe wheel is made anew.\n"),
+    ("plain_words", "docs/who.md", 1, "- **Who is short, waits.** It asks.\n"),
     ("plain_words", "docs/benchmarks/page.md", 1, "It is no multiple.\n"),
     ("plain_words", "tools/words.c", 2, LICENCE + "static const char text[] = \"Nobody.\";\n"),
     ("plain_words", "alloc/words.c", 2, LICENCE + "static const char text[] = \"it is no b\";\n"),
