@@ -142,8 +142,8 @@ static int has_seeds(const campaign *self)
 /* A program for a child that has none, and one ahead where its process may run several. */
 static int child_feed(campaign *self, fuzz_child *child)
 {
-    int is_one_each = self->device->is_gated || self->options->limits.illegal;
-    while (has_seeds(self) && (child->pid == 0 || (!is_one_each && !child->has_ahead)))
+    int is_fresh_each = fuzz_child_is_fresh_each(self->device, &self->options->limits);
+    while (has_seeds(self) && (child->pid == 0 || (!is_fresh_each && !child->has_ahead)))
         if (seed_draw(self, child, self->seed_next++) != 0)
             return -1;
     return 0;

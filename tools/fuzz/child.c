@@ -132,11 +132,16 @@ static pid_t child_fork(fuzz_child *child, unsigned seconds_max, int keep_output
     return pid;
 }
 
+int fuzz_child_is_fresh_each(const fuzz_device *device, const fuzz_limits *limits)
+{
+    return device->is_gated || limits->illegal || limits->odd;
+}
+
 /* A process that runs programs: the first one, then those whose seeds come by the link. */
 static void worker_run(fuzz_child *child, int link, fuzz_device *device, const fuzz_limits *limits,
                        unsigned seconds_max)
 {
-    int is_fresh_each = device->is_gated || limits->illegal;
+    int is_fresh_each = fuzz_child_is_fresh_each(device, limits);
     for (int programs = 1;; programs++) {
         child->shared->count = 0;
         child_draw(child->shared, device, child->seed, limits);

@@ -6,7 +6,8 @@
  * process goes on with the next program. After FUZZ_PROGRAMS_EACH programs at most, a new process
  * starts. So page faults and the start of a process are paid for once. After any other verdict the
  * process ends. A program that failed in a process that was not new is run again in a new one
- * (campaign.c). Replays, planted errors and programs on other drivers have a process each.
+ * (campaign.c). Replays, planted errors and programs on other drivers have a process each; so have
+ * odd ones, which make threads: what a thread finds depends on how many the process had before.
  *
  * Operations are written into shared memory before they run, and the result is written there, too.
  * Whatever becomes of the process, its parent has the program that led there.
@@ -29,6 +30,9 @@ typedef struct fuzz_shared {
 } fuzz_shared;
 
 enum { FUZZ_PROGRAMS_EACH = 256 };
+
+/* 1 if each program has a process of its own. */
+int fuzz_child_is_fresh_each(const fuzz_device *device, const fuzz_limits *limits);
 
 /* A process has one seed ahead of the program that it runs, and each of the two programs has a
  * slot. The fuzzer reads one slot while the process writes the other, so the process never waits
