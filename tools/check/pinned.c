@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "check/findings.h"
+#include "check/race.h"
 #include "check/rules.h"
 #include "check/visible.h"
 #include "driver.h"
@@ -53,7 +54,6 @@ typedef struct touch {
 } touch;
 
 int check_is_host_watched;
-_Atomic size_t check_pinned_count; /* of pending copies and of touches */
 
 static pthread_mutex_t lock =
     PTHREAD_MUTEX_INITIALIZER; /* for all below; no other is taken in it */
@@ -96,7 +96,6 @@ static void copy_end(size_t at)
 {
     pending gone = copies[at];
     copies[at] = copies[--copies_count];
-    atomic_fetch_sub(&check_pinned_count, 1);
     pages_open(gone.first, gone.last);
 }
 
@@ -119,6 +118,7 @@ static void touch_note(const pending *one, uintptr_t address, int is_write)
     check_stack room;
     if (touches_count == TOUCHES_MAX)
         return;
+    atomic_store(&check_races_wait, 1);
     touches[touches_count++] = (touch){.copy = one->copy,
                                        .stack = check_stack_copy(check_stack_whole(&room)),
                                        .address = address,
@@ -126,7 +126,6 @@ static void touch_note(const pending *one, uintptr_t address, int is_write)
                                        .end = one->end,
                                        .thread = check_thread(),
                                        .is_write = is_write};
-    atomic_fetch_add(&check_pinned_count, 1);
 }
 
 /* The page has bytes beside the copy's, and one of those was touched. */
@@ -225,7 +224,7 @@ void check_pinned_copied(const check_touch *copy, check_span at, int is_written)
     pthread_mutex_lock(&lock);
     if (copies_count < PENDING_MAX) {
         copies[copies_count++] = one;
-        atomic_fetch_add(&check_pinned_count, 1);
+        atomic_store(&check_races_wait, 1);
         pages_open(one.first, one.last);
     } else {
         refused = ENOMEM;
@@ -277,14 +276,17 @@ static void touch_raise(const touch *one)
 void check_pinned_settle(void)
 {
     static touch taken[TOUCHES_MAX]; /* under the lock of check_enter */
+    if (copies == NULL)
+        return;
     pthread_mutex_lock(&lock);
     size_t count = touches_count;
     memcpy(taken, touches, count * sizeof(taken[0]));
     touches_count = 0;
-    atomic_fetch_sub(&check_pinned_count, count);
     for (size_t i = copies_count; i-- > 0;)
         if (check_host_is_after(copies[i].copy.index, copies[i].copy.number))
             copy_end(i);
+    if (copies_count > 0)
+        atomic_store(&check_races_wait, 1);
     pthread_mutex_unlock(&lock);
     for (size_t i = 0; i < count; i++)
         touch_raise(&taken[i]);

@@ -7,8 +7,6 @@
 #ifndef TENURE_PRELOAD_CHECK_PINNED_H
 #define TENURE_PRELOAD_CHECK_PINNED_H
 
-#include <stdatomic.h>
-
 #include "check/blocks.h"
 
 /* 1 if the program is run that way. Set before the program runs. */
@@ -26,15 +24,8 @@ void check_pinned_copied(const check_touch *copy, check_span at, int is_written)
  * driver is told. */
 void check_pinned_gone(const void *base);
 
-/* Ends what the host has seen to be over, and makes findings of touches. */
+/* Ends what the host has seen to be over, and makes findings of touches. For as long as there are
+ * copies it keeps check_races_wait set, so that it is called again. */
 void check_pinned_settle(void);
-
-/* 1 if there may be something to do for check_pinned_settle. */
-extern _Atomic size_t check_pinned_count;
-static inline int check_pinned_are_there(void)
-{
-    size_t count = atomic_load_explicit(&check_pinned_count, memory_order_relaxed);
-    return __builtin_expect(count > 0, 0) != 0;
-}
 
 #endif

@@ -57,10 +57,10 @@ int check_enter(void)
 
 void check_leave(void)
 {
-    if (check_races_are_there())
+    if (check_races_are_there()) {
         check_races_find();
-    if (check_pinned_are_there())
         check_pinned_settle();
+    }
     pthread_mutex_unlock(&lock);
     service_leave();
     check_findings_say();
