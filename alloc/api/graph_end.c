@@ -19,7 +19,7 @@ static void nudge(tnri_device *device)
     if (tnri_device_enter(device, &visit) != TNR_OK)
         return;
     if (tnri_event_take(device, &event) == TNR_OK)
-        (void)tnri_drive(cuEventQuery, (event->handle));
+        (void)tnri_gpu_event_query(event->handle);
     tnri_event_drop(event);
     tnri_device_leave(&visit);
 }

@@ -50,7 +50,7 @@ CUresult tnri_relaxed_enter(tnri_relaxed *relaxed)
     plain_visits_own--;
     atomic_fetch_sub(&plain_visits, 1);
     relaxed->before = CU_STREAM_CAPTURE_MODE_RELAXED;
-    CUresult result = tnri_drive(cuThreadExchangeStreamCaptureMode, (&relaxed->before));
+    CUresult result = tnri_gpu_capture_mode(&relaxed->before);
     relaxed->is_relaxed = result == CUDA_SUCCESS;
     return result;
 }
@@ -65,9 +65,9 @@ void tnri_relaxed_leave(tnri_relaxed *relaxed)
         return;
     /* Tried twice: the thread's mode is not ours to change, whatever happens. */
     CUstreamCaptureMode mode = relaxed->before;
-    if (tnri_drive(cuThreadExchangeStreamCaptureMode, (&mode)) != CUDA_SUCCESS) {
+    if (tnri_gpu_capture_mode(&mode) != CUDA_SUCCESS) {
         mode = relaxed->before;
-        (void)tnri_drive(cuThreadExchangeStreamCaptureMode, (&mode));
+        (void)tnri_gpu_capture_mode(&mode);
     }
 }
 
@@ -76,7 +76,7 @@ int tnri_stream_is_capturing(tnr_stream stream)
     if (tnri_likely(!tnri_capturing()))
         return 0;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUresult result = tnri_drive(cuStreamIsCapturing, (stream, &status));
+    CUresult result = tnri_gpu_is_capturing(stream, &status);
     if (result == CUDA_SUCCESS)
         return status != CU_STREAM_CAPTURE_STATUS_NONE;
     /* A stream that is gone captures nothing. The legacy stream may not even be asked while a

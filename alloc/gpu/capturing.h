@@ -20,7 +20,7 @@
 
 #include <stdatomic.h>
 
-#include "gpu/driver.h"
+#include "gpu/backend.h"
 
 /* Captures under way that Tenure knows of. */
 extern _Atomic uint32_t tnri_captures_count;

@@ -299,7 +299,7 @@ tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_s
     size_t device_free = 0;
     size_t device_total = 0;
     const char *raise = NULL;
-    if (tnri_drive(cuMemGetInfo, (&device_free, &device_total)) != CUDA_SUCCESS)
+    if (tnri_gpu_memory_left(&device_free, &device_total) != CUDA_SUCCESS)
         device_total = device->capabilities.memory_bytes;
     tnri_error_driver(status, driver_result, "Tenure out of memory: %s for %s",
                       TNRI_BYTES(request->bytes_requested),

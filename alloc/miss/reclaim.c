@@ -31,7 +31,7 @@ static size_t device_left(void)
 {
     size_t left = 0;
     size_t total = 0;
-    return tnri_drive(cuMemGetInfo, (&left, &total)) == CUDA_SUCCESS ? left : 0;
+    return tnri_gpu_memory_left(&left, &total) == CUDA_SUCCESS ? left : 0;
 }
 
 /* and what it has more now. */

@@ -68,10 +68,10 @@ static tnr_status slot_wait(tnri_carry *carry, tnri_carry_slot *slot)
 {
     if (slot->event == NULL)
         return TNR_OK;
-    CUresult result = tnri_drive(cuEventSynchronize, (slot->event->handle));
+    CUresult result = tnri_gpu_event_await(slot->event->handle);
     if (result != CUDA_SUCCESS) {
         tnri_staging_of(carry->device)->is_busy = 1;
-        return tnri_driver_error(result, "cuEventSynchronize", "waiting for copies of contents");
+        return tnri_driver_error(result, TNRI_GPU_EVENT_AWAIT, "waiting for copies of contents");
     }
     tnri_event_drop(slot->event);
     slot->event = NULL;

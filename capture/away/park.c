@@ -188,8 +188,8 @@ static void copies_wait(const parking *self)
     tnri_event *event;
     uint64_t number;
     tnri_error_take(&aside);
-    if (tnri_drive(cuStreamSynchronize, (self->stream->handle)) != CUDA_SUCCESS &&
-        tnri_drive(cuCtxSynchronize, ()) != CUDA_SUCCESS &&
+    if (tnri_gpu_stream_await(self->stream->handle) != CUDA_SUCCESS &&
+        tnri_gpu_context_await() != CUDA_SUCCESS &&
         tnri_stream_mark(self->stream, &event, &number) == TNR_OK) {
         (void)tnri_event_wait(event);
         tnri_stream_recycle(self->stream, event);

@@ -61,11 +61,11 @@ tnr_status tnri_contents_copy(const tnri_contents *contents, void *ptr, CUstream
         size_t bytes = contents->bytes - done;
         if (bytes > TNRI_BUFFER_BYTES)
             bytes = TNRI_BUFFER_BYTES;
-        CUresult result =
-            is_out ? tnri_drive(cuMemcpyDtoHAsync, (buffer->memory, address + done, bytes, stream))
-                   : tnri_drive(cuMemcpyHtoDAsync, (address + done, buffer->memory, bytes, stream));
+        CUresult result = is_out ? tnri_gpu_copy_out(buffer->memory, address + done, bytes, stream)
+                                 : tnri_gpu_copy_in(address + done, buffer->memory, bytes, stream);
         if (result != CUDA_SUCCESS)
-            return tnri_driver_error(result, "cuMemcpyAsync", "copying a parked block's contents");
+            return tnri_driver_error(result, is_out ? TNRI_GPU_COPY_OUT : TNRI_GPU_COPY_IN,
+                                     "copying a parked block's contents");
         done += bytes;
     }
     return TNR_OK;

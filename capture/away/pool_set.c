@@ -184,9 +184,9 @@ tnr_status tnri_pool_set_drain(const tnri_pool_set *set)
         return tnri_error(TNR_ERR_BUSY, "a stream capture is under way; it forbids waiting for the "
                                         "device. Do this before or after it.");
     atomic_fetch_add_explicit(&device->syncs_count, 1, memory_order_relaxed);
-    CUresult result = tnri_drive(cuCtxSynchronize, ());
+    CUresult result = tnri_gpu_context_await();
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuCtxSynchronize", "waiting for the device's work");
+        return tnri_driver_error(result, TNRI_GPU_CONTEXT_AWAIT, "waiting for the device's work");
     for (size_t i = 0; i < set->count; i++) {
         tnr_status finished =
             tnri_peers_finish(&set->pools[i]->account.access, "waiting for a peer before a sleep");

@@ -234,15 +234,15 @@ static tnr_status scratch_copy(tnri_replacing *self, size_t first)
     CUresult result = CUDA_SUCCESS;
     for (size_t i = 0; i < self->pieces_count && result == CUDA_SUCCESS; i++) {
         const tnri_piece *piece = &self->pieces[i];
-        result = tnri_drive_if(cuMemcpyDtoDAsync, (tnri_page_address(&device->space, first),
-                                                   tnri_page_address(&device->space, piece->page),
-                                                   pages_bytes(self, piece->pages), stream));
+        result = tnri_gpu_copy(tnri_page_address(&device->space, first),
+                               tnri_page_address(&device->space, piece->page),
+                               pages_bytes(self, piece->pages), stream);
         first += piece->pages;
     }
     tnr_status status = tnri_staging_wait(device);
     return status != TNR_OK || result == CUDA_SUCCESS
                ? status
-               : tnri_driver_error(result, "cuMemcpyDtoDAsync", "copying what is in use");
+               : tnri_driver_error(result, TNRI_GPU_COPY, "copying what is in use");
 }
 
 /* Makes copies in the new chunks, which are HELD then. Nothing else has changed. */
@@ -295,7 +295,7 @@ static tnr_status pieces_map(tnri_replacing *self, uint64_t placed)
 /* The optional entry points that copies on the device need are there. */
 static tnr_status copies_check(void)
 {
-    if (tnri_driver.cuMemcpyDtoDAsync != NULL && tnri_driver.cuStreamSynchronize != NULL)
+    if (tnri_gpu_has(TNRI_GPU_COPY) && tnri_gpu_has(TNRI_GPU_STREAM_AWAIT))
         return TNR_OK;
     return tnri_error(TNR_ERR_DRIVER_TOO_OLD,
                       "the driver lacks calls for copying on the device. Install a newer NVIDIA "

@@ -186,7 +186,7 @@ static int set_has_room(const tnri_pool_set *set)
     uint64_t reserved = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
     uint64_t limit = tnri_device_most(device);
     return reserved <= limit && missing <= limit - reserved &&
-           tnri_drive(cuMemGetInfo, (&available, &total)) == CUDA_SUCCESS && missing <= available;
+           tnri_gpu_memory_left(&available, &total) == CUDA_SUCCESS && missing <= available;
 }
 
 /* Takes all memory before anything is copied, where it looks as if that could fail: what is copied

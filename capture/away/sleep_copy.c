@@ -64,11 +64,12 @@ static tnr_status cursor_copy(cursor *at, CUdeviceptr device, size_t bytes)
     CUstream stream = tnri_staging_of(at->carry.device)->stream;
     tnri_carry_filled(&at->carry);
     if (at->carry.is_out)
-        result = tnri_drive(cuMemcpyDtoHAsync, (at->memory, device, bytes, stream));
+        result = tnri_gpu_copy_out(at->memory, device, bytes, stream);
     else
-        result = tnri_drive(cuMemcpyHtoDAsync, (device, at->memory, bytes, stream));
+        result = tnri_gpu_copy_in(device, at->memory, bytes, stream);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuMemcpyAsync", "copying kept contents");
+        return tnri_driver_error(result, at->carry.is_out ? TNRI_GPU_COPY_OUT : TNRI_GPU_COPY_IN,
+                                 "copying kept contents");
     return cursor_pass(at, bytes);
 }
 
@@ -170,9 +171,9 @@ static tnr_status contents_wait(tnri_sleeper *sleeper, size_t until)
     while (sleeper->copied < until) {
         tnri_assert(sleeper->marks_first < sleeper->marks_count);
         tnri_mark *mark = &sleeper->marks[sleeper->marks_first];
-        CUresult result = tnri_drive(cuEventSynchronize, (mark->event->handle));
+        CUresult result = tnri_gpu_event_await(mark->event->handle);
         if (result != CUDA_SUCCESS)
-            return tnri_driver_error(result, "cuEventSynchronize",
+            return tnri_driver_error(result, TNRI_GPU_EVENT_AWAIT,
                                      "waiting for copies of contents");
         sleeper->copied = mark->until;
         sleeper->marks_first++;

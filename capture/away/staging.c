@@ -17,9 +17,9 @@ static tnri_lock late_lock = {.rank = TNRI_RANK_HOST};
 /* All optional entry points that keeping contents needs are there. */
 static tnr_status staging_check(void)
 {
-    if (tnri_driver.cuMemHostAlloc != NULL && tnri_driver.cuMemFreeHost != NULL &&
-        tnri_driver.cuMemcpyDtoHAsync != NULL && tnri_driver.cuMemcpyHtoDAsync != NULL &&
-        tnri_driver.cuStreamSynchronize != NULL)
+    if (tnri_gpu_has(TNRI_GPU_HOST_ALLOC) && tnri_gpu_has(TNRI_GPU_HOST_FREE) &&
+        tnri_gpu_has(TNRI_GPU_COPY_OUT) && tnri_gpu_has(TNRI_GPU_COPY_IN) &&
+        tnri_gpu_has(TNRI_GPU_STREAM_AWAIT))
         return TNR_OK;
     return tnri_error(TNR_ERR_DRIVER_TOO_OLD,
                       "the driver lacks calls for copying to pinned host memory. Sleep with "
@@ -31,9 +31,9 @@ tnr_status tnri_staging_open(tnri_device *device)
     tnri_staging *staging = tnri_staging_of(device);
     tnri_assert(tnri_staging_is_mine(device));
     if (!staging->has_stream) {
-        CUresult result = tnri_drive(cuStreamCreate, (&staging->stream, CU_STREAM_NON_BLOCKING));
+        CUresult result = tnri_gpu_stream_make(&staging->stream);
         if (result != CUDA_SUCCESS)
-            return tnri_driver_error(result, "cuStreamCreate", "making a stream for copies");
+            return tnri_driver_error(result, TNRI_GPU_STREAM_MAKE, "making a stream for copies");
         staging->has_stream = 1;
     }
     return staging->is_busy ? tnri_staging_wait(device) : TNR_OK;
@@ -44,15 +44,14 @@ tnr_status tnri_staging_wait(tnri_device *device)
     tnri_staging *staging = tnri_staging_of(device);
     CUresult result = CUDA_SUCCESS;
     if (staging->has_stream)
-        result = tnri_drive(cuStreamSynchronize, (staging->stream));
+        result = tnri_gpu_stream_await(staging->stream);
     /* Tried once more: what the copies use cannot be given back without an answer. */
-    if (result != CUDA_SUCCESS &&
-        tnri_drive(cuStreamSynchronize, (staging->stream)) == CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS && tnri_gpu_stream_await(staging->stream) == CUDA_SUCCESS)
         result = CUDA_SUCCESS;
     staging->is_busy = result != CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
         return TNR_OK;
-    return tnri_driver_error(result, "cuStreamSynchronize", "waiting for copies of contents");
+    return tnri_driver_error(result, TNRI_GPU_STREAM_AWAIT, "waiting for copies of contents");
 }
 
 /* ---- buffers --------------------------------------------------------------------------------- */
@@ -91,10 +90,10 @@ static tnr_status memory_pin(void **memory)
     tnr_status status = staging_check();
     if (status != TNR_OK)
         return status;
-    CUresult result = tnri_drive(cuMemHostAlloc, (memory, TNRI_BUFFER_BYTES, 0));
+    CUresult result = tnri_gpu_host_alloc(memory, TNRI_BUFFER_BYTES);
     if (result == CUDA_SUCCESS)
         return TNR_OK;
-    status = tnri_driver_error(result, "cuMemHostAlloc", "pinning host memory for contents");
+    status = tnri_driver_error(result, TNRI_GPU_HOST_ALLOC, "pinning host memory for contents");
     if (result != CUDA_ERROR_OUT_OF_MEMORY && result != CUDA_ERROR_OPERATING_SYSTEM)
         return status;
     /* Out of host memory, that is, not of the device's. */
@@ -138,7 +137,7 @@ static CUresult pinned_trim(tnri_device *device, size_t most)
     while (pinned->spares != NULL && pinned->count > most) {
         if (tnri_staging_of(device)->is_busy && tnri_staging_wait(device) != TNR_OK)
             return CUDA_ERROR_NOT_READY;
-        CUresult result = tnri_drive(cuMemFreeHost, (pinned->spares->memory));
+        CUresult result = tnri_gpu_host_free(pinned->spares->memory);
         if (result != CUDA_SUCCESS)
             return result;
         tnri_host_free(buffer_pop(pinned), sizeof(tnri_buffer));
@@ -262,7 +261,7 @@ static CUresult late_prove(const tnri_late *late, int wait, int *is_over)
     *is_over = tnri_event_is_over(late->event);
     if (*is_over || !wait)
         return CUDA_SUCCESS;
-    CUresult result = tnri_drive(cuCtxSynchronize, ());
+    CUresult result = tnri_gpu_context_await();
     *is_over = result == CUDA_SUCCESS;
     return result;
 }
@@ -370,20 +369,20 @@ tnr_status tnri_staging_prepare(tnri_device *device, size_t bytes)
     CUresult result = pinned_trim(device, count);
     if (result == CUDA_SUCCESS)
         return TNR_OK;
-    return tnri_driver_error(result, "cuMemFreeHost", "giving pinned memory back");
+    return tnri_driver_error(result, TNRI_GPU_HOST_FREE, "giving pinned memory back");
 }
 
-/* Gives everything back; on a refusal *call says of what, and a repeated call goes on. */
-static CUresult staging_empty(tnri_device *device, const char **call)
+/* Gives everything back; on a refusal *verb says of what, and a repeated call goes on. */
+static CUresult staging_empty(tnri_device *device, tnri_gpu_verb *verb)
 {
     tnri_staging *staging = tnri_staging_of(device);
-    *call = "cuCtxSynchronize";
+    *verb = TNRI_GPU_CONTEXT_AWAIT;
     for (tnri_late *late = staging->late; late != NULL; late = late->next)
         late->stream = NULL; /* the device's streams have ended, whoever held them */
     CUresult result = late_collect(device, 1);
     if (result != CUDA_SUCCESS)
         return result;
-    *call = "cuMemFreeHost";
+    *verb = TNRI_GPU_HOST_FREE;
     result = pinned_trim(device, 0);
     if (result != CUDA_SUCCESS)
         return result;
@@ -391,9 +390,9 @@ static CUresult staging_empty(tnri_device *device, const char **call)
     tnri_assert(staging->pinned.count == 0 && staging->paged.count == 0);
     staging->kept_count = 0;
     staging->is_busy = 0;
-    *call = "cuStreamDestroy";
+    *verb = TNRI_GPU_STREAM_END;
     if (staging->has_stream)
-        result = tnri_drive(cuStreamDestroy, (staging->stream));
+        result = tnri_gpu_stream_end(staging->stream);
     if (result == CUDA_SUCCESS)
         staging->has_stream = 0;
     return result;

@@ -437,7 +437,7 @@ tnr_status tnri_report_make(CUgraph cuda_graph, tnr_graph number, tnri_report *r
     tnr_status status = tnri_library_start();
     if (status != TNR_OK)
         return status;
-    if (tnri_driver.cuGraphGetNodes == NULL || tnri_driver.cuGraphNodeGetType == NULL)
+    if (!tnri_gpu_has(TNRI_GPU_GRAPH_NODES) || !tnri_gpu_has(TNRI_GPU_NODE_TYPE))
         return tnri_error(TNR_ERR_DRIVER_TOO_OLD, "the driver does not tell the nodes of graphs.");
     tnri_graphs_settle();
     (void)tnri_graph_lock();

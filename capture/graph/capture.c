@@ -25,46 +25,36 @@ static _Thread_local uint64_t serial_own;
 
 /* What is called without being compared with null first, or else no capture could end. What reads
  * one kind of nodes is not among it: those are then unread. */
-#define CAPTURE_NEEDS(X)                                                                           \
-    X(cuStreamBeginCapture)                                                                        \
-    X(cuStreamEndCapture)                                                                          \
-    X(cuStreamIsCapturing)                                                                         \
-    X(cuStreamGetCaptureInfo)                                                                      \
-    X(cuThreadExchangeStreamCaptureMode)                                                           \
-    X(cuGraphDestroy)                                                                              \
-    X(cuGraphLaunch)                                                                               \
-    X(cuGraphGetNodes)                                                                             \
-    X(cuGraphNodeGetType)                                                                          \
-    X(cuGraphNodeGetDependencies)                                                                  \
-    X(cuUserObjectCreate)                                                                          \
-    X(cuUserObjectRelease)                                                                         \
-    X(cuGraphRetainUserObject)
+static const tnri_gpu_verb needs[] = {
+    TNRI_GPU_CAPTURE_BEGIN, TNRI_GPU_CAPTURE_END,  TNRI_GPU_IS_CAPTURING, TNRI_GPU_CAPTURE_ASK,
+    TNRI_GPU_CAPTURE_MODE,  TNRI_GPU_GRAPH_END,    TNRI_GPU_GRAPH_LAUNCH, TNRI_GPU_GRAPH_NODES,
+    TNRI_GPU_NODE_TYPE,     TNRI_GPU_NODE_FOLLOWS, TNRI_GPU_TETHER_MAKE,  TNRI_GPU_TETHER_DROP,
+    TNRI_GPU_TETHER_GIVE};
 
 tnr_status tnri_captures_supported(void)
 {
-    const char *lacks = tnri_driver_loaded.version < 12030 ? "" : NULL;
-#define CAPTURE_NEED(name)                                                                         \
-    if (tnri_driver.name == NULL && lacks == NULL)                                                 \
-        lacks = ", and lacks " #name;
-    CAPTURE_NEEDS(CAPTURE_NEED)
-#undef CAPTURE_NEED
-    if (lacks == NULL)
+    const char *lacks = NULL;
+    int is_old = tnri_driver_loaded.version < 12030;
+    for (size_t i = 0; i < sizeof(needs) / sizeof(needs[0]) && !is_old && lacks == NULL; i++)
+        lacks = tnri_gpu_has(needs[i]) ? NULL : tnri_gpu_name(needs[i]);
+    if (!is_old && lacks == NULL)
         return TNR_OK;
-    return tnri_error(TNR_ERR_DRIVER_TOO_OLD,
-                      "captures need a driver of CUDA 12.3 or newer; this one is of CUDA %d.%d%s.",
-                      tnri_driver_loaded.version / 1000, tnri_driver_loaded.version % 1000 / 10,
-                      lacks);
+    return tnri_error(
+        TNR_ERR_DRIVER_TOO_OLD,
+        "captures need a driver of CUDA 12.3 or newer; this one is of CUDA %d.%d%s%s.",
+        tnri_driver_loaded.version / 1000, tnri_driver_loaded.version % 1000 / 10,
+        lacks == NULL ? "" : ", and lacks ", lacks == NULL ? "" : lacks);
 }
 
 tnr_status tnri_standing_ask(tnr_stream stream, tnri_standing *standing)
 {
     memset(standing, 0, sizeof(*standing));
-    CUresult result = tnri_drive(cuStreamGetCaptureInfo,
-                                 (stream, &standing->status, &standing->id, &standing->graph,
-                                  &standing->frontier, &standing->edges, &standing->count));
+    CUresult result =
+        tnri_gpu_capture_ask(stream, &standing->status, &standing->id, &standing->graph,
+                             &standing->frontier, &standing->edges, &standing->count);
     if (result == CUDA_SUCCESS)
         return TNR_OK;
-    return tnri_driver_error(result, "cuStreamGetCaptureInfo", "looking at a capture");
+    return tnri_driver_error(result, TNRI_GPU_CAPTURE_ASK, "looking at a capture");
 }
 
 /* ---- finding -------------------------------------------------------------------------------- */

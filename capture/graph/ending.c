@@ -255,7 +255,7 @@ static tnr_status ended_error(CUresult result, tnr_stream stream)
     else if (result == CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
         why = "a stream that was drawn into it has not joined the stream that it began on";
     if (why == NULL)
-        return tnri_driver_error(result, "cuStreamEndCapture", "ending a capture");
+        return tnri_driver_error(result, TNRI_GPU_CAPTURE_END, "ending a capture");
     return tnri_error_driver(TNR_ERR_CAPTURE_INVALIDATED, (int)result,
                              "the capture of stream %p gave no graph: %s. It is over, and what it "
                              "held has been given back.",
@@ -288,7 +288,7 @@ static int capture_goes_on(const tnri_capture *capture, tnr_stream stream)
     CUgraph made = NULL;
     if (!driver_captures(capture, stream))
         return 0;
-    if (tnri_drive(cuStreamEndCapture, (stream, &made)) != CUDA_SUCCESS)
+    if (tnri_gpu_capture_end(stream, &made) != CUDA_SUCCESS)
         return driver_captures(capture, stream);
     if (made != NULL)
         tnri_graph_discard(capture->graph, made);
@@ -305,7 +305,7 @@ tnr_status tnri_capture_end(tnri_capture *capture, tnr_stream stream, tnri_wish 
     tnr_status status = TNR_OK;
     tnri_ending ending = TNRI_ENDING_NO_GRAPH;
     CUgraph made = NULL;
-    CUresult result = tnri_drive(cuStreamEndCapture, (stream, &made));
+    CUresult result = tnri_gpu_capture_end(stream, &made);
     int goes_on =
         result != CUDA_SUCCESS && capture_goes_on(capture, stream) && wish != TNRI_WISH_GIVE_UP;
     if (result != CUDA_SUCCESS && (wish == TNRI_WISH_KEEP || goes_on))

@@ -161,26 +161,24 @@ int tnri_graph_is_let_go(const tnri_graph *graph)
 tnr_status tnri_graph_tie(tnri_graph *graph, CUgraph cuda_graph)
 {
     CUuserObject object;
-    CUresult result = tnri_drive(cuUserObjectCreate, (&object, graph->tether, tether_let_go, 1,
-                                                      CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    CUresult result = tnri_gpu_tether_make(&object, graph->tether, tether_let_go);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuUserObjectCreate", "following the life of a graph");
+        return tnri_driver_error(result, TNRI_GPU_TETHER_MAKE, "following the life of a graph");
     graph->is_tied = 1;
-    result =
-        tnri_drive(cuGraphRetainUserObject, (cuda_graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    result = tnri_gpu_tether_give(cuda_graph, object);
     if (result == CUDA_SUCCESS)
         return TNR_OK;
     tnr_status status =
-        tnri_driver_error(result, "cuGraphRetainUserObject", "following the life of a graph");
+        tnri_driver_error(result, TNRI_GPU_TETHER_GIVE, "following the life of a graph");
     /* Runs the destructor, now or later. If that is refused, it is tried again. */
-    if (tnri_drive(cuUserObjectRelease, (object, 1)) != CUDA_SUCCESS)
+    if (tnri_gpu_tether_drop(object) != CUDA_SUCCESS)
         graph->tether->object = object;
     return status;
 }
 
 void tnri_graph_discard(tnri_graph *graph, CUgraph cuda_graph)
 {
-    if (tnri_drive(cuGraphDestroy, (cuda_graph)) != CUDA_SUCCESS)
+    if (tnri_gpu_graph_end(cuda_graph) != CUDA_SUCCESS)
         graph->tether->doomed = cuda_graph;
 }
 
@@ -190,7 +188,7 @@ static int tether_retry(tnri_tether *tether)
     CUuserObject object = tether->object;
     if (tether->doomed != NULL) {
         int is_tied = tether->is_tied;
-        if (tnri_drive(cuGraphDestroy, (tether->doomed)) != CUDA_SUCCESS)
+        if (tnri_gpu_graph_end(tether->doomed) != CUDA_SUCCESS)
             return 0;
         if (!is_tied)
             tnri_host_free(tether, sizeof(*tether));
@@ -198,7 +196,7 @@ static int tether_retry(tnri_tether *tether)
             return 1;
         tether->doomed = NULL;
     }
-    return tnri_drive(cuUserObjectRelease, (object, 1)) == CUDA_SUCCESS;
+    return tnri_gpu_tether_drop(object) == CUDA_SUCCESS;
 }
 
 static void unreleased_retry(void)

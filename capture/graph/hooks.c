@@ -53,7 +53,7 @@ static tnr_status stream_enter(const tnri_capture *capture, tnr_stream stream, t
         return TNR_OK;
     CUresult result = tnri_facts_device(stream, device);
     if (result != CUDA_SUCCESS)
-        return tnri_stream_error(result, "cuStreamGetCtx", stream);
+        return tnri_stream_error(result, TNRI_GPU_STREAM_CONTEXT, stream);
     return *device == NULL ? TNR_OK : tnri_stream_find_captured(*device, stream, &object);
 }
 

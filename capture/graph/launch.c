@@ -433,9 +433,9 @@ tnr_status tnr_graph_launch(tnr_graph graph, tnr_cuda_graph_exec exec, tnr_strea
     else
         status = launch_prepare(&self);
     if (status == TNR_OK) {
-        CUresult result = tnri_drive(cuGraphLaunch, (exec, stream));
+        CUresult result = tnri_gpu_graph_launch(exec, stream);
         if (result != CUDA_SUCCESS)
-            status = tnri_driver_error(result, "cuGraphLaunch", "launching a graph");
+            status = tnri_driver_error(result, TNRI_GPU_GRAPH_LAUNCH, "launching a graph");
         else
             launch_note(&self, 1);
     }

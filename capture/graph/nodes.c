@@ -22,7 +22,7 @@ static tnr_status walk_graph(walk *self, CUgraph graph, unsigned depth);
 
 /* What an answer about a node means: that it was told, that the driver does not tell it, which is
  * for the caller to count, or that something is wrong with the driver. */
-static tnr_status told(CUresult result, const char *call, int *is_read)
+static tnr_status told(CUresult result, tnri_gpu_verb verb, int *is_read)
 {
     switch (result) {
     case CUDA_SUCCESS:
@@ -35,7 +35,7 @@ static tnr_status told(CUresult result, const char *call, int *is_read)
         *is_read = 0;
         return TNR_OK;
     default:
-        return tnri_driver_error(result, call, "reading a graph");
+        return tnri_driver_error(result, verb, "reading a graph");
     }
 }
 
@@ -68,26 +68,10 @@ static tnr_status visit_bytes(walk *self, const void *from, size_t offset, size_
 
 /* ---- kernels -------------------------------------------------------------------------------- */
 
-/* Place and size of a parameter. CUDA_ERROR_INVALID_VALUE: there are no more. */
-static CUresult param_ask(const CUDA_KERNEL_NODE_PARAMS *params, size_t index, size_t *offset,
-                          size_t *bytes)
-{
-    if (params->func != NULL)
-        return tnri_drive_if(cuFuncGetParamInfo, (params->func, index, offset, bytes));
-    if (params->kern != NULL)
-        return tnri_drive_if(cuKernelGetParamInfo, (params->kern, index, offset, bytes));
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
 static const char *kernel_name(const CUDA_KERNEL_NODE_PARAMS *params)
 {
     const char *name = NULL;
-    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    if (params->func != NULL)
-        result = tnri_drive_if(cuFuncGetName, (&name, params->func));
-    else if (params->kern != NULL)
-        result = tnri_drive_if(cuKernelGetName, (&name, params->kern));
-    return result == CUDA_SUCCESS ? name : NULL;
+    return tnri_gpu_kernel_name(params, &name) == CUDA_SUCCESS ? name : NULL;
 }
 
 /* The array of pointers, which is null if the kernel has no parameters. */
@@ -96,12 +80,12 @@ static tnr_status read_pointers(walk *self, const CUDA_KERNEL_NODE_PARAMS *param
     tnr_status status = TNR_OK;
     for (size_t i = 0; status == TNR_OK; i++) {
         size_t offset = 0, bytes = 0;
-        CUresult result = param_ask(params, i, &offset, &bytes);
+        CUresult result = tnri_gpu_kernel_param(params, i, &offset, &bytes);
         /* A handle that the driver takes for wrong gives the same answer as the end of the list, so
          * an empty list is believed only if the driver knows the kernel by name. */
         if (result == CUDA_ERROR_INVALID_VALUE && (i > 0 || self->at.kernel != NULL))
             return TNR_OK;
-        status = told(result, "cuFuncGetParamInfo", is_read);
+        status = told(result, TNRI_GPU_KERNEL_PARAM, is_read);
         if (status != TNR_OK || !*is_read)
             return status;
         *is_read = params->kernelParams != NULL && params->kernelParams[i] != NULL;
@@ -139,8 +123,8 @@ static tnr_status read_kernel(walk *self, CUgraphNode node, int *is_read)
     CUDA_KERNEL_NODE_PARAMS params;
     memset(&params, 0, sizeof(params));
     self->sums->kernels++;
-    CUresult result = tnri_drive_if(cuGraphKernelNodeGetParams, (node, &params));
-    tnr_status status = told(result, "cuGraphKernelNodeGetParams", is_read);
+    CUresult result = tnri_gpu_node_read(node, TNRI_GPU_NODE_KERNEL, &params);
+    tnr_status status = told(result, TNRI_GPU_NODE_KERNEL, is_read);
     if (status != TNR_OK || !*is_read)
         return status;
     self->at.kernel = kernel_name(&params);
@@ -199,8 +183,8 @@ static tnr_status read_copy(walk *self, CUgraphNode node, int *is_read)
     CUDA_MEMCPY3D copy;
     memset(&copy, 0, sizeof(copy));
     self->sums->copies++;
-    CUresult result = tnri_drive_if(cuGraphMemcpyNodeGetParams, (node, &copy));
-    tnr_status status = told(result, "cuGraphMemcpyNodeGetParams", is_read);
+    CUresult result = tnri_gpu_node_read(node, TNRI_GPU_NODE_COPY, &copy);
+    tnr_status status = told(result, TNRI_GPU_NODE_COPY, is_read);
     if (status != TNR_OK || !*is_read)
         return status;
     side to = {.type = copy.dstMemoryType,
@@ -228,8 +212,8 @@ static tnr_status read_set(walk *self, CUgraphNode node, int *is_read)
     CUDA_MEMSET_NODE_PARAMS set;
     memset(&set, 0, sizeof(set));
     self->sums->sets++;
-    CUresult result = tnri_drive_if(cuGraphMemsetNodeGetParams, (node, &set));
-    tnr_status status = told(result, "cuGraphMemsetNodeGetParams", is_read);
+    CUresult result = tnri_gpu_node_read(node, TNRI_GPU_NODE_FILL, &set);
+    tnr_status status = told(result, TNRI_GPU_NODE_FILL, is_read);
     if (status != TNR_OK || !*is_read)
         return status;
     return visit_word(self, TNR_AUDIT_SET, 0, (uintptr_t)set.dst,
@@ -242,8 +226,8 @@ static tnr_status read_batch(walk *self, CUgraphNode node, int *is_read)
     CUDA_BATCH_MEM_OP_NODE_PARAMS batch;
     memset(&batch, 0, sizeof(batch));
     self->sums->others++;
-    CUresult result = tnri_drive_if(cuGraphBatchMemOpNodeGetParams, (node, &batch));
-    tnr_status status = told(result, "cuGraphBatchMemOpNodeGetParams", is_read);
+    CUresult result = tnri_gpu_node_read(node, TNRI_GPU_NODE_BATCH, &batch);
+    tnr_status status = told(result, TNRI_GPU_NODE_BATCH, is_read);
     if (*is_read && batch.count > 0 && batch.paramArray == NULL)
         *is_read = 0;
     if (status != TNR_OK || !*is_read)
@@ -285,8 +269,8 @@ static tnr_status walk_child(walk *self, CUgraph child, unsigned depth, int *is_
 static tnr_status read_child(walk *self, CUgraphNode node, unsigned depth, int *is_read)
 {
     CUgraph child = NULL;
-    CUresult result = tnri_drive_if(cuGraphChildGraphNodeGetGraph, (node, &child));
-    tnr_status status = told(result, "cuGraphChildGraphNodeGetGraph", is_read);
+    CUresult result = tnri_gpu_node_read(node, TNRI_GPU_NODE_CHILD, &child);
+    tnr_status status = told(result, TNRI_GPU_NODE_CHILD, is_read);
     if (status != TNR_OK || !*is_read)
         return status;
     return walk_child(self, child, depth, is_read);
@@ -298,8 +282,8 @@ static tnr_status read_conditional(walk *self, CUgraphNode node, unsigned depth,
     CUgraphNodeParams params;
     memset(&params, 0, sizeof(params));
     self->sums->others++;
-    CUresult result = tnri_drive_if(cuGraphNodeGetParams, (node, &params));
-    tnr_status status = told(result, "cuGraphNodeGetParams", is_read);
+    CUresult result = tnri_gpu_node_read(node, TNRI_GPU_NODE_PARAMS, &params);
+    tnr_status status = told(result, TNRI_GPU_NODE_PARAMS, is_read);
     if (*is_read && (params.type != CU_GRAPH_NODE_TYPE_CONDITIONAL ||
                      params.conditional.size == 0 || params.conditional.phGraph_out == NULL))
         *is_read = 0;
@@ -349,9 +333,9 @@ static tnr_status read_node(walk *self, CUgraphNode node, unsigned depth)
 {
     CUgraphNodeType type;
     int is_read = 1;
-    CUresult result = tnri_drive_if(cuGraphNodeGetType, (node, &type));
+    CUresult result = tnri_gpu_node_type(node, &type);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuGraphNodeGetType", "reading a graph");
+        return tnri_driver_error(result, TNRI_GPU_NODE_TYPE, "reading a graph");
     uint64_t number = self->sums->nodes++;
     self->at.node = number;
     self->at.depth = depth;
@@ -369,19 +353,19 @@ static tnr_status read_node(walk *self, CUgraphNode node, unsigned depth)
 static tnr_status walk_graph(walk *self, CUgraph graph, unsigned depth)
 {
     size_t count = 0;
-    CUresult result = tnri_drive_if(cuGraphGetNodes, (graph, NULL, &count));
+    CUresult result = tnri_gpu_graph_nodes(graph, NULL, &count);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuGraphGetNodes", "reading a graph");
+        return tnri_driver_error(result, TNRI_GPU_GRAPH_NODES, "reading a graph");
     if (count == 0)
         return TNR_OK;
     size_t room = count;
     CUgraphNode *nodes = tnri_host_alloc(room * sizeof(nodes[0]));
     if (nodes == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for %zu nodes of a graph.", room);
-    result = tnri_drive(cuGraphGetNodes, (graph, nodes, &count));
+    result = tnri_gpu_graph_nodes(graph, nodes, &count);
     tnr_status status = TNR_OK;
     if (result != CUDA_SUCCESS)
-        status = tnri_driver_error(result, "cuGraphGetNodes", "reading a graph");
+        status = tnri_driver_error(result, TNRI_GPU_GRAPH_NODES, "reading a graph");
     for (size_t i = 0; status == TNR_OK && i < count; i++)
         status = read_node(self, nodes[i], depth);
     tnri_host_free(nodes, room * sizeof(nodes[0]));

@@ -25,7 +25,7 @@
 
 #include <tenure/capture.h>
 
-#include "gpu/driver.h"
+#include "gpu/backend.h"
 
 typedef struct tnri_node_address {
     uint64_t node; /* number in the walk, a parent's before its children's */

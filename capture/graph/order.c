@@ -97,7 +97,7 @@ static tnr_status node_ask(tnri_order *order, int32_t number)
     CUgraphEdgeData *data = few_data;
     size_t count = 0;
     CUgraphNode node = order->nodes[number].handle;
-    CUresult result = tnri_drive(cuGraphNodeGetDependencies, (node, NULL, NULL, &count));
+    CUresult result = tnri_gpu_node_follows(node, NULL, NULL, &count);
     tnr_status status = TNR_OK;
     size_t asked = count;
     if (result == CUDA_SUCCESS && count > AT_ONCE) {
@@ -107,9 +107,9 @@ static tnr_status node_ask(tnri_order *order, int32_t number)
             status = no_host_memory();
     }
     if (result == CUDA_SUCCESS && status == TNR_OK && count > 0)
-        result = tnri_drive(cuGraphNodeGetDependencies, (node, from, data, &count));
+        result = tnri_gpu_node_follows(node, from, data, &count);
     if (result != CUDA_SUCCESS)
-        status = tnri_driver_error(result, "cuGraphNodeGetDependencies", "following a capture");
+        status = tnri_driver_error(result, TNRI_GPU_NODE_FOLLOWS, "following a capture");
     if (status == TNR_OK &&
         !TNRI_ARRAY_GROW(order->edges, order->edges_room, order->edges_count + count))
         status = no_host_memory();

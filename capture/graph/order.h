@@ -18,7 +18,7 @@
 #ifndef TNRI_GRAPH_ORDER_H
 #define TNRI_GRAPH_ORDER_H
 
-#include "gpu/driver.h"
+#include "gpu/backend.h"
 
 enum {
     TNRI_VIEWS_MAX = 64, /* streams of one capture that are told apart */

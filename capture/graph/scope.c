@@ -129,12 +129,11 @@ static tnr_status already_error(tnr_stream stream)
 static tnr_status scope_begin_driver(tnri_capture *capture, tnr_stream stream)
 {
     tnri_standing standing;
-    CUresult result =
-        tnri_drive(cuStreamBeginCapture, (stream, (CUstreamCaptureMode)capture->mode));
+    CUresult result = tnri_gpu_capture_begin(stream, (CUstreamCaptureMode)capture->mode);
     if (result == CUDA_ERROR_ILLEGAL_STATE)
         return already_error(stream);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuStreamBeginCapture", "beginning a capture");
+        return tnri_driver_error(result, TNRI_GPU_CAPTURE_BEGIN, "beginning a capture");
     tnr_status status = tnri_standing_ask(stream, &standing);
     /* At once, and not when it ends: it may end without a word to Tenure. */
     if (status == TNR_OK)
@@ -144,7 +143,7 @@ static tnr_status scope_begin_driver(tnri_capture *capture, tnr_stream stream)
         return TNR_OK;
     }
     CUgraph unused = NULL;
-    if (tnri_drive(cuStreamEndCapture, (stream, &unused)) == CUDA_SUCCESS && unused != NULL)
+    if (tnri_gpu_capture_end(stream, &unused) == CUDA_SUCCESS && unused != NULL)
         tnri_graph_discard(capture->graph, unused);
     return status;
 }

@@ -145,7 +145,7 @@ tnr_status tnri_proxy_stream(tnri_device *device, tnri_stream **proxy)
     handle = proxies[device->index].handle;
     tnri_lock_release(&tnri_library_lock);
     if (!made) {
-        result = tnri_drive(cuStreamCreate, (&handle, CU_STREAM_NON_BLOCKING));
+        result = tnri_gpu_stream_make(&handle);
         tnri_lock_take(&tnri_library_lock);
         CUstream surplus = NULL;
         if (result == CUDA_SUCCESS && proxies[device->index].made) {
@@ -159,11 +159,11 @@ tnr_status tnri_proxy_stream(tnri_device *device, tnri_stream **proxy)
         if (surplus == NULL && result == CUDA_SUCCESS)
             tnri_nvtx_stream(handle, "Tenure: frees for all streams");
         if (surplus != NULL)
-            (void)tnri_drive(cuStreamDestroy, (surplus));
+            (void)tnri_gpu_stream_end(surplus);
     }
     status = result == CUDA_SUCCESS
                  ? tnri_stream_find(device, handle, proxy)
-                 : tnri_driver_error(result, "cuStreamCreate", "making a stream for events");
+                 : tnri_driver_error(result, TNRI_GPU_STREAM_MAKE, "making a stream for events");
     tnri_device_leave(&visit);
     return status;
 }
@@ -178,13 +178,12 @@ tnr_status tnri_proxy_mark(tnri_device *device, tnr_event event, tnri_stream **p
     status = tnri_device_enter(device, &visit);
     if (status != TNR_OK)
         return status;
-    CUresult result =
-        tnri_drive(cuStreamWaitEvent, ((*proxy)->handle, event, CU_EVENT_WAIT_DEFAULT));
+    CUresult result = tnri_gpu_stream_follow((*proxy)->handle, event);
     if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_VALUE)
         status = tnri_error_driver(TNR_ERR_INVALID_EVENT, (int)result,
                                    "%p is not an event any more.", (void *)event);
     else if (result != CUDA_SUCCESS)
-        status = tnri_driver_error(result, "cuStreamWaitEvent", "following an event");
+        status = tnri_driver_error(result, TNRI_GPU_STREAM_FOLLOW, "following an event");
     if (status == TNR_OK)
         status = tnri_stream_mark(*proxy, mark, number);
     tnri_device_leave(&visit);
@@ -231,6 +230,6 @@ void tnri_announcements_forget(tnri_device *device)
         tnri_host_free(spare, sizeof(*spare));
     }
     if (proxies[device->index].made)
-        (void)tnri_drive(cuStreamDestroy, (proxies[device->index].handle));
+        (void)tnri_gpu_stream_end(proxies[device->index].handle);
     proxies[device->index].made = 0;
 }

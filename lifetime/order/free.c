@@ -9,7 +9,7 @@
 #include "base/prim/calm.h"
 #include "base/gate.h"
 #include "order/batch.h"
-#include "gpu/driver.h"
+#include "gpu/backend.h"
 #include "log/stacks.h"
 #include "order/hold.h"
 #include "miss/park.h"
@@ -46,15 +46,6 @@ static void uses_reopen(const tnri_block *block)
             use->until_free = TNRI_UNTIL_FREE_OPEN;
 }
 
-/* 1 in a host function of a stream. There the driver permits no call, but this one only says so;
- * and a thread that calls it under a stream's lock may be waiting for the host function. The free
- * is in no device's visit, so there are no counters that the call belongs to. */
-static int is_host_function(void)
-{
-    CUcontext context;
-    return tnri_drive_uncounted(cuCtxGetCurrent, (&context)) == CUDA_ERROR_NOT_PERMITTED;
-}
-
 /* Marks what tnr_record_stream left open. On success the lock is held and nothing is open, unless
  * *is_later: then the block is freed, and what is open is marked later. */
 static tnr_status uses_mark(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync,
@@ -71,7 +62,8 @@ static tnr_status uses_mark(tnri_arena *arena, tnri_block *block, void *ptr, int
         tnri_stream *stream = use->stream;
         tnri_stream_hold(stream);
         tnri_arena_leave(arena);
-        if (looks == 0 && is_host_function()) {
+        /* A thread that is asked under a stream's lock may be waiting for the host function. */
+        if (looks == 0 && tnri_gpu_in_host_function()) {
             tnri_stream_drop(stream);
             *is_later = tnri_free_later(arena, block, ptr, is_sync);
             return *is_later ? TNR_OK : tnri_free_refused(arena->device, ptr);

@@ -294,12 +294,12 @@ static tnr_status block_describe(const exported *one, tnri_shared_block *told)
 {
     const tnri_device *device = one->arena->device;
     CUuuid uuid;
-    if (tnri_driver.cuDeviceGetUuid == NULL || tnri_driver.cuMemExportToShareableHandle == NULL)
+    if (!tnri_gpu_has(TNRI_GPU_DEVICE_UUID) || !tnri_gpu_has(TNRI_GPU_EXPORT))
         return tnri_error(TNR_ERR_DRIVER_TOO_OLD, "the driver has no handles that can be exported, "
                                                   "or no names of devices. Install a newer one.");
-    CUresult result = tnri_drive(cuDeviceGetUuid, (&uuid, device->capabilities.handle));
+    CUresult result = tnri_gpu_device_uuid(&uuid, device->capabilities.handle);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuDeviceGetUuid", "exporting a block");
+        return tnri_driver_error(result, TNRI_GPU_DEVICE_UUID, "exporting a block");
     memset(told, 0, sizeof(*told));
     tnri_arena_enter(one->arena);
     uintptr_t end = one->base + one->uses->block->bytes;
@@ -325,13 +325,11 @@ static CUresult chunk_export(const exported *one, const tnri_chunk *chunk, tnri_
                              tnri_descriptor *memory)
 {
     if (one->arena->account->handle_type == TNR_HANDLE_FABRIC)
-        return tnri_drive(cuMemExportToShareableHandle,
-                          (told->fabric, chunk->handle, CU_MEM_HANDLE_TYPE_FABRIC, 0));
+        return tnri_gpu_export(told->fabric, chunk->handle, CU_MEM_HANDLE_TYPE_FABRIC);
     int file = -1;
     tnri_descriptors_enter();
     CUresult result =
-        tnri_drive(cuMemExportToShareableHandle,
-                   (&file, chunk->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+        tnri_gpu_export(&file, chunk->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (result == CUDA_SUCCESS)
         tnri_descriptor_keep(memory, file);
     tnri_descriptors_leave();
@@ -346,7 +344,7 @@ static tnr_status chunk_send(const exported *one, const tnri_chunk *chunk, uint6
         .magic = TNRI_SHARED_MAGIC, .index = index, .bytes = chunk_bytes(one, chunk)};
     CUresult result = chunk_export(one, chunk, &told, &memory);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuMemExportToShareableHandle", "exporting a chunk");
+        return tnri_driver_error(result, TNRI_GPU_EXPORT, "exporting a chunk");
     tnri_message sent = tnri_message_send(socket, &told, sizeof(told), memory.file);
     tnr_status status =
         sent == TNRI_MESSAGE_DONE ? TNR_OK : tnri_message_error(sent, "sending a chunk");

@@ -69,15 +69,14 @@ static int chunk_is_sound(const tnri_device *device, const tnri_shared_chunk *to
 /* This process's number of the device with that name. */
 static tnr_status owner_find(const tnri_shared_block *told, int *owner)
 {
-    if (tnri_driver.cuDeviceGetUuid == NULL || tnri_driver.cuMemImportFromShareableHandle == NULL)
+    if (!tnri_gpu_has(TNRI_GPU_DEVICE_UUID) || !tnri_gpu_has(TNRI_GPU_IMPORT))
         return tnri_error(TNR_ERR_DRIVER_TOO_OLD, "the driver cannot import memory of other "
                                                   "processes. Install a newer one.");
     for (*owner = 0; *owner < tnri_devices_count(); ++*owner) {
         CUuuid uuid;
-        CUresult result =
-            tnri_drive(cuDeviceGetUuid, (&uuid, tnri_device_at(*owner)->capabilities.handle));
+        CUresult result = tnri_gpu_device_uuid(&uuid, tnri_device_at(*owner)->capabilities.handle);
         if (result != CUDA_SUCCESS)
-            return tnri_driver_error(result, "cuDeviceGetUuid", "importing a block");
+            return tnri_driver_error(result, TNRI_GPU_DEVICE_UUID, "importing a block");
         if (memcmp(uuid.bytes, told->uuid, sizeof(told->uuid)) == 0)
             return TNR_OK;
     }
@@ -133,19 +132,19 @@ static tnr_status addresses_take(imported *one)
     if (owner != NULL)
         return taken_error(one, "are another device's in this process");
     CUdeviceptr base;
-    CUresult result = tnri_drive(cuMemAddressReserve, (&base, one->mapped_bytes, 0, wanted, 0));
+    CUresult result = tnri_gpu_reserve(&base, one->mapped_bytes, 0, wanted);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         return tnri_error_driver(TNR_ERR_ADDRESS_SPACE, (int)result,
                                  "there are no %zu bytes of addresses left for an import. Close "
                                  "others, or lower address_space_gb.",
                                  one->mapped_bytes);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuMemAddressReserve", "importing a block");
+        return tnri_driver_error(result, TNRI_GPU_RESERVE, "importing a block");
     if (wanted == 0 || base == wanted) {
         one->mapped = (uintptr_t)base;
         return TNR_OK;
     }
-    (void)tnri_drive(cuMemAddressFree, (base, one->mapped_bytes));
+    (void)tnri_gpu_unreserve(base, one->mapped_bytes);
     return taken_error(one, "are taken in this process");
 }
 
@@ -153,9 +152,9 @@ static tnr_status handle_release(imported *one)
 {
     if (!one->has_handle)
         return TNR_OK;
-    CUresult result = tnri_drive(cuMemRelease, (one->handle));
+    CUresult result = tnri_gpu_release(one->handle);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuMemRelease", "importing a chunk of another process");
+        return tnri_driver_error(result, TNRI_GPU_RELEASE, "importing a chunk of another process");
     one->has_handle = 0;
     return TNR_OK;
 }
@@ -164,9 +163,9 @@ static tnr_status handle_release(imported *one)
 static tnr_status addresses_give_back(imported *one)
 {
     if (one->done_bytes > 0) {
-        CUresult result = tnri_drive(cuMemUnmap, (one->mapped, one->done_bytes));
+        CUresult result = tnri_gpu_unmap(one->mapped, one->done_bytes);
         if (result != CUDA_SUCCESS)
-            return tnri_driver_error(result, "cuMemUnmap", "closing an import");
+            return tnri_driver_error(result, TNRI_GPU_UNMAP, "closing an import");
         one->done_bytes = 0;
     }
     tnr_status status = handle_release(one);
@@ -176,9 +175,9 @@ static tnr_status addresses_give_back(imported *one)
         tnri_space_return(&one->device->space, one->span);
         one->span = NULL;
     } else if (one->mapped != 0) {
-        CUresult result = tnri_drive(cuMemAddressFree, (one->mapped, one->mapped_bytes));
+        CUresult result = tnri_gpu_unreserve(one->mapped, one->mapped_bytes);
         if (result != CUDA_SUCCESS)
-            return tnri_driver_error(result, "cuMemAddressFree", "closing an import");
+            return tnri_driver_error(result, TNRI_GPU_UNRESERVE, "closing an import");
     }
     one->mapped = 0;
     return TNR_OK;
@@ -217,17 +216,15 @@ static tnr_status chunk_map(imported *one, const tnri_shared_chunk *told, int fi
 {
     int is_fabric = file < 0;
     void *shared = is_fabric ? (void *)(uintptr_t)told->fabric : (void *)(intptr_t)file;
-    CUresult result = tnri_drive(
-        cuMemImportFromShareableHandle,
-        (&one->handle, shared,
-         is_fabric ? CU_MEM_HANDLE_TYPE_FABRIC : CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    CUresult result = tnri_gpu_import(&one->handle, shared,
+                                      is_fabric ? CU_MEM_HANDLE_TYPE_FABRIC
+                                                : CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuMemImportFromShareableHandle",
-                                 "importing a chunk of another process");
+        return tnri_driver_error(result, TNRI_GPU_IMPORT, "importing a chunk of another process");
     one->has_handle = 1;
-    result = tnri_drive(cuMemMap, (one->mapped + one->done_bytes, told->bytes, 0, one->handle, 0));
+    result = tnri_gpu_map(one->mapped + one->done_bytes, told->bytes, one->handle);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuMemMap", "mapping a chunk of another process");
+        return tnri_driver_error(result, TNRI_GPU_MAP, "mapping a chunk of another process");
     one->done_bytes += told->bytes;
     return handle_release(one); /* the mapping keeps the memory */
 }
@@ -280,7 +277,7 @@ static CUresult access_set(const imported *one, CUmemAccess_flags flags)
         access.location.id = tnri_device_at(__builtin_ctzll(devices))->capabilities.handle;
         wanted[count++] = access;
     }
-    return tnri_drive(cuMemSetAccess, (one->mapped, one->mapped_bytes, wanted, count));
+    return tnri_gpu_access(one->mapped, one->mapped_bytes, wanted, count);
 }
 
 /* For reading alone if that is asked for, and the driver has such a thing. */
@@ -293,7 +290,7 @@ static tnr_status access_give(imported *one)
     if (result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE)
         result = access_set(one, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuMemSetAccess", "giving access to an import");
+        return tnri_driver_error(result, TNRI_GPU_ACCESS, "giving access to an import");
     return TNR_OK;
 }
 
@@ -510,9 +507,9 @@ static imported *import_take(const tnri_device *all_of)
 /* Waits for the devices that reach it. In the context. */
 static tnr_status import_finish(const imported *one)
 {
-    CUresult result = tnri_drive(cuCtxSynchronize, ());
+    CUresult result = tnri_gpu_context_await();
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuCtxSynchronize", "closing an import");
+        return tnri_driver_error(result, TNRI_GPU_CONTEXT_AWAIT, "closing an import");
     tnr_status status = TNR_OK;
     uint64_t peers = one->peers & ~(UINT64_C(1) << one->device->index);
     for (; peers != 0 && status == TNR_OK; peers &= peers - 1)

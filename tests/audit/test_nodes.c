@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "base/host_memory.h"
+#include "gpu/cuda/driver.h"
 #include "graph/nodes.h"
 
 /* ---- a driver ------------------------------------------------------------------------------- */

@@ -354,7 +354,7 @@ static void run_end(fault_run *run, int popped)
 static const char *const entries[] = {
     "*",
 #define DRIVER_ENTRY(name, type, since, need, kind) #name,
-#include "gpu/entry_points.def"
+#include "gpu/cuda/entry_points.def"
 #undef DRIVER_ENTRY
 };
 

@@ -20,7 +20,7 @@
 
 #include "control/answer.h"
 #include "control/commands.h"
-#include "gpu/driver.h"
+#include "gpu/cuda/driver.h"
 #include "own_folder.h"
 #include "share/group/board.h"
 #include "miss/reclaim.h"
@@ -81,7 +81,8 @@ STEP_SEAT(uint64_t, tnri_seat_clear_dead)
 STEP(size_t, tnri_reclaim_for_others,
      (tnri_device * device, size_t bytes, size_t floor, int wait, size_t *held),
      (device, bytes, floor, wait, held))
-STEP(CUresult, tnri_drive_end, (tnr_driver_kind kind, CUresult result), (kind, result))
+STEP(CUresult, tnri_drive_end, (tnr_driver_kind kind, CUresult result, uint64_t began_ns),
+     (kind, result, began_ns))
 STEP_VOID(tnri_word_wait, (_Atomic uint32_t *word, uint32_t value, uint64_t ns), (word, value, ns))
 STEP_VOID(tnri_word_ring, (_Atomic uint32_t *word), (word))
 STEP_VOID(tnri_board_rise, (tnri_sitting * sitting, int is_leaving), (sitting, is_leaving))

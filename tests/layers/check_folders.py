@@ -19,9 +19,9 @@ import checking
 # The folders of each layer from the bottom to the top, as its README.md has them. The first part of
 # a name is the room.
 FOLDERS = {
-    "alloc": ("base/prim", "base/prim/linux", "base", "base/conf", "gpu", "log", "memory/space",
-              "memory/device", "memory/stream", "memory/arena", "memory/pool", "miss", "see/trap",
-              "see/snapshot", "api"),
+    "alloc": ("base/prim", "base/prim/linux", "base", "base/conf", "gpu", "gpu/cuda", "log",
+              "memory/space", "memory/device", "memory/stream", "memory/arena", "memory/pool",
+              "miss", "see/trap", "see/snapshot", "api"),
     "lifetime": ("order", "share", "share/publish", "share/group"),
     "capture": ("graph", "away", "control"),
 }

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""That the system is reached from one place: in the layers, alloc/base/prim/ alone includes headers
-that are not ISO C's.
+"""That the system and the GPU are each reached from one place. In the layers, alloc/base/prim/
+alone includes headers that are not ISO C's. alloc/gpu/cuda/ alone names functions of CUDA's driver,
+and only its own sources include it. A sentence to the caller may name functions that it uses.
+docs/porting.md has a row for each verb and for each header of the system.
 
   check_seams.py [--root FOLDER]
   check_seams.py --self-test
@@ -17,6 +19,7 @@ import checking
 
 LAYERS = ("alloc", "lifetime", "capture")
 PRIM = "alloc/base/prim/"
+CUDA = "alloc/gpu/cuda/"
 
 # <errno.h> has numbers that ISO C does not know, which every system has by the same names.
 ISO = {"assert", "complex", "ctype", "errno", "fenv", "float", "inttypes", "iso646", "limits",
@@ -27,8 +30,8 @@ ISO = {"assert", "complex", "ctype", "errno", "fenv", "float", "inttypes", "iso6
 ISO -= {"signal", "threads", "time"}
 OTHERS = {
     "jemalloc/jemalloc.h": ("alloc/base/host_memory.c",),
-    "cuda.h": ("alloc/gpu/",),
-    "cudaTypedefs.h": ("alloc/gpu/",),
+    "cuda.h": ("alloc/gpu/backend.h", CUDA),
+    "cudaTypedefs.h": (CUDA,),
 }
 
 # What still includes headers of the system: it may only become less.
@@ -52,6 +55,13 @@ LEFT = {
 }
 
 INCLUDE = re.compile(r"^\s*#\s*include\s*<([^>]+)>", re.M)
+INSIDE = re.compile(r'^\s*#\s*include\s*"(gpu/cuda/[^"]+)"', re.M)
+# Comments go, and texts that are no single name.
+PROSE = re.compile(r'/\*.*?\*/|"(?!cu[A-Z]\w*")(?:\\.|[^"\\])*"', re.S)
+FUNCTION = re.compile(r"\bcu[A-Z]\w*")
+# Functions that are verbs; the first column of the page's tables.
+VERB = re.compile(r"^(?:extern )?(?:CUresult|int) \(?\*?tnri_gpu_(?!has\b)(\w+)\)?\(", re.M)
+ROW = re.compile(r"^\| (`[^|]+) \|", re.M)
 
 
 def sources(root):
@@ -67,12 +77,28 @@ def is_allowed(name, header):
     return name.startswith((PRIM, *OTHERS.get(header, ())))
 
 
+def page(root):
+    """What docs/porting.md does not name, and what it names that is gone."""
+    text = (root / "docs/porting.md").read_text("utf-8")
+    there = set(VERB.findall((root / "alloc/gpu/backend.h").read_text("utf-8")))
+    there |= {path.name for path in (root / PRIM).glob("*.h")}
+    told = {name for row in ROW.findall(text) for name in re.findall(r"`([\w.]+)`", row)}
+    return ([f"docs/porting.md has no row of {name}" for name in sorted(there - told)]
+            + [f"docs/porting.md has a row of {name}, which is gone"
+               for name in sorted(told - there)])
+
+
 def check(root, left=None):
     left = LEFT if left is None else left
-    problems, seen = [], set()
+    problems, seen = page(root), set()
     for name, text in sources(root):
         wrong = [header for header in INCLUDE.findall(text) if not is_allowed(name, header)]
         seen |= {name} if wrong else set()
+        if not name.startswith(CUDA):
+            problems += [f"{name} includes {header}, which is of {CUDA} alone"
+                         for header in INSIDE.findall(text)]
+            problems += [f"{name} names {function}: the GPU is reached through gpu/backend.h"
+                         for function in sorted(set(FUNCTION.findall(PROSE.sub("", text))))]
         if name not in left:
             problems += [f"{name} includes <{header}>: the system is asked in {PRIM} alone"
                          for header in wrong]
@@ -87,7 +113,11 @@ def self_test():
             texts = {"alloc/base/prim/clock.h": "#include <time.h>\n",
                      "alloc/base/prim/linux/clock.c": "#include <sys/syscall.h>\n",
                      "alloc/base/host_memory.c": "#include <jemalloc/jemalloc.h>\n",
-                     "alloc/gpu/driver.h": "#include <cuda.h>\n",
+                     "alloc/gpu/backend.h": "#include <cuda.h>\n/* cuMemMap */\n"
+                                            "CUresult tnri_gpu_map(void);\n",
+                     "docs/porting.md": "| `map` | `hipMemMap` |\n| `clock.h` | time |\n",
+                     "alloc/gpu/cuda/verbs.c": '#include "gpu/cuda/driver.h"\ncuMemMap(a);\n',
+                     "alloc/api/any.c": '"call it before cuMemFree, not after"\n',
                      "capture/graph/graph.c": "#include <errno.h>\n#include <tenure/alloc.h>\n"}
             texts[name] = text
             for path, content in texts.items():
@@ -102,6 +132,15 @@ def self_test():
         assert found == [f"lifetime/share/any.c includes <{header}>: the system is asked in "
                          "alloc/base/prim/ alone"], found
         assert problems("lifetime/share/any.c", text, {"lifetime/share/any.c"}) == []
+    assert problems("docs/porting.md", "| `clock.h` | time |\n| `unmap` | |\n") == [
+        "docs/porting.md has no row of map", "docs/porting.md has a row of unmap, which is gone"]
+    for text in ("driver->cuMemMap(a)", 'error("cuMemMap")', "X(cuMemMap)"):
+        found = problems("capture/graph/any.c", text)
+        assert found == ["capture/graph/any.c names cuMemMap: the GPU is reached through "
+                         "gpu/backend.h"], found
+    found = problems("alloc/gpu/any.c", '#include "gpu/cuda/driver.h"\n')
+    assert found == ["alloc/gpu/any.c includes gpu/cuda/driver.h, which is of alloc/gpu/cuda/ "
+                     "alone"], found
     assert problems("alloc/base/any.c", "", {"alloc/base/any.c"}) == [
         "alloc/base/any.c: need not be in LEFT"]
     print("ok")

@@ -14,7 +14,7 @@
 
 #include <pthread.h>
 
-#include "gpu/driver.h"
+#include "gpu/cuda/driver.h"
 
 #define BYTES (4 * MIB)
 #define OWN (life_streams[0])

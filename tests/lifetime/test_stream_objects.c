@@ -23,7 +23,7 @@
 #include <tenure/capture.h>
 
 #include "base/host_memory.h"
-#include "gpu/driver.h"
+#include "gpu/cuda/driver.h"
 #include "memory/stream/stream.h"
 
 #define BYTES (4 * MIB)

@@ -150,7 +150,7 @@ MUTANTS = [
      "    return TNR_OK;",
      "after cuCtxSynchronize later marks are taken for over too"),
     ("mark_of_proxy", "lifetime/order/announced.c",
-     "        tnri_drive(cuStreamWaitEvent, ((*proxy)->handle, event, CU_EVENT_WAIT_DEFAULT));",
+     "tnri_gpu_stream_follow((*proxy)->handle, event);",
      "        CUDA_SUCCESS;\n"
      "    (void)event;",
      "keep_until marks without waiting for the event"),
@@ -539,14 +539,14 @@ MUTANTS = [
      "        return 1;",
      "what a stream did that ended in a capture is taken for over"),
     ("late_not_waited", "alloc/memory/device/event.c",
-     "        event->late != 0 ? late_end(event) :",
-     "        event->late != 0 ? CUDA_SUCCESS :",
+     "    CUresult result = event->late != 0 ? late_end(event) :",
+     "    CUresult result = event->late != 0 ? CUDA_SUCCESS :",
      "nobody waits for it"),
     ("late_not_ordered", "alloc/memory/device/event.c",
      "        return tnri_event_wait(event);\n"
-     "    CUresult result = tnri_drive(cuStreamWaitEvent,",
+     "    CUresult result = tnri_gpu_stream_follow(",
      "        return TNR_OK;\n"
-     "    CUresult result = tnri_drive(cuStreamWaitEvent,",
+     "    CUresult result = tnri_gpu_stream_follow(",
      "no stream waits for it"),
     ("late_by_earlier_wait", "alloc/memory/device/event.c",
      "    if (atomic_load(&device->events.waits_ended) >= event->late) {",

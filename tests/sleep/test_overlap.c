@@ -24,7 +24,7 @@
 #include <string.h>
 
 #include "away/carry.h"
-#include "gpu/driver.h"
+#include "gpu/cuda/driver.h"
 
 /* ---- watching the driver's calls ------------------------------------------------------------ */
 

@@ -23,7 +23,7 @@
 
 #include <tenure/history.h>
 
-#include "gpu/driver.h"
+#include "gpu/cuda/driver.h"
 #include "log/history.h"
 #include "see/snapshot/picture.h"
 

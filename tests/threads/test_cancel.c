@@ -84,12 +84,12 @@ PLACE(int, pthread_cond_wait, (pthread_cond_t * condition, pthread_mutex_t *mute
       (condition, mutex))
 PLACE(void *, dlopen, (const char *path, int how), (path, how))
 
-void __real_tnri_drive_begin(void);
-void __wrap_tnri_drive_begin(void);
-void __wrap_tnri_drive_begin(void)
+CUresult __real_tnri_drive_end(tnr_driver_kind kind, CUresult result, uint64_t began_ns);
+CUresult __wrap_tnri_drive_end(tnr_driver_kind kind, CUresult result, uint64_t began_ns);
+CUresult __wrap_tnri_drive_end(tnr_driver_kind kind, CUresult result, uint64_t began_ns)
 {
     place("a driver call");
-    __real_tnri_drive_begin();
+    return __real_tnri_drive_end(kind, result, began_ns);
 }
 
 /* ---- the steps ------------------------------------------------------------------------------ */

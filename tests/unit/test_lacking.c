@@ -17,7 +17,7 @@
 #include <tenure/sleep.h>
 
 #include "gpu/capturing.h"
-#include "gpu/driver.h"
+#include "gpu/cuda/driver.h"
 
 /* Which question for an attribute is which, in the order in which the library asks. */
 enum { ASKS_POSIX_FD = 4, ASKS_FABRIC = 5, ASKS_RDMA = 6 };

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/driver.h"
+#include "gpu/cuda/driver.h"
 #include "memory/device/device.h"
 
 static const char *odd_path;

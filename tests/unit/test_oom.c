@@ -22,7 +22,7 @@
 
 #include <tenure/tag.h>
 
-#include "gpu/driver.h"
+#include "gpu/cuda/driver.h"
 
 static void the_report(void **state)
 {

@@ -6,8 +6,8 @@
 # A layer is a folder of rooms, declared from the bottom to the top. Each room is an OBJECT library,
 # tenure_<layer>_<room>, and TenureLibrary.cmake links them all. A room sees its own headers, those
 # of the rooms of its layer that were declared before, and those of the layers that its layer
-# DEPENDS on. It includes an internal header by its path inside the layer ("gpu/driver.h"), so names
-# of rooms must differ between layers.
+# DEPENDS on. It includes an internal header by its path inside the layer ("gpu/backend.h"), so
+# names of rooms must differ between layers.
 #
 # An include that points upward does not compile, and tests/layers proves it. A higher layer is not
 # on the include path at all. The rooms of one layer have one folder on it; so before that folder

@@ -4,7 +4,7 @@
 #             [INCLUDES folder ...] [ENVIRONMENT A=b ...] [ARGS ...] [TIMEOUT seconds] [SERIAL]
 #             [NO_LEAK_CHECK])
 #   A CMocka program. It links the library's objects, so it may use internals, and includes them
-#   by their path inside the layer ("gpu/driver.h"). The first source is its own; the others may
+#   by their path inside the layer ("gpu/backend.h"). The first source is its own; the others may
 #   be those of other programs too, and are compiled once for all of them. NO_LEAK_CHECK is for
 #   those that keep gigabytes of shared memory mapped: memcheck would look for pointers in it all.
 #

@@ -17,7 +17,7 @@
 
 #include "base/gate.h"
 #include "base/lock.h"
-#include "gpu/driver.h"
+#include "gpu/backend.h"
 #include "memory/arena/world.h"
 #include "memory/device/account.h"
 #include "memory/device/event.h"

@@ -49,8 +49,8 @@ static CUresult pages_set(const tnri_device *device, size_t page, size_t pages,
                           const CUmemAccessDesc *wanted, size_t count)
 {
     tnri_assert_none_held();
-    return tnri_drive(cuMemSetAccess, (tnri_page_address(&device->space, page),
-                                       pages << device->space.page_shift, wanted, count));
+    return tnri_gpu_access(tnri_page_address(&device->space, page),
+                           pages << device->space.page_shift, wanted, count);
 }
 
 tnr_status tnri_pages_access(const tnri_device *device, const tnri_access *access, size_t page,
@@ -64,7 +64,7 @@ tnr_status tnri_pages_access(const tnri_device *device, const tnri_access *acces
         wanted[count++] = access_of(__builtin_ctzll(peers), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     CUresult result = pages_set(device, page, pages, wanted, count);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuMemSetAccess", "giving the device access to a chunk");
+        return tnri_driver_error(result, TNRI_GPU_ACCESS, "giving the device access to a chunk");
     return TNR_OK;
 }
 
@@ -74,7 +74,7 @@ tnr_status tnri_pages_access_peer(const tnri_device *device, size_t page, size_t
     CUmemAccessDesc one = access_of(peer, (CUmemAccess_flags)wanted);
     CUresult result = pages_set(device, page, pages, &one, 1);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuMemSetAccess", "changing what a peer reaches");
+        return tnri_driver_error(result, TNRI_GPU_ACCESS, "changing what a peer reaches");
     return TNR_OK;
 }
 
@@ -84,21 +84,21 @@ tnr_status tnri_peer_finish(int peer, const char *why)
     CUcontext context, popped;
     unsigned flags;
     int is_active = 0;
-    CUresult result = tnri_drive(cuDevicePrimaryCtxGetState, (handle, &flags, &is_active));
+    CUresult result = tnri_gpu_context_is_active(handle, &flags, &is_active);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuDevicePrimaryCtxGetState", why);
+        return tnri_driver_error(result, TNRI_GPU_CONTEXT_IS_ACTIVE, why);
     if (!is_active)
         return TNR_OK; /* no work, then */
-    result = tnri_drive(cuDevicePrimaryCtxRetain, (&context, handle));
+    result = tnri_gpu_context_retain(&context, handle);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuDevicePrimaryCtxRetain", why);
-    result = tnri_drive(cuCtxPushCurrent, (context));
+        return tnri_driver_error(result, TNRI_GPU_CONTEXT_RETAIN, why);
+    result = tnri_gpu_context_push(context);
     if (result == CUDA_SUCCESS) {
-        result = tnri_drive(cuCtxSynchronize, ());
-        (void)tnri_drive(cuCtxPopCurrent, (&popped));
+        result = tnri_gpu_context_await();
+        (void)tnri_gpu_context_pop(&popped);
     }
-    (void)tnri_drive(cuDevicePrimaryCtxRelease, (handle));
-    return result == CUDA_SUCCESS ? TNR_OK : tnri_driver_error(result, "cuCtxSynchronize", why);
+    (void)tnri_gpu_context_release(handle);
+    return result == CUDA_SUCCESS ? TNR_OK : tnri_driver_error(result, TNRI_GPU_CONTEXT_AWAIT, why);
 }
 
 tnr_status tnri_peers_finish(const tnri_access *access, const char *why)
@@ -117,11 +117,10 @@ tnr_status tnri_peer_check(const tnri_device *device, int peer)
         return tnri_error(TNR_ERR_INVALID_DEVICE,
                           "device %d is not a peer of device %d: there are %d devices.", peer,
                           owner, tnri_devices_count());
-    CUresult result =
-        tnri_drive(cuDeviceCanAccessPeer,
-                   (&can, tnri_device_at(peer)->capabilities.handle, device->capabilities.handle));
+    CUresult result = tnri_gpu_reaches(&can, tnri_device_at(peer)->capabilities.handle,
+                                       device->capabilities.handle);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuDeviceCanAccessPeer", "asking what a device reaches");
+        return tnri_driver_error(result, TNRI_GPU_REACHES, "asking what a device reaches");
     if (!can)
         return tnri_error(TNR_ERR_NO_PEER_ACCESS,
                           "device %d cannot reach memory of device %d: the driver says that "

@@ -6,7 +6,7 @@
 
 #include "base/conf/conf.h"
 #include "base/prim/loader.h"
-#include "gpu/driver.h"
+#include "gpu/backend.h"
 
 /* 1 if the file is compute-sanitizer's. */
 static int is_sanitizer(const tnri_loaded_file *file, void *unused)
@@ -19,8 +19,8 @@ static int is_sanitizer(const tnri_loaded_file *file, void *unused)
 int tnri_memory_is_allocated(void)
 {
     int memory = tnri_conf_get()->memory;
-    if (memory == TNRI_MEMORY_MAPPED || tnri_driver.cuMemAlloc == NULL ||
-        tnri_driver.cuMemFree == NULL)
+    if (memory == TNRI_MEMORY_MAPPED || !tnri_gpu_has(TNRI_GPU_ALLOC) ||
+        !tnri_gpu_has(TNRI_GPU_FREE))
         return 0;
     return memory == TNRI_MEMORY_ALLOCATED || tnri_loader_each(is_sanitizer, NULL) != 0;
 }
@@ -28,8 +28,8 @@ int tnri_memory_is_allocated(void)
 /* While others capture, the driver wants to hear that the caller knows what it does. */
 static CUstreamCaptureMode mode_swap(CUstreamCaptureMode mode)
 {
-    if (tnri_driver.cuThreadExchangeStreamCaptureMode != NULL)
-        (void)tnri_drive(cuThreadExchangeStreamCaptureMode, (&mode));
+    if (tnri_gpu_has(TNRI_GPU_CAPTURE_MODE))
+        (void)tnri_gpu_capture_mode(&mode);
     return mode;
 }
 
@@ -37,7 +37,7 @@ static void *segment_alloc(size_t bytes, int device, tnr_stream stream, void *us
 {
     CUdeviceptr made = 0;
     CUstreamCaptureMode before = mode_swap(CU_STREAM_CAPTURE_MODE_RELAXED);
-    CUresult result = tnri_drive(cuMemAlloc, (&made, bytes));
+    CUresult result = tnri_gpu_alloc(&made, bytes);
     (void)mode_swap(before);
     (void)device;
     (void)stream;
@@ -48,7 +48,7 @@ static void *segment_alloc(size_t bytes, int device, tnr_stream stream, void *us
 static void segment_free(void *ptr, size_t bytes, int device, tnr_stream stream, void *user)
 {
     CUstreamCaptureMode before = mode_swap(CU_STREAM_CAPTURE_MODE_RELAXED);
-    (void)tnri_drive(cuMemFree, ((CUdeviceptr)(uintptr_t)ptr));
+    (void)tnri_gpu_free((CUdeviceptr)(uintptr_t)ptr);
     (void)mode_swap(before);
     (void)bytes;
     (void)device;

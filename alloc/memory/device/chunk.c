@@ -163,7 +163,7 @@ static tnr_status headroom_check(const tnri_device *device, size_t bytes)
     size_t kept = (size_t)tnri_conf_get()->headroom_mb << 20;
     size_t left = 0;
     size_t total = 0;
-    if (tnri_likely(kept == 0) || tnri_drive(cuMemGetInfo, (&left, &total)) != CUDA_SUCCESS ||
+    if (tnri_likely(kept == 0) || tnri_gpu_memory_left(&left, &total) != CUDA_SUCCESS ||
         (left >= kept && left - kept >= bytes))
         return TNR_OK;
     tnri_chunk_lacks = TNR_OOM_HEADROOM;
@@ -178,7 +178,7 @@ size_t tnri_chunk_headroom_lack(const tnri_device *device, size_t bytes)
     size_t kept = (size_t)tnri_conf_get()->headroom_mb << 20;
     size_t left = 0;
     size_t total = 0;
-    if (kept == 0 || tnri_drive(cuMemGetInfo, (&left, &total)) != CUDA_SUCCESS)
+    if (kept == 0 || tnri_gpu_memory_left(&left, &total) != CUDA_SUCCESS)
         return 0;
     size_t most = device->capabilities.memory_bytes;
     return left < kept && kept < most && bytes <= most - kept ? kept - left : 0;
@@ -202,7 +202,7 @@ tnr_status tnri_chunk_exchange_check(const tnri_account *account, size_t gone, s
          !sum_allows(&sum->reserved_bytes, gone, come, atomic_load(&sum->limit_bytes))))
         return tnri_error(TNR_ERR_LIMIT, "pool \"%s\" has more than a limit allows by now.",
                           account->name);
-    if (kept != 0 && tnri_drive(cuMemGetInfo, (&left, &total)) == CUDA_SUCCESS &&
+    if (kept != 0 && tnri_gpu_memory_left(&left, &total) == CUDA_SUCCESS &&
         left + gone < kept + come)
         return tnri_error(TNR_ERR_OUT_OF_MEMORY,
                           "device %d has %zu bytes left, and headroom_mb keeps %zu for others.",
@@ -217,15 +217,15 @@ static tnr_status memory_take(const tnri_account *account, size_t bytes,
     CUmemAllocationProp properties = chunk_properties(account);
     size_t left = 0;
     size_t total = 0;
-    CUresult result = tnri_drive(cuMemCreate, (handle, bytes, &properties, 0));
+    CUresult result = tnri_gpu_create(handle, bytes, &properties);
     if (result == CUDA_SUCCESS)
         return TNR_OK;
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        (void)tnri_drive(cuMemGetInfo, (&left, &total));
+        (void)tnri_gpu_memory_left(&left, &total);
         size_t most = bytes - tnri_page_bytes(&account->device->space);
         tnri_chunk_withheld = left > most ? left - most : 0;
     }
-    return tnri_driver_error(result, "cuMemCreate", "taking memory from the device");
+    return tnri_driver_error(result, TNRI_GPU_CREATE, "taking memory from the device");
 }
 
 /* Takes the memory of a chunk from the driver, within the limits, and counts it. */
@@ -287,7 +287,7 @@ static tnr_status memory_try(const tnri_account *account, size_t bytes)
     CUmemGenericAllocationHandle handle;
     tnr_status status = memory_take(account, bytes, &handle);
     if (status == TNR_OK)
-        (void)tnri_drive(cuMemRelease, (handle));
+        (void)tnri_gpu_release(handle);
     return status;
 }
 
@@ -305,7 +305,7 @@ tnr_status tnri_chunk_foresee(tnri_account *account, size_t bytes, int was_refus
     uint64_t reserved = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
     int is_most = reserved >= memory || bytes > (memory - reserved) / 2;
     size_t withheld = was_refused ? tnri_chunk_withheld : 0;
-    if ((!is_most && !was_refused) || tnri_drive(cuMemGetInfo, (&left, &total)) != CUDA_SUCCESS ||
+    if ((!is_most && !was_refused) || tnri_gpu_memory_left(&left, &total) != CUDA_SUCCESS ||
         (left >= withheld && left - withheld >= bytes))
         return TNR_OK;
     if (!was_refused)
@@ -409,7 +409,7 @@ void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk)
         tnri_host_free(chunk, sizeof(*chunk));
         return;
     }
-    CUresult result = tnri_drive(cuMemRelease, (chunk->handle));
+    CUresult result = tnri_gpu_release(chunk->handle);
     tnri_chunk_count_released(chunk);
     if (result == CUDA_SUCCESS)
         chunk_gone(device, chunk);
@@ -427,7 +427,7 @@ CUresult tnri_chunks_release_refused(tnri_device *device, size_t *released)
     while (list != NULL) {
         tnri_chunk *chunk = list;
         list = chunk->next;
-        CUresult result = tnri_drive(cuMemRelease, (chunk->handle));
+        CUresult result = tnri_gpu_release(chunk->handle);
         if (result == CUDA_SUCCESS) {
             *released += chunk->pages << device->space.page_shift;
             chunk_gone(device, chunk);
@@ -452,9 +452,9 @@ tnr_status tnri_chunk_map(tnri_device *device, tnri_chunk *chunk, size_t page)
     CUdeviceptr address = tnri_page_address(&device->space, page);
     size_t bytes = chunk->pages << device->space.page_shift;
     tnri_assert_none_held();
-    CUresult result = tnri_drive(cuMemMap, (address, bytes, 0, chunk->handle, 0));
+    CUresult result = tnri_gpu_map(address, bytes, chunk->handle);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuMemMap", "mapping a chunk");
+        return tnri_driver_error(result, TNRI_GPU_MAP, "mapping a chunk");
     atomic_fetch_add_explicit(&device->mappings_made, 1, memory_order_relaxed);
     tnri_chunk_placed(chunk);
     return TNR_OK;
@@ -463,10 +463,10 @@ tnr_status tnri_chunk_map(tnri_device *device, tnri_chunk *chunk, size_t page)
 tnr_status tnri_pages_unmap(tnri_device *device, size_t page, size_t pages, size_t mappings)
 {
     tnri_assert_none_held();
-    CUresult result = tnri_drive(
-        cuMemUnmap, (tnri_page_address(&device->space, page), pages << device->space.page_shift));
+    CUresult result =
+        tnri_gpu_unmap(tnri_page_address(&device->space, page), pages << device->space.page_shift);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuMemUnmap", "removing the old address of a chunk");
+        return tnri_driver_error(result, TNRI_GPU_UNMAP, "removing the old address of a chunk");
     atomic_fetch_add_explicit(&device->mappings_removed, mappings, memory_order_relaxed);
     return TNR_OK;
 }
@@ -522,9 +522,9 @@ tnr_status tnri_chunk_sleep(tnri_device *device, tnri_chunk *chunk)
     if (chunk->state == TNRI_CHUNK_ASLEEP)
         return TNR_OK;
     tnri_assert(chunk->state == TNRI_CHUNK_HELD);
-    CUresult result = tnri_drive(cuMemRelease, (chunk->handle));
+    CUresult result = tnri_gpu_release(chunk->handle);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuMemRelease", "giving memory back for a sleep");
+        return tnri_driver_error(result, TNRI_GPU_RELEASE, "giving memory back for a sleep");
     chunk->state = TNRI_CHUNK_ASLEEP;
     atomic_fetch_add_explicit(&chunk->account->asleep_bytes,
                               (uint64_t)chunk->pages << device->space.page_shift,

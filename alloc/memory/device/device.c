@@ -30,7 +30,7 @@ static CUresult capabilities_ask_attributes(tnri_capabilities *can)
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         CUresult result =
-            tnri_drive(cuDeviceGetAttribute, (wanted[i].value, wanted[i].attribute, can->handle));
+            tnri_gpu_device_attribute(wanted[i].value, wanted[i].attribute, can->handle);
         if (result == CUDA_ERROR_INVALID_VALUE)
             *wanted[i].value = 0;
         else if (result != CUDA_SUCCESS)
@@ -41,28 +41,20 @@ static CUresult capabilities_ask_attributes(tnri_capabilities *can)
 
 static tnr_status capabilities_ask(tnri_capabilities *can, int index)
 {
-    CUresult result = tnri_drive(cuDeviceGet, (&can->handle, index));
-    if (result == CUDA_SUCCESS)
-        result = tnri_drive(cuDeviceGetName, (can->name, (int)sizeof(can->name), can->handle));
-    if (result == CUDA_SUCCESS)
-        result = tnri_drive(cuDeviceTotalMem, (&can->memory_bytes, can->handle));
+    CUresult result =
+        tnri_gpu_device_find(index, &can->handle, can->name, sizeof(can->name), &can->memory_bytes);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuDeviceGet", "asking for a device's capabilities");
+        return tnri_driver_error(result, TNRI_GPU_DEVICE_FIND,
+                                 "asking for a device's capabilities");
     result = capabilities_ask_attributes(can);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuDeviceGetAttribute",
+        return tnri_driver_error(result, TNRI_GPU_DEVICE_ATTRIBUTE,
                                  "asking for a device's capabilities");
     if (!can->has_vmm)
         return TNR_OK;
-    CUmemAllocationProp properties = {0};
-    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    properties.location.id = can->handle;
-    result = tnri_drive(cuMemGetAllocationGranularity,
-                        (&can->granularity_bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    result = tnri_gpu_granularity(&can->granularity_bytes, can->handle);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuMemGetAllocationGranularity",
-                                 "asking for the smallest mapping");
+        return tnri_driver_error(result, TNRI_GPU_GRANULARITY, "asking for the smallest mapping");
     return TNR_OK;
 }
 
@@ -71,9 +63,9 @@ tnr_status tnri_devices_find(void)
     if (devices != NULL)
         return TNR_OK;
     int count = 0;
-    CUresult result = tnri_drive(cuDeviceGetCount, (&count));
+    CUresult result = tnri_gpu_devices(&count);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuDeviceGetCount", "looking for devices");
+        return tnri_driver_error(result, TNRI_GPU_DEVICES, "looking for devices");
     if (count == 0)
         return tnri_error(TNR_ERR_NO_DEVICE, "the driver reports no device. Check nvidia-smi and "
                                              "CUDA_VISIBLE_DEVICES.");
@@ -164,7 +156,7 @@ CUresult tnri_device_push(tnri_device *device, tnri_visit *visit)
     visit->counters_before = tnri_driver_count_into(&device->counters);
     CUresult result = tnri_relaxed_enter(&visit->relaxed);
     if (result == CUDA_SUCCESS) {
-        result = tnri_drive(cuCtxPushCurrent, (device->context));
+        result = tnri_gpu_context_push(device->context);
         if (result != CUDA_SUCCESS)
             tnri_relaxed_leave(&visit->relaxed);
     }
@@ -181,15 +173,15 @@ tnr_status tnri_device_enter(tnri_device *device, tnri_visit *visit)
     CUresult result = tnri_device_push(device, visit);
     if (result == CUDA_SUCCESS)
         return TNR_OK;
-    return tnri_driver_error(result, "cuCtxPushCurrent", "switching to the device's context");
+    return tnri_driver_error(result, TNRI_GPU_CONTEXT_PUSH, "switching to the device's context");
 }
 
 void tnri_device_leave(tnri_visit *visit)
 {
     CUcontext popped;
     /* Tried twice: the caller's current context is not ours to change, whatever happens. */
-    if (visit->pushed && tnri_drive(cuCtxPopCurrent, (&popped)) != CUDA_SUCCESS)
-        (void)tnri_drive(cuCtxPopCurrent, (&popped));
+    if (visit->pushed && tnri_gpu_context_pop(&popped) != CUDA_SUCCESS)
+        (void)tnri_gpu_context_pop(&popped);
     tnri_relaxed_leave(&visit->relaxed);
     tnri_driver_count_into(visit->counters_before);
     tnri_calm_end(&visit->calm_before);

@@ -11,7 +11,7 @@
 
 #include "base/lock.h"
 #include "gpu/capturing.h"
-#include "gpu/driver.h"
+#include "gpu/backend.h"
 #include "memory/device/event_store.h"
 #include "memory/device/held.h"
 #include "memory/space/address_space.h"
@@ -52,8 +52,8 @@ typedef struct tnri_device {
     tnri_event_store events; /* synchronisation: internal */
 
     /* Called when the device is put out of use, in the context: gives back what a layer above has
-     * of the driver here. If the driver refuses, *call says what. Null: there is nothing. */
-    CUresult (*upper_empty)(struct tnri_device *device, const char **call);
+     * of the driver here. If the driver refuses, *verb says what. Null: there is nothing. */
+    CUresult (*upper_empty)(struct tnri_device *device, tnri_gpu_verb *verb);
 
     /* Synchronisation: atomics. Changed on slow paths only. */
     _Atomic uint64_t reserved_bytes, reserved_peak_bytes;

@@ -22,7 +22,7 @@ CUresult tnri_event_store_empty(tnri_event_store *store)
     while (spare != NULL) {
         tnri_event *event = (tnri_event *)spare;
         tnri_assert(&event->device->events == store);
-        result = tnri_drive(cuEventDestroy, (event->handle));
+        result = tnri_gpu_event_end(event->handle);
         if (result != CUDA_SUCCESS)
             break;
         spare = spare->next;
@@ -53,10 +53,10 @@ tnr_status tnri_event_take(tnri_device *device, tnri_event **taken)
         event = tnri_host_alloc(sizeof(*event));
         if (event == NULL)
             return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for an event.");
-        CUresult result = tnri_drive(cuEventCreate, (&event->handle, CU_EVENT_DISABLE_TIMING));
+        CUresult result = tnri_gpu_event_make(&event->handle);
         if (result != CUDA_SUCCESS) {
             tnri_host_free(event, sizeof(*event));
-            return tnri_driver_error(result, "cuEventCreate", "ordering a stream");
+            return tnri_driver_error(result, TNRI_GPU_EVENT_MAKE, "ordering a stream");
         }
         event->device = device;
         atomic_fetch_add(&device->events.events_count, 1);
@@ -77,7 +77,7 @@ static CUresult event_by_context(tnri_event *event)
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     atomic_fetch_add_explicit(&device->syncs_count, 1, memory_order_relaxed);
     uint64_t number = atomic_fetch_add(&device->events.waits_begun, 1) + 1;
-    CUresult result = tnri_drive(cuCtxSynchronize, ());
+    CUresult result = tnri_gpu_context_await();
     if (result != CUDA_SUCCESS)
         return result;
     tnri_peak_raise(&device->events.waits_ended, number);
@@ -110,7 +110,7 @@ static tnr_status event_made(tnri_event *event, CUresult result, tnri_event **ma
         return TNR_OK;
     }
     tnri_event_drop(event);
-    return tnri_driver_error(result, "cuEventRecord", "marking the end of a stream's work");
+    return tnri_driver_error(result, TNRI_GPU_EVENT_RECORD, "marking the end of a stream's work");
 }
 
 tnr_status tnri_event_record(tnri_device *device, tnr_stream stream, tnri_event **recorded)
@@ -123,7 +123,7 @@ tnr_status tnri_event_record(tnri_device *device, tnr_stream stream, tnri_event 
     /* An event of a stream that captures would draw whoever waits for it into the capture. */
     CUresult result = tnri_stream_is_capturing(stream)
                           ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
-                          : tnri_drive(cuEventRecord, (event->handle, stream));
+                          : tnri_gpu_event_record(event->handle, stream);
     if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
         /* The stream was destroyed under us. What it ran is over when the context is idle. */
         result = event_by_context(event);
@@ -167,7 +167,7 @@ int tnri_event_is_over(tnri_event *event)
     tnri_assert_none_held();
     if (tnri_unlikely(event->late != 0))
         return late_end(event) == CUDA_SUCCESS;
-    if (tnri_drive(cuEventQuery, (event->handle)) != CUDA_SUCCESS)
+    if (tnri_gpu_event_query(event->handle) != CUDA_SUCCESS)
         return 0;
     atomic_store_explicit(&event->completed, 1, memory_order_release);
     return 1;
@@ -179,10 +179,9 @@ tnr_status tnri_event_wait(tnri_event *event)
         return TNR_OK;
     tnri_assert_none_held();
     atomic_fetch_add_explicit(&event->device->syncs_count, 1, memory_order_relaxed);
-    CUresult result =
-        event->late != 0 ? late_end(event) : tnri_drive(cuEventSynchronize, (event->handle));
+    CUresult result = event->late != 0 ? late_end(event) : tnri_gpu_event_await(event->handle);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuEventSynchronize",
+        return tnri_driver_error(result, TNRI_GPU_EVENT_AWAIT,
                                  "waiting for the use of idle memory");
     atomic_store_explicit(&event->completed, 1, memory_order_release);
     return TNR_OK;
@@ -206,8 +205,9 @@ tnr_status tnri_event_order(tnri_event *event, tnr_stream stream)
     tnri_assert_none_held();
     if (tnri_unlikely(event->late != 0))
         return tnri_event_wait(event);
-    CUresult result = tnri_drive(cuStreamWaitEvent, (stream, event->handle, CU_EVENT_WAIT_DEFAULT));
+    CUresult result = tnri_gpu_stream_follow(stream, event->handle);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuStreamWaitEvent", "ordering one stream after another");
+        return tnri_driver_error(result, TNRI_GPU_STREAM_FOLLOW,
+                                 "ordering one stream after another");
     return TNR_OK;
 }

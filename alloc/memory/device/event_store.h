@@ -7,7 +7,7 @@
 #define TNRI_DEVICE_EVENT_STORE_H
 
 #include "base/stock.h"
-#include "gpu/driver.h"
+#include "gpu/backend.h"
 
 struct tnri_device;
 

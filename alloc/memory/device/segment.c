@@ -72,12 +72,10 @@ static int is_of_device(uintptr_t base, size_t bytes)
 static int driver_device_of(uintptr_t base)
 {
     int ordinal = -1, is_managed = 0;
-    if (tnri_driver.cuPointerGetAttribute == NULL ||
-        tnri_drive(cuPointerGetAttribute, (&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, base)) !=
-            CUDA_SUCCESS)
+    if (!tnri_gpu_has(TNRI_GPU_POINTER_ASK) ||
+        tnri_gpu_pointer_ask(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, base) != CUDA_SUCCESS)
         return -1;
-    if (tnri_drive(cuPointerGetAttribute, (&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, base)) ==
-            CUDA_SUCCESS &&
+    if (tnri_gpu_pointer_ask(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, base) == CUDA_SUCCESS &&
         is_managed)
         return -1;
     return ordinal;

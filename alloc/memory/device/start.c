@@ -34,13 +34,13 @@ static tnr_status device_reserve(CUdeviceptr *base, size_t *bytes, unsigned page
     size_t least = (size_t)1 << (page_shift > TNRI_SPAN_LOG2_MIN ? page_shift : TNRI_SPAN_LOG2_MIN);
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     for (*bytes = wanted; *bytes >= least * 16; *bytes /= 2) {
-        result = tnri_drive(cuMemAddressReserve, (base, *bytes, (size_t)1 << page_shift, 0, 0));
+        result = tnri_gpu_reserve(base, *bytes, (size_t)1 << page_shift, 0);
         if (result != CUDA_ERROR_OUT_OF_MEMORY)
             break;
     }
     if (result == CUDA_SUCCESS)
         return TNR_OK;
-    return tnri_driver_error(result, "cuMemAddressReserve", "reserving a range of addresses");
+    return tnri_driver_error(result, TNRI_GPU_RESERVE, "reserving a range of addresses");
 }
 
 /* Everything that needs the context. On failure the caller dismantles what there is. */
@@ -63,28 +63,28 @@ static tnr_status device_build(tnri_device *device)
 }
 
 /* The steps of dismantling inside the context, each of which is remembered when it is done. Returns
- * the driver's refusal and, in *call, of what. */
-static CUresult device_empty(tnri_device *device, const char **call)
+ * the driver's refusal and, in *verb, of what. */
+static CUresult device_empty(tnri_device *device, tnri_gpu_verb *verb)
 {
-    *call = "cuMemRelease";
+    *verb = TNRI_GPU_RELEASE;
     size_t released = 0;
     CUresult result = tnri_chunks_release_refused(device, &released);
     if (result != CUDA_SUCCESS)
         return result;
     if (device->upper_empty != NULL)
-        result = device->upper_empty(device, call);
+        result = device->upper_empty(device, verb);
     if (result != CUDA_SUCCESS)
         return result;
-    *call = "cuEventDestroy";
+    *verb = TNRI_GPU_EVENT_END;
     result = tnri_event_store_empty(&device->events);
     if (result != CUDA_SUCCESS)
         return result;
     tnri_device_foreign_end(device);
     if (device->space.pages != NULL)
         tnri_space_destroy(&device->space);
-    *call = "cuMemAddressFree";
+    *verb = TNRI_GPU_UNRESERVE;
     if (device->range_bytes > 0)
-        result = tnri_drive(cuMemAddressFree, (device->range_base, device->range_bytes));
+        result = tnri_gpu_unreserve(device->range_base, device->range_bytes);
     if (result == CUDA_SUCCESS)
         device->range_bytes = 0;
     return result;
@@ -92,22 +92,22 @@ static CUresult device_empty(tnri_device *device, const char **call)
 
 /* Gives back all that the device has of the driver, as far as the driver lets it. Leaves the
  * thread's last error alone: it may be the reason for dismantling. */
-static CUresult device_dismantle(tnri_device *device, const char **call)
+static CUresult device_dismantle(tnri_device *device, tnri_gpu_verb *verb)
 {
     if (device->context == NULL)
         return CUDA_SUCCESS;
     tnri_group_leave(device);
     tnri_visit visit;
-    *call = "cuCtxPushCurrent";
+    *verb = TNRI_GPU_CONTEXT_PUSH;
     CUresult result = tnri_device_push(device, &visit);
     if (result != CUDA_SUCCESS)
         return result;
-    result = device_empty(device, call);
+    result = device_empty(device, verb);
     tnri_device_leave(&visit);
     if (result != CUDA_SUCCESS)
         return result;
-    *call = "cuDevicePrimaryCtxRelease";
-    result = tnri_drive(cuDevicePrimaryCtxRelease, (device->capabilities.handle));
+    *verb = TNRI_GPU_CONTEXT_RELEASE;
+    result = tnri_gpu_context_release(device->capabilities.handle);
     if (result == CUDA_SUCCESS)
         device->context = NULL;
     return result;
@@ -129,9 +129,9 @@ tnr_status tnri_device_start(tnri_device *device)
     atomic_store(&device->limit_by, "per_process_memory_fraction");
     tnri_tags_start(device->index);
     CUcontext context;
-    CUresult result = tnri_drive(cuDevicePrimaryCtxRetain, (&context, device->capabilities.handle));
+    CUresult result = tnri_gpu_context_retain(&context, device->capabilities.handle);
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuDevicePrimaryCtxRetain",
+        return tnri_driver_error(result, TNRI_GPU_CONTEXT_RETAIN,
                                  "taking the device's primary context");
     device->context = context;
     tnri_visit visit;
@@ -149,15 +149,15 @@ tnr_status tnri_device_start(tnri_device *device)
 
 void tnri_device_abandon(tnri_device *device)
 {
-    const char *call;
-    (void)device_dismantle(device, &call);
+    tnri_gpu_verb verb;
+    (void)device_dismantle(device, &verb);
 }
 
 tnr_status tnri_device_stop(tnri_device *device)
 {
-    const char *call = "";
-    CUresult result = device_dismantle(device, &call);
+    tnri_gpu_verb verb = TNRI_GPU_CONTEXT_RELEASE;
+    CUresult result = device_dismantle(device, &verb);
     if (result == CUDA_SUCCESS)
         return TNR_OK;
-    return tnri_driver_error(result, call, "putting a device out of use; a repeated call goes on");
+    return tnri_driver_error(result, verb, "putting a device out of use; a repeated call goes on");
 }

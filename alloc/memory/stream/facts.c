@@ -4,14 +4,15 @@
 
 #include "base/error.h"
 
-tnr_status tnri_stream_error(CUresult result, const char *call, tnr_stream handle)
+tnr_status tnri_stream_error(CUresult result, tnri_gpu_verb verb, tnr_stream handle)
 {
     if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
         result == CUDA_ERROR_INVALID_CONTEXT)
         return tnri_error_driver(TNR_ERR_INVALID_STREAM, (int)result,
                                  "%p is not a stream: %s says %s. It may have been destroyed.",
-                                 (void *)handle, call, tnri_driver_result_name(result));
-    return tnri_driver_error(result, call, "looking at a stream");
+                                 (void *)handle, tnri_gpu_name(verb),
+                                 tnri_driver_result_name(result));
+    return tnri_driver_error(result, verb, "looking at a stream");
 }
 
 static tnr_status unknown_captured_error(tnr_stream handle)
@@ -27,7 +28,7 @@ static tnr_status unknown_captured_error(tnr_stream handle)
 static CUresult id_ask(tnr_stream handle, uint64_t *id)
 {
     unsigned long long asked = 0;
-    CUresult result = tnri_drive(cuStreamGetId, (handle, &asked));
+    CUresult result = tnri_gpu_stream_id(handle, &asked);
     *id = asked;
     return result;
 }
@@ -40,12 +41,12 @@ tnr_status tnri_facts_ask(tnri_facts *of, const tnri_device *device, tnr_stream 
         return unknown_captured_error(handle);
     CUresult result = id_ask(handle, &of->id);
     if (result != CUDA_SUCCESS)
-        return tnri_stream_error(result, "cuStreamGetId", handle);
-    result = tnri_drive(cuStreamGetFlags, (handle, &flags));
+        return tnri_stream_error(result, TNRI_GPU_STREAM_ID, handle);
+    result = tnri_gpu_stream_flags(handle, &flags);
     if (result == CUDA_SUCCESS)
-        result = tnri_drive(cuStreamGetCtx, (handle, &context));
+        result = tnri_gpu_stream_context(handle, &context);
     if (result != CUDA_SUCCESS)
-        return tnri_stream_error(result, "cuStreamGetFlags", handle);
+        return tnri_stream_error(result, TNRI_GPU_STREAM_FLAGS, handle);
     of->is_blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
     if (context == device->context)
         return TNR_OK;
@@ -59,7 +60,7 @@ CUresult tnri_facts_device(tnr_stream handle, tnri_device **device)
 {
     CUcontext context = NULL;
     *device = NULL;
-    CUresult result = tnri_drive(cuStreamGetCtx, (handle, &context));
+    CUresult result = tnri_gpu_stream_context(handle, &context);
     for (int i = 0; i < tnri_devices_count() && result == CUDA_SUCCESS; i++)
         if (atomic_load(&tnri_device_at(i)->in_use) && tnri_device_at(i)->context == context)
             *device = tnri_device_at(i);
@@ -101,7 +102,7 @@ tnr_status tnri_facts_check(const tnri_stream *known, tnr_stream handle, int *is
     /* Without a context this thread cannot ask; the caller goes on in the device's. */
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_CONTEXT)
         return TNR_OK;
-    return tnri_stream_error(result, "cuStreamGetId", handle);
+    return tnri_stream_error(result, TNRI_GPU_STREAM_ID, handle);
 }
 
 int tnri_facts_differ(tnri_stream *known, const tnri_facts *of)

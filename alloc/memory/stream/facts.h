@@ -35,7 +35,7 @@ tnr_status tnri_facts_check(const tnri_stream *known, tnr_stream handle, int *is
 int tnri_facts_differ(tnri_stream *known, const tnri_facts *of);
 
 /* What the driver's refusal of a call that names a stream means. */
-tnr_status tnri_stream_error(CUresult result, const char *call, tnr_stream handle);
+tnr_status tnri_stream_error(CUresult result, tnri_gpu_verb verb, tnr_stream handle);
 
 /* For a stream that was met in a capture and has not been asked since: asks the driver who it is,
  * if that is allowed now. Does nothing for other streams. Best effort. In the context, no lock

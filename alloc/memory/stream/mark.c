@@ -74,7 +74,7 @@ TNRI_SELDOM CUresult tnri_stream_drive_timed(tnri_stream *stream, const tnri_eve
 {
     stream->uncounted = 0;
     uint64_t began_ns = tnri_clock_ns();
-    CUresult result = tnri_drive_uncounted(cuEventRecord, (event->handle, handle));
+    CUresult result = tnri_gpu_event_mark(event->handle, handle);
     tnri_driver_count(&stream->device->counters, TNR_DRIVER_EVENT, TNRI_SAMPLE,
                       (tnri_clock_ns() - began_ns) * TNRI_SAMPLE);
     return result;
@@ -112,7 +112,7 @@ static tnr_status mark_with(tnri_stream *stream, tnr_stream handle, tnri_event *
         return TNR_OK;
     tnri_event_drop(*event);
     *event = NULL;
-    return tnri_stream_error(result, "cuEventRecord", stream->handle);
+    return tnri_stream_error(result, TNRI_GPU_EVENT_RECORD, stream->handle);
 }
 
 /* The mark of a default stream, or one that needs a new event: in the device's context. */
@@ -308,8 +308,7 @@ tnr_status tnri_stream_follow(tnri_stream *stream, tnri_event *event, const tnri
     else if (atomic_load(&stream->capture_mark) != NULL || (stream->is_legacy && tnri_capturing()))
         status = TNR_ERR_CAPTURE;
     if (status == TNR_OK && !is_over)
-        result =
-            tnri_drive(cuStreamWaitEvent, (stream->handle, event->handle, CU_EVENT_WAIT_DEFAULT));
+        result = tnri_gpu_stream_follow(stream->handle, event->handle);
     if (status == TNR_OK && result == CUDA_SUCCESS)
         clock_join(stream, NULL, other->index, number);
     tnri_lock_release(&stream->lock);
@@ -317,7 +316,7 @@ tnr_status tnri_stream_follow(tnri_stream *stream, tnri_event *event, const tnri
         return status;
     if (result == CUDA_SUCCESS)
         return TNR_OK;
-    return tnri_driver_error(result, "cuStreamWaitEvent", "ordering one stream after another");
+    return tnri_driver_error(result, TNRI_GPU_STREAM_FOLLOW, "ordering one stream after another");
 }
 
 tnri_clock *tnri_stream_clock_at(tnri_stream *stream, uint64_t moment)

@@ -74,7 +74,7 @@ static inline CUresult tnri_stream_drive(tnri_stream *stream, const tnri_event *
                                          tnr_stream handle)
 {
     if (tnri_likely(++stream->uncounted < TNRI_SAMPLE))
-        return tnri_drive_uncounted(cuEventRecord, (event->handle, handle));
+        return tnri_gpu_event_mark(event->handle, handle);
     return tnri_stream_drive_timed(stream, event, handle);
 }
 

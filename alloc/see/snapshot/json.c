@@ -10,7 +10,7 @@
 #include "base/host_memory.h"
 #include "base/json.h"
 #include "base/prim/process.h"
-#include "gpu/driver.h"
+#include "gpu/backend.h"
 #include "log/texts.h"
 #include "memory/arena/note.h"
 #include "memory/device/device.h"

@@ -425,7 +425,7 @@ static uint64_t device_free(tnri_device *device)
     tnri_visit visit;
     if (tnri_device_enter(device, &visit) != TNR_OK)
         return UINT64_MAX;
-    CUresult result = tnri_drive(cuMemGetInfo, (&bytes, &total));
+    CUresult result = tnri_gpu_memory_left(&bytes, &total);
     tnri_device_leave(&visit);
     return result == CUDA_SUCCESS ? bytes : UINT64_MAX;
 }

@@ -53,9 +53,8 @@ static looks *looks_make(void)
     if (fresh == NULL)
         return NULL;
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    if (tnri_driver.cuMemFreeHost != NULL)
-        result =
-            tnri_drive_if(cuMemHostAlloc, (&pinned, (size_t)TNRI_LOOKS_MAX * TNRI_LOOK_BYTES, 0));
+    if (tnri_gpu_has(TNRI_GPU_HOST_FREE))
+        result = tnri_gpu_host_alloc(&pinned, (size_t)TNRI_LOOKS_MAX * TNRI_LOOK_BYTES);
     if (result != CUDA_SUCCESS) {
         tnri_host_free(fresh, sizeof(*fresh));
         return NULL;
@@ -84,7 +83,7 @@ static looks *looks_of(tnri_device *device)
     }
     tnri_lock_release(&all.lock);
     if (fresh != NULL) {
-        (void)tnri_drive_if(cuMemFreeHost, (fresh->pinned));
+        (void)tnri_gpu_host_free(fresh->pinned);
         tnri_host_free(fresh, sizeof(*fresh));
     }
     return found;
@@ -227,7 +226,7 @@ void tnri_looks_end(tnri_device *device)
     tnri_lock_release(&all.lock);
     if (self == NULL)
         return;
-    (void)tnri_drive_if(cuMemFreeHost, (self->pinned));
+    (void)tnri_gpu_host_free(self->pinned);
     tnri_host_free(self, sizeof(*self));
 }
 

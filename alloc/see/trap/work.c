@@ -21,7 +21,7 @@ int tnri_work_fill(tnri_stream *stream, uintptr_t address, unsigned char value, 
 {
     if (!stream_enter(stream))
         return 0;
-    CUresult result = tnri_drive_if(cuMemsetD8Async, (address, value, bytes, stream->handle));
+    CUresult result = tnri_gpu_fill(address, value, bytes, stream->handle);
     tnri_lock_release(&stream->lock);
     return result == CUDA_SUCCESS;
 }
@@ -32,8 +32,7 @@ int tnri_work_copy(tnri_stream *stream, void *host, const tnri_looked *looked)
     if (!stream_enter(stream))
         return 0;
     if (looked->is_still == NULL || looked->is_still(looked))
-        result = tnri_drive_if(cuMemcpyDtoHAsync,
-                               (host, looked->address, looked->bytes, stream->handle));
+        result = tnri_gpu_copy_out(host, looked->address, looked->bytes, stream->handle);
     tnri_lock_release(&stream->lock);
     return result == CUDA_SUCCESS;
 }

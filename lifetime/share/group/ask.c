@@ -138,7 +138,7 @@ static void driver_wait(size_t bytes, uint64_t until_ns)
     size_t left = 0, before = 0, total;
     uint64_t now = tnri_clock_ns(), moved_ns = now;
     for (; now < until_ns && now - moved_ns < QUIET_NS; now = tnri_clock_ns()) {
-        if (tnri_drive(cuMemGetInfo, (&left, &total)) != CUDA_SUCCESS || left >= bytes)
+        if (tnri_gpu_memory_left(&left, &total) != CUDA_SUCCESS || left >= bytes)
             return;
         if (left > before)
             moved_ns = now;
@@ -226,7 +226,7 @@ tnr_status tnri_ask_take(tnri_device *device, size_t bytes)
     atomic_fetch_add(&own->coming_bytes, bytes); /* before the look: see member.h */
     if (atomic_load(&own->reserved_bytes) + bytes <= atomic_load(&own->floor_bytes) ||
         (lack = others_lack(self, &coming)) == 0 ||
-        tnri_drive(cuMemGetInfo, (&left, &total)) != CUDA_SUCCESS ||
+        tnri_gpu_memory_left(&left, &total) != CUDA_SUCCESS ||
         (left >= lack && left - lack >= coming && left - lack - coming >= bytes))
         return TNR_OK;
     atomic_fetch_sub(&own->coming_bytes, bytes);

@@ -173,8 +173,8 @@ static void board_name(char *name, size_t bytes, const tnri_device *device)
 {
     CUuuid uuid;
     int length = snprintf(name, bytes, "%s-", tnri_conf_get()->group);
-    if (tnri_driver.cuDeviceGetUuid == NULL ||
-        tnri_drive(cuDeviceGetUuid, (&uuid, device->capabilities.handle)) != CUDA_SUCCESS) {
+    if (!tnri_gpu_has(TNRI_GPU_DEVICE_UUID) ||
+        tnri_gpu_device_uuid(&uuid, device->capabilities.handle) != CUDA_SUCCESS) {
         snprintf(name + length, bytes - (size_t)length, "%d.group", device->index);
         return;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counting driver calls, time for decisions, and turning a driver error into ours: see driver.h. */
-#include "gpu/driver.h"
+/* Counting driver calls, time for decisions, and turning a driver error into ours: backend.h. */
+#include "gpu/cuda/driver.h"
 
 #include <stddef.h>
 
@@ -8,10 +8,7 @@
 #include "base/lock.h"
 
 /* Owned by the thread. */
-static _Thread_local struct {
-    tnri_driver_counters *counters;
-    uint64_t began_ns;
-} call_thread;
+static _Thread_local tnri_driver_counters *call_counters;
 
 uint64_t tnri_decision_ns(void)
 {
@@ -22,22 +19,17 @@ uint64_t tnri_decision_ns(void)
 
 tnri_driver_counters *tnri_driver_count_into(tnri_driver_counters *counters)
 {
-    tnri_driver_counters *before = call_thread.counters;
-    call_thread.counters = counters;
+    tnri_driver_counters *before = call_counters;
+    call_counters = counters;
     return before;
 }
 
-void tnri_drive_begin(void)
+CUresult tnri_drive_end(tnr_driver_kind kind, CUresult result, uint64_t began_ns)
 {
-    call_thread.began_ns = tnri_clock_ns();
-}
-
-CUresult tnri_drive_end(tnr_driver_kind kind, CUresult result)
-{
-    tnri_driver_counters *counters = call_thread.counters;
+    tnri_driver_counters *counters = call_counters;
     if (counters == NULL)
         return result;
-    uint64_t ns = tnri_clock_ns() - call_thread.began_ns;
+    uint64_t ns = tnri_clock_ns() - began_ns;
     atomic_fetch_add_explicit(&counters->calls[kind], 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&counters->ns[kind], ns, memory_order_relaxed);
     return result;
@@ -59,7 +51,7 @@ const char *tnri_driver_result_name(CUresult result)
     return "an unknown driver error";
 }
 
-tnr_status tnri_driver_error(CUresult result, const char *call, const char *doing)
+tnr_status tnri_cuda_error(CUresult result, const char *call, const char *doing)
 {
     tnr_status status = TNR_ERR_DRIVER;
     const char *advice = "";
@@ -77,4 +69,9 @@ tnr_status tnri_driver_error(CUresult result, const char *call, const char *doin
     }
     return tnri_error_driver(status, (int)result, "%s failed with %s (%d) while %s.%s", call,
                              tnri_driver_result_name(result), (int)result, doing, advice);
+}
+
+tnr_status tnri_driver_error(CUresult result, tnri_gpu_verb verb, const char *doing)
+{
+    return tnri_cuda_error(result, tnri_gpu_name(verb), doing);
 }

@@ -8,7 +8,7 @@
  * 3. What is missing is named together with the version that has it.
  * 4. cuInit.
  */
-#include "gpu/driver.h"
+#include "gpu/cuda/driver.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +19,7 @@
 
 tnri_driver_table tnri_driver;
 tnri_driver_state tnri_driver_loaded;
+CUresult (*tnri_gpu_event_mark)(CUevent event, CUstream stream);
 
 static const char SIM_FILE[] = "libtenure_simcuda.so";
 
@@ -121,7 +122,7 @@ enum { REQUIRED = 1, OPTIONAL = 0 };
 static const entry entries[] = {
 #define DRIVER_ENTRY(name, type, since, need, kind)                                                \
     {#name, since, need, offsetof(tnri_driver_table, name)},
-#include "gpu/entry_points.def"
+#include "gpu/cuda/entry_points.def"
 #undef DRIVER_ENTRY
 };
 
@@ -144,7 +145,7 @@ static tnr_status load_entries(const resolver *by, int version, const char *path
     if (length == 0)
         return TNR_OK;
     if (refused != CUDA_SUCCESS)
-        return tnri_driver_error(refused, "cuGetProcAddress", "looking for the driver's functions");
+        return tnri_cuda_error(refused, "cuGetProcAddress", "looking for the driver's functions");
     return tnri_error(TNR_ERR_DRIVER_TOO_OLD,
                       "the driver %s (CUDA %d.%d) lacks %s. Install a newer NVIDIA driver.", path,
                       version / 1000, version % 1000 / 10, missing);
@@ -159,7 +160,7 @@ static tnr_status load_init(void)
         return tnri_error_driver(TNR_ERR_NO_DEVICE, (int)result,
                                  "the driver is installed but reports no device. Check "
                                  "nvidia-smi and CUDA_VISIBLE_DEVICES.");
-    return tnri_driver_error(result, "cuInit", "starting the driver");
+    return tnri_cuda_error(result, "cuInit", "starting the driver");
 }
 
 tnr_status tnri_driver_load(void)
@@ -194,6 +195,7 @@ tnr_status tnri_driver_load(void)
         memset(&tnri_driver, 0, sizeof(tnri_driver));
         return status; /* the library stays open: closing a driver that has run is not safe */
     }
+    tnri_gpu_event_mark = tnri_driver.cuEventRecord;
     tnri_driver_loaded.library = library;
     tnri_driver_loaded.version = version;
     tnri_driver_loaded.simulated =
@@ -205,6 +207,7 @@ tnr_status tnri_driver_load(void)
 
 void tnri_driver_unload(void)
 {
+    tnri_gpu_event_mark = NULL;
     memset(&tnri_driver, 0, sizeof(tnri_driver));
     memset(&tnri_driver_loaded, 0, sizeof(tnri_driver_loaded));
 }
