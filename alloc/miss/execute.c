@@ -28,7 +28,6 @@
 #include "memory/arena/world_spent.h"
 #include "base/error.h"
 #include "base/conf/conf.h"
-#include "base/prim/pages.h"
 #include "log/mappings.h"
 #include "memory/device/budget.h"
 #include "miss/chunk_size.h"

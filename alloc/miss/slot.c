@@ -2,7 +2,6 @@
 /* Slots of parked blocks: see slot.h. */
 #include "miss/slot.h"
 
-#include "base/prim/pages.h"
 #include "base/rest.h"
 #include "log/mappings.h"
 #include "memory/pool/pool.h"

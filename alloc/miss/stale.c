@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "base/prim/pages.h"
 #include "memory/arena/alias.h"
 #include "memory/arena/bins.h"
 #include "memory/arena/note.h"

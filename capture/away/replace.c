@@ -6,7 +6,6 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "base/prim/pages.h"
 #include "memory/arena/note.h"
 #include "memory/arena/world_move.h"
 #include "memory/pool/pool.h"

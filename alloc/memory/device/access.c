@@ -4,7 +4,6 @@
 
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/prim/pages.h"
 #include "base/rest.h"
 #include "memory/device/device.h"
 

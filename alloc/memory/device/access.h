@@ -22,8 +22,6 @@
 
 #include <tenure/alloc.h>
 
-#include "base/prim/pages.h"
-
 typedef struct tnri_access {
     /* Synchronisation: atomics. */
     _Atomic uint64_t peers;      /* bit i: device i reaches the memory too */

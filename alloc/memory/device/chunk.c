@@ -6,7 +6,6 @@
 #include "base/conf/conf.h"
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "base/prim/pages.h"
 #include "memory/device/group.h"
 #include "memory/device/tag.h"
 

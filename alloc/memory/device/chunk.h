@@ -13,7 +13,6 @@
 #ifndef TNRI_DEVICE_CHUNK_H
 #define TNRI_DEVICE_CHUNK_H
 
-#include "base/prim/pages.h"
 #include "memory/device/account.h"
 #include "memory/device/device.h"
 

@@ -6,7 +6,6 @@
 #include "base/conf/conf.h"
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "base/prim/pages.h"
 #include "base/rest.h"
 #include "memory/arena/alias.h"
 #include "memory/device/chunk.h"
