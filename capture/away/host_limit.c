@@ -2,14 +2,13 @@
 /* What there is left of host memory: see host_limit.h. */
 #include "away/host_limit.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/bytes_text.h"
 #include "base/error.h"
+#include "base/prim/file.h"
 #include "base/prim/process.h"
 
 const char *tnri_host_limit_root = "";
@@ -48,14 +47,14 @@ static size_t file_read(const char *path, char *text, size_t room)
     size_t length = 0;
     if ((size_t)snprintf(whole, sizeof(whole), "%s%s", tnri_host_limit_root, path) >= sizeof(whole))
         return 0;
-    int file = open(whole, O_RDONLY | O_CLOEXEC);
-    for (ssize_t got = 1; file >= 0 && got > 0 && length < room - 1; length += (size_t)got) {
-        got = read(file, text + length, room - 1 - length);
+    int file = tnri_file_open(TNRI_FOLDER_OWN, whole, 0, 0);
+    for (int64_t got = 1; file >= 0 && got > 0 && length < room - 1; length += (size_t)got) {
+        got = tnri_file_read(file, text + length, room - 1 - length);
         if (got < 0)
             got = 0;
     }
     if (file >= 0)
-        (void)close(file);
+        (void)tnri_file_close(file);
     text[length] = '\0';
     return length;
 }

@@ -3,11 +3,8 @@
 #include "control/commands.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <tenure/compact.h>
 #include <tenure/history.h>
@@ -15,6 +12,7 @@
 
 #include "api/library.h"
 #include "base/error.h"
+#include "base/prim/file.h"
 #include "base/prim/process.h"
 #include "memory/device/tag.h"
 
@@ -199,7 +197,7 @@ static tnr_status limit_work(const task *self, int device)
 void tnri_snapshot_forget(tnri_connection *connection, int folder)
 {
     if (connection->snapshot[0] != '\0')
-        (void)unlinkat(folder, connection->snapshot, 0);
+        (void)tnri_name_remove(folder, connection->snapshot);
     connection->snapshot[0] = '\0';
 }
 
@@ -210,7 +208,7 @@ static tnr_status snapshot_work(const task *self)
     const char *format = self->request->format == NULL ? formats[0] : self->request->format;
     char path[TNRI_FOLDER_BYTES + TNRI_FILE_NAME_BYTES + 1];
     char *name = self->connection->snapshot;
-    struct stat found = {0};
+    tnri_file_facts found = {0};
     size_t known = 0;
     while (known < 4 && strcmp(format, formats[known]) != 0)
         known++;
@@ -223,15 +221,15 @@ static tnr_status snapshot_work(const task *self)
                                             "it down.");
     snprintf(name, TNRI_FILE_NAME_BYTES, "%s-%u.%s", self->place->name, ++snapshots_count, format);
     snprintf(path, sizeof(path), "%s/%s", self->place->path, name);
-    (void)unlinkat(self->place->folder, name, 0); /* a pipe there would be waited for */
+    (void)tnri_name_remove(self->place->folder, name); /* a pipe there would be waited for */
     tnr_status status = tnr_snapshot_write(path, TNR_SNAPSHOT_AUTO);
     if (status != TNR_OK) {
         name[0] = '\0'; /* nothing is left of it */
         return status;
     }
-    (void)fstatat(self->place->folder, name, &found, AT_SYMLINK_NOFOLLOW);
+    (void)tnri_name_ask(self->place->folder, name, &found);
     tnri_json_text(&self->answer->json, "file", name);
-    tnri_json_number(&self->answer->json, "bytes", (uint64_t)found.st_size);
+    tnri_json_number(&self->answer->json, "bytes", found.bytes);
     return TNR_OK;
 }
 

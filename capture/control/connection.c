@@ -3,11 +3,10 @@
 #include "control/connection.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/host_memory.h"
+#include "base/prim/socket.h"
 
 int tnri_connection_open(tnri_connection *connection, int file)
 {
@@ -34,11 +33,11 @@ static int is_taken(const tnri_connection *connection)
     return connection->taken == connection->answer.length;
 }
 
-short tnri_connection_wants(const tnri_connection *connection)
+unsigned tnri_connection_wants(const tnri_connection *connection)
 {
     if (!is_taken(connection))
-        return POLLOUT;
-    return connection->is_over || connection->is_heard ? 0 : POLLIN;
+        return TNRI_WAIT_WRITE;
+    return connection->is_over || connection->is_heard ? 0 : TNRI_WAIT_READ;
 }
 
 int tnri_connection_receive(tnri_connection *connection)
@@ -46,8 +45,8 @@ int tnri_connection_receive(tnri_connection *connection)
     size_t room = TNRI_LINE_BYTES - connection->line_length;
     if (!is_taken(connection) || room == 0)
         return 1;
-    ssize_t got =
-        recv(connection->file, connection->line + connection->line_length, room, MSG_DONTWAIT);
+    int64_t got =
+        tnri_socket_receive(connection->file, connection->line + connection->line_length, room);
     if (got < 0)
         return errno == EAGAIN || errno == EINTR;
     connection->line_length += (size_t)got;
@@ -60,8 +59,8 @@ int tnri_connection_send(tnri_connection *connection)
     const tnri_answer *answer = &connection->answer;
     if (is_taken(connection))
         return 1;
-    ssize_t sent = send(connection->file, answer->text + connection->taken,
-                        answer->length - connection->taken, MSG_NOSIGNAL | MSG_DONTWAIT);
+    int64_t sent = tnri_socket_send(connection->file, answer->text + connection->taken,
+                                    answer->length - connection->taken, -1);
     if (sent < 0)
         return errno == EAGAIN || errno == EINTR;
     connection->taken += (size_t)sent;

@@ -33,7 +33,7 @@ int tnri_connection_open(tnri_connection *connection, int file);
 void tnri_connection_close(tnri_connection *connection);
 
 /* What poll is to look for; 0: the connection is over, and can be closed. */
-short tnri_connection_wants(const tnri_connection *connection);
+unsigned tnri_connection_wants(const tnri_connection *connection);
 
 /* Takes what has come. 0: the other side is gone. */
 int tnri_connection_receive(tnri_connection *connection);

@@ -3,17 +3,16 @@
 #include "control/server.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/prim/helper.h"
 #include "base/host_memory.h"
+#include "base/prim/clock.h"
+#include "base/prim/file.h"
 #include "base/prim/process.h"
+#include "base/prim/socket.h"
 #include "control/commands.h"
 
 enum { NAP_MS = 100 };
@@ -36,7 +35,7 @@ static void file_close(int *file)
 {
     tnri_gate_of_servers_enter();
     if (*file >= 0)
-        (void)close(*file);
+        (void)tnri_file_close(*file);
     *file = -1;
     tnri_gate_of_servers_leave();
 }
@@ -46,10 +45,10 @@ void tnri_server_abandon(tnri_server *server)
     int *const files[] = {&server->folder, &server->listener, &server->event};
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
         if (*files[i] >= 0)
-            (void)close(*files[i]);
+            (void)tnri_file_close(*files[i]);
     for (int i = 0; i < TNRI_CONNECTIONS_MAX; i++)
         if (server->connections[i].file >= 0)
-            (void)close(server->connections[i].file);
+            (void)tnri_file_close(server->connections[i].file);
 }
 
 /* ---- turns ---------------------------------------------------------------------------------- */
@@ -134,24 +133,23 @@ static tnri_connection *place_find(tnri_server *server)
 }
 
 /* The user of the process, and root, may come in. */
-static int is_welcome(int file, struct ucred *who)
+static int is_welcome(int file, uint32_t *user)
 {
-    socklen_t bytes = sizeof(*who);
-    *who = (struct ucred){.uid = (uid_t)-1};
-    return getsockopt(file, SOL_SOCKET, SO_PEERCRED, who, &bytes) == 0 &&
-           (who->uid == geteuid() || who->uid == 0);
+    int process;
+    *user = UINT32_MAX;
+    return tnri_socket_peer(file, &process, user) && (*user == tnri_process_user() || *user == 0);
 }
 
 static void greet(tnri_server *server, tnri_connection *connection)
 {
-    struct ucred who;
+    uint32_t user;
     char text[160];
     connection->moment = ++server->moments;
-    if (is_welcome(connection->file, &who)) {
+    if (is_welcome(connection->file, &user)) {
         tnri_greet(&connection->answer);
     } else {
         snprintf(text, sizeof(text), "user %ld may not rule this process, which is user %ld's.",
-                 (long)(int)who.uid, (long)geteuid());
+                 (long)(int)user, (long)tnri_process_user());
         tnri_answer_refuse(&connection->answer, UINT64_MAX, TNR_ERR_TRANSPORT, text);
         connection->is_over = 1;
     }
@@ -164,13 +162,13 @@ static int connection_accept(tnri_server *server)
 {
     tnri_connection *place = place_find(server), made;
     tnri_gate_of_servers_enter();
-    int file = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int file = tnri_socket_accept(server->listener, TNRI_SOCKET_UNWAITED);
     int error = file < 0 ? errno : 0;
     int is_open = file >= 0 && tnri_connection_open(&made, file);
     if (is_open)
         *place = made;
     else if (file >= 0)
-        (void)close(file);
+        (void)tnri_file_close(file);
     tnri_gate_of_servers_leave();
     if (is_open)
         greet(server, place);
@@ -212,17 +210,18 @@ static int connection_step(tnri_server *server, tnri_connection *connection)
 
 /* What is waited for: the event, the socket unless it is to be left for a while, and connections in
  * the order of their places. Returns how many. */
-static nfds_t waits_make(const tnri_server *server, struct pollfd *waits, tnri_connection **whose,
+static size_t waits_make(const tnri_server *server, tnri_file_wait *waits, tnri_connection **whose,
                          tnri_connection *connections, int is_deaf)
 {
-    nfds_t count = 0;
-    waits[count++] = (struct pollfd){.fd = server->event, .events = POLLIN};
-    waits[count++] = (struct pollfd){.fd = is_deaf ? -1 : server->listener, .events = POLLIN};
+    size_t count = 0;
+    waits[count++] = (tnri_file_wait){.file = server->event, .wanted = TNRI_WAIT_READ};
+    waits[count++] =
+        (tnri_file_wait){.file = is_deaf ? -1 : server->listener, .wanted = TNRI_WAIT_READ};
     for (int i = 0; i < TNRI_CONNECTIONS_MAX; i++)
         if (connections[i].file >= 0) {
             whose[count] = &connections[i];
-            waits[count++] = (struct pollfd){.fd = connections[i].file,
-                                             .events = tnri_connection_wants(&connections[i])};
+            waits[count++] = (tnri_file_wait){.file = connections[i].file,
+                                              .wanted = tnri_connection_wants(&connections[i])};
         }
     return count;
 }
@@ -230,21 +229,21 @@ static nfds_t waits_make(const tnri_server *server, struct pollfd *waits, tnri_c
 static void *server_run(void *argument)
 {
     tnri_server *server = argument;
-    struct pollfd waits[2 + TNRI_CONNECTIONS_MAX];
+    tnri_file_wait waits[2 + TNRI_CONNECTIONS_MAX];
     tnri_connection *whose[2 + TNRI_CONNECTIONS_MAX];
     int is_deaf = 0;
     while (!atomic_load(&server->is_ending)) {
-        nfds_t count = waits_make(server, waits, whose, server->connections, is_deaf);
-        int ready = poll(waits, count, is_deaf ? NAP_MS : -1);
+        size_t count = waits_make(server, waits, whose, server->connections, is_deaf);
+        int ready = tnri_wait_any(waits, count, is_deaf ? NAP_MS : -1);
         is_deaf = 0;
         if (ready < 0 && errno != EINTR) { /* no memory in the kernel: it comes back */
-            (void)poll(NULL, 0, NAP_MS);
+            tnri_nap(NAP_MS * UINT64_C(1000000));
             continue;
         }
-        for (nfds_t i = 2; i < count && ready > 0; i++)
-            if (waits[i].revents != 0 && !connection_step(server, whose[i]))
+        for (size_t i = 2; i < count && ready > 0; i++)
+            if (waits[i].found != 0 && !connection_step(server, whose[i]))
                 break;
-        if (ready > 0 && waits[1].revents != 0 && !atomic_load(&server->is_ending))
+        if (ready > 0 && waits[1].found != 0 && !atomic_load(&server->is_ending))
             is_deaf = !connection_accept(server);
     }
     for (int i = 0; i < TNRI_CONNECTIONS_MAX; i++)
@@ -269,7 +268,7 @@ static void server_discard(tnri_server *server)
 static void name_remove(const tnri_server *server)
 {
     if (server->name[0] != '\0')
-        (void)unlinkat(server->folder, server->name, 0);
+        (void)tnri_name_remove(server->folder, server->name);
 }
 
 /* The descriptors, and the socket's name. */

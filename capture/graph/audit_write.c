@@ -7,15 +7,15 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/prim/file.h"
 #include "base/prim/process.h"
+#include "base/prim/socket.h"
 #include "memory/pool/handle.h"
 #include "memory/pool/pool.h"
 
@@ -50,12 +50,12 @@ static void writer_flush(writer *to)
 {
     size_t done = 0;
     while (done < to->used && to->error == 0) {
-        ssize_t wrote = write(to->file, to->buffer + done, to->used - done);
+        int64_t wrote = tnri_file_write(to->file, to->buffer + done, to->used - done);
         if (wrote > 0) {
             done += (size_t)wrote;
         } else if (wrote < 0 && errno == EAGAIN) {
-            struct pollfd wait = {.fd = to->file, .events = POLLOUT};
-            if (poll(&wait, 1, -1) < 0 && errno != EINTR)
+            tnri_file_wait wait = {.file = to->file, .wanted = TNRI_WAIT_WRITE};
+            if (tnri_wait_any(&wait, 1, -1) < 0 && errno != EINTR)
                 to->error = errno;
         } else if (wrote == 0) {
             to->error = EIO;

@@ -3,22 +3,18 @@
 #include "share/descriptor.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/prim/calm.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/prim/file.h"
 #include "base/prim/process.h"
+#include "base/prim/socket.h"
 #include "base/prim/thread.h"
 
-enum { PATIENCE_MS = 10000, FILES_MAX = 8 };
+enum { PATIENCE_MS = 10000 };
 
 static tnri_mutex gate = TNRI_MUTEX_INIT;
 static tnri_descriptor *kept; /* the gate */
@@ -40,7 +36,7 @@ static void gate_open(void)
 static void child_close(void)
 {
     for (tnri_descriptor *each = kept; each != NULL; each = each->next) {
-        (void)close(each->file);
+        (void)tnri_file_close(each->file);
         each->file = -1;
     }
     kept = NULL;
@@ -71,7 +67,7 @@ void tnri_descriptors_leave(void)
 
 void tnri_descriptor_keep(tnri_descriptor *descriptor, int file)
 {
-    (void)fcntl(file, F_SETFD, FD_CLOEXEC); /* the driver may not have */
+    tnri_socket_keep_from_exec(file); /* the driver may not have */
     descriptor->file = file;
     descriptor->next = kept;
     descriptor->link = &kept;
@@ -88,7 +84,7 @@ void tnri_descriptor_close(tnri_descriptor *descriptor)
     *descriptor->link = descriptor->next;
     if (descriptor->next != NULL)
         descriptor->next->link = descriptor->link;
-    (void)close(descriptor->file);
+    (void)tnri_file_close(descriptor->file);
     descriptor->file = -1;
     tnri_descriptors_leave();
 }
@@ -97,7 +93,7 @@ int tnri_descriptors_pair(tnri_descriptor *near, tnri_descriptor *far)
 {
     int files[2];
     tnri_descriptors_enter();
-    int is_made = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, files) == 0;
+    int is_made = tnri_socket_pair(files);
     if (is_made) {
         tnri_descriptor_keep(near, files[0]);
         tnri_descriptor_keep(far, files[1]);
@@ -108,21 +104,17 @@ int tnri_descriptors_pair(tnri_descriptor *near, tnri_descriptor *far)
 
 void tnri_descriptor_of_process(tnri_descriptor *descriptor)
 {
-#ifdef SYS_pidfd_open
     tnri_descriptors_enter();
-    int file = (int)syscall(SYS_pidfd_open, tnri_process_id(), 0);
+    int file = tnri_process_watch();
     if (file >= 0)
         tnri_descriptor_keep(descriptor, file);
     tnri_descriptors_leave();
-#else
-    (void)descriptor;
-#endif
 }
 
 int tnri_descriptor_has_ended(const tnri_descriptor *process)
 {
-    struct pollfd wanted = {.fd = process->file, .events = POLLIN};
-    return poll(&wanted, 1, 0) > 0;
+    tnri_file_wait wanted = {.file = process->file, .wanted = TNRI_WAIT_READ};
+    return tnri_wait_any(&wanted, 1, 0) > 0;
 }
 
 /* ---- messages ------------------------------------------------------------------------------- */
@@ -151,20 +143,20 @@ tnr_status tnri_message_error(tnri_message message, const char *doing)
 }
 
 /* Waits until the socket can be written or read, or has hung up. */
-static tnri_message socket_wait(int socket, int other, short events)
+static tnri_message socket_wait(int socket, int other, unsigned wanted)
 {
-    struct pollfd wanted[2] = {{.fd = socket, .events = events}, {.fd = other}};
+    tnri_file_wait waits[2] = {{.file = socket, .wanted = wanted}, {.file = other}};
     int found;
     do
-        found = poll(wanted, other < 0 ? 1 : 2, PATIENCE_MS);
+        found = tnri_wait_any(waits, other < 0 ? 1 : 2, PATIENCE_MS);
     while (found < 0 && errno == EINTR);
     if (found < 0)
         return TNRI_MESSAGE_REFUSED;
     if (found == 0)
         return TNRI_MESSAGE_LATE;
     /* What was sent before the other end hung up is still read. */
-    return (wanted[0].revents & events) == 0 && wanted[1].revents != 0 ? TNRI_MESSAGE_ENDED
-                                                                       : TNRI_MESSAGE_DONE;
+    return (waits[0].found & wanted) == 0 && waits[1].found != 0 ? TNRI_MESSAGE_ENDED
+                                                                 : TNRI_MESSAGE_DONE;
 }
 
 static tnri_message error_message(void)
@@ -181,75 +173,38 @@ static int may_retry(void)
 
 tnri_message tnri_message_send(int socket, const void *data, size_t bytes, int file)
 {
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr aligned;
-    } control;
     size_t done = 0;
-    memset(&control, 0, sizeof(control));
     while (done < bytes) {
-        struct iovec part = {.iov_base = (char *)(uintptr_t)data + done, .iov_len = bytes - done};
-        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-        if (file >= 0 && done == 0) {
-            message.msg_control = control.bytes;
-            message.msg_controllen = sizeof(control.bytes);
-            struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-            header->cmsg_level = SOL_SOCKET;
-            header->cmsg_type = SCM_RIGHTS;
-            header->cmsg_len = CMSG_LEN(sizeof(int));
-            memcpy(CMSG_DATA(header), &file, sizeof(file));
-        }
-        ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        int64_t sent = tnri_socket_send(socket, (const char *)data + done, bytes - done,
+                                        done == 0 ? file : -1);
         if (sent < 0 && !may_retry())
             return error_message();
         done += sent < 0 ? 0 : (size_t)sent;
         if (sent >= 0 || errno == EINTR)
             continue;
-        tnri_message waited = socket_wait(socket, -1, POLLOUT);
+        tnri_message waited = socket_wait(socket, -1, TNRI_WAIT_WRITE);
         if (waited != TNRI_MESSAGE_DONE)
             return waited;
     }
     return TNRI_MESSAGE_DONE;
 }
 
-/* Keeps the first file of a message, and closes the others. Inside the gate. */
-static void files_keep(struct msghdr *message, tnri_descriptor *kept_one)
+/* One look for what is there. Keeps the first file of a message, and closes the others. */
+static int64_t message_take(int socket, void *data, size_t bytes, tnri_descriptor *file,
+                            int *is_cut)
 {
-    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL;
-         header = CMSG_NXTHDR(message, header)) {
-        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
-            continue;
-        size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < count; i++) {
-            int file;
-            memcpy(&file, CMSG_DATA(header) + i * sizeof(int), sizeof(file));
-            if (kept_one->file < 0)
-                tnri_descriptor_keep(kept_one, file);
-            else
-                (void)close(file);
-        }
-    }
-}
-
-/* One look for what is there. As recvmsg. */
-static ssize_t message_take(int socket, void *data, size_t bytes, tnri_descriptor *file, int *flags)
-{
-    union {
-        char bytes[CMSG_SPACE(FILES_MAX * sizeof(int))];
-        struct cmsghdr aligned;
-    } control;
-    struct iovec part = {.iov_base = data, .iov_len = bytes};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof(control.bytes)};
+    int files[TNRI_SOCKET_FILES];
+    size_t count;
     tnri_descriptors_enter();
-    ssize_t got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    int64_t got = tnri_socket_take(socket, data, bytes, files, &count, is_cut);
     int error = errno;
-    if (got >= 0)
-        files_keep(&message, file);
+    for (size_t i = 0; i < count; i++) {
+        if (file->file < 0)
+            tnri_descriptor_keep(file, files[i]);
+        else
+            (void)tnri_file_close(files[i]);
+    }
     tnri_descriptors_leave();
-    *flags = message.msg_flags;
     errno = error;
     return got;
 }
@@ -258,25 +213,23 @@ tnri_message tnri_message_receive(int socket, int other, int is_patient, void *d
                                   tnri_descriptor *file)
 {
     size_t done = 0;
-    int type = 0, flags = 0;
-    socklen_t type_bytes = sizeof(type);
-    if (getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &type_bytes) != 0)
+    int is_cut = 0, is_stream = tnri_socket_is_stream(socket);
+    if (is_stream < 0)
         return TNRI_MESSAGE_REFUSED;
     while (done < bytes) {
-        ssize_t got = message_take(socket, (char *)data + done, bytes - done, file, &flags);
+        int64_t got = message_take(socket, (char *)data + done, bytes - done, file, &is_cut);
         if (got == 0)
             return done > 0 ? TNRI_MESSAGE_FOREIGN : TNRI_MESSAGE_ENDED;
         if (got < 0 && !may_retry())
             return error_message();
         done += got < 0 ? 0 : (size_t)got;
-        if (done > 0 && type != SOCK_STREAM) /* it was one message */
-            return done == bytes && (flags & MSG_TRUNC) == 0 ? TNRI_MESSAGE_DONE
-                                                             : TNRI_MESSAGE_FOREIGN;
+        if (done > 0 && !is_stream) /* it was one message */
+            return done == bytes && !is_cut ? TNRI_MESSAGE_DONE : TNRI_MESSAGE_FOREIGN;
         if (got >= 0 || errno == EINTR)
             continue;
         if (!is_patient)
             return TNRI_MESSAGE_NONE;
-        tnri_message waited = socket_wait(socket, other, POLLIN);
+        tnri_message waited = socket_wait(socket, other, TNRI_WAIT_READ);
         if (waited != TNRI_MESSAGE_DONE)
             return waited;
     }

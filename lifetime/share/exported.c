@@ -33,7 +33,7 @@ typedef struct importer {
     exported *of;
     tnri_descriptor socket;
     tnri_descriptor process; /* came with the greeting */
-    pid_t who;               /* that asked for it; 0: not known */
+    int who;                 /* that asked for it; 0: not known */
 } importer;
 
 static struct {
@@ -451,7 +451,7 @@ static void sending_end(importer *fresh, int is_sent)
 
 /* Sends to a new importer, which has the export's reference from then on. In the context, if the
  * export is a block. */
-static tnr_status importer_make(exported *of, int socket, pid_t who)
+static tnr_status importer_make(exported *of, int socket, int who)
 {
     importer *fresh = tnri_host_alloc(sizeof(*fresh));
     if (fresh == NULL)
@@ -468,7 +468,7 @@ static tnr_status importer_make(exported *of, int socket, pid_t who)
     return status;
 }
 
-tnr_status tnri_exported_send(tnr_export number, int socket, pid_t who)
+tnr_status tnri_exported_send(tnr_export number, int socket, int who)
 {
     exported *of = export_find(number);
     if (of == NULL)
@@ -586,7 +586,7 @@ int tnri_exported_relays(void)
 }
 
 /* Adds those of a list that have an export to the `known` ones. Under the lock. */
-static uint32_t importers_told(const importer *list, tnr_export number, pid_t *who, uint32_t known,
+static uint32_t importers_told(const importer *list, tnr_export number, int *who, uint32_t known,
                                uint32_t room)
 {
     for (const importer *one = list; one != NULL; one = one->next)
@@ -595,7 +595,7 @@ static uint32_t importers_told(const importer *list, tnr_export number, pid_t *w
     return known;
 }
 
-uint32_t tnri_exported_importers(tnr_export number, pid_t *who, uint32_t room)
+uint32_t tnri_exported_importers(tnr_export number, int *who, uint32_t room)
 {
     uint32_t count = 0, known = 0;
     tnri_lock_take(&all.lock);

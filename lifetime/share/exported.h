@@ -18,8 +18,6 @@
 #ifndef TNRI_LIFETIME_EXPORTED_H
 #define TNRI_LIFETIME_EXPORTED_H
 
-#include <sys/types.h>
-
 #include <tenure/export.h>
 
 #include "memory/device/device.h"
@@ -29,7 +27,7 @@ tnr_status tnri_exported_create(tnri_device *device, const void *ptr, tnr_export
 /* The one export of a block that ends with the block's free. The first call makes it. */
 tnr_status tnri_exported_offer(tnri_device *device, const void *ptr, tnr_export *number);
 /* `who`: the process at the other end, 0 if that is not known. */
-tnr_status tnri_exported_send(tnr_export number, int socket, pid_t who);
+tnr_status tnri_exported_send(tnr_export number, int socket, int who);
 /* Takes over what another process sends by the socket, as an export of this one's (relayed.h). */
 tnr_status tnri_exported_adopt(int socket, tnr_export *number);
 tnr_status tnri_exported_get(tnr_export number, tnr_export_info *info);
@@ -48,7 +46,7 @@ int tnri_exported_relays(void);
 /* How many importers have an export open, as tnri_exported_settle left it; the export itself may be
  * closed. Fills `room` entries of `who`, first with their processes, as far as they are known; 0:
  * not known. No lock held. */
-uint32_t tnri_exported_importers(tnr_export number, pid_t *who, uint32_t room);
+uint32_t tnri_exported_importers(tnr_export number, int *who, uint32_t room);
 
 /* The device is about to be put out of use: forgets its exports and importers. Without force,
  * returns TNR_ERR_BUSY instead if there are some. In the context, no other thread is inside. */

@@ -3,41 +3,37 @@
 #include "share/folder.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "base/conf/environment.h"
 #include "base/error.h"
+#include "base/prim/file.h"
 #include "base/prim/process.h"
+#include "base/prim/socket.h"
 
 enum { WAITING_MAX = 16 };
 
 /* ---- the places ----------------------------------------------------------------------------- */
 
 /* 1 if a folder is the user's alone. */
-static int is_private(const struct stat *found)
+static int is_private(const tnri_file_facts *found)
 {
-    return S_ISDIR(found->st_mode) && found->st_uid == geteuid() && (found->st_mode & 077) == 0;
+    return found->is_folder && found->user == tnri_process_user() && (found->mode & 077) == 0;
 }
 
 /* Adds the user's runtime folder, if there is one. 1: the environment names it. */
 static int runtime_add(tnri_places *places)
 {
     char base[TNRI_FOLDER_BYTES], *path = places->paths[places->count];
-    struct stat found;
+    tnri_file_facts found;
     const char *named = tnri_environment_runtime();
     int is_named =
-        named != NULL && named[0] == '/' && stat(named, &found) == 0 && is_private(&found);
+        named != NULL && named[0] == '/' && tnri_path_ask(named, &found) && is_private(&found);
     if (!is_named) {
-        snprintf(base, sizeof(base), "/run/user/%lu", (unsigned long)geteuid());
-        named = stat(base, &found) == 0 && is_private(&found) ? base : NULL;
+        snprintf(base, sizeof(base), "/run/user/%lu", (unsigned long)tnri_process_user());
+        named = tnri_path_ask(base, &found) && is_private(&found) ? base : NULL;
     }
     if (named == NULL || snprintf(path, TNRI_FOLDER_BYTES, "%s/tenure", named) >= TNRI_FOLDER_BYTES)
         return 0;
@@ -54,24 +50,24 @@ void tnri_places_list(tnri_places *places, const char *setting)
     }
     int is_named = runtime_add(places);
     snprintf(places->paths[places->count++], TNRI_FOLDER_BYTES, "/tmp/tenure-%lu",
-             (unsigned long)geteuid());
+             (unsigned long)tnri_process_user());
     places->home = is_named ? 0 : places->count - 1;
 }
 
 static int folder_open(const char *path)
 {
-    return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return tnri_file_open(TNRI_FOLDER_OWN, path, TNRI_FILE_FOLDER | TNRI_FILE_UNLINKED, 0);
 }
 
 int tnri_place_open(int *folder, const char *path)
 {
-    struct stat found;
+    tnri_file_facts found;
     *folder = folder_open(path);
     if (*folder < 0)
         return 0;
-    if (fstat(*folder, &found) == 0 && is_private(&found))
+    if (tnri_file_ask(*folder, &found) && is_private(&found))
         return 1;
-    (void)close(*folder);
+    (void)tnri_file_close(*folder);
     *folder = -1;
     return 0;
 }
@@ -87,27 +83,27 @@ static tnr_status folder_error(const char *path, const char *purpose, const char
 /* Opens the folder at a place, and makes it if it is not there. */
 static tnr_status place_make(int *folder, const char *path, const char *purpose)
 {
-    struct stat found;
+    tnri_file_facts found;
     *folder = -1;
-    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+    if (!tnri_folder_make(path) && errno != EEXIST)
         return folder_error(path, purpose, "the folder cannot be made", errno);
     int file = folder_open(path);
     if (file < 0)
         return folder_error(path, purpose, "the folder cannot be opened", errno);
-    int error = fstat(file, &found) == 0 ? 0 : errno;
+    int error = tnri_file_ask(file, &found) ? 0 : errno;
     if (error == 0 && is_private(&found)) {
         *folder = file;
         return TNR_OK;
     }
-    (void)close(file);
+    (void)tnri_file_close(file);
     if (error != 0)
         return folder_error(path, purpose, "the folder cannot be looked at", error);
     return tnri_error(TNR_ERR_FILE,
                       "%s: %s belongs to user %lu and has mode %03o. The folder "
                       "must be of user %lu, who runs this process, with mode 700. Change that, or "
                       "name another with control_dir.",
-                      purpose, path, (unsigned long)found.st_uid, (unsigned)(found.st_mode & 0777),
-                      (unsigned long)geteuid());
+                      purpose, path, (unsigned long)found.user, found.mode & 0777,
+                      (unsigned long)tnri_process_user());
 }
 
 tnr_status tnri_folder_open(int *folder, char path[TNRI_FOLDER_BYTES], const tnri_places *places,
@@ -129,11 +125,11 @@ static uint32_t boot_number(void)
 {
     char text[64];
     uint32_t number = 0;
-    int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t length = file < 0 ? -1 : read(file, text, sizeof(text));
+    int file = tnri_file_open(TNRI_FOLDER_OWN, "/proc/sys/kernel/random/boot_id", 0, 0);
+    int64_t length = file < 0 ? -1 : tnri_file_read(file, text, sizeof(text));
     if (file >= 0)
-        (void)close(file);
-    for (ssize_t i = 0, digits = 0; i < length && digits < 8; i++) {
+        (void)tnri_file_close(file);
+    for (int64_t i = 0, digits = 0; i < length && digits < 8; i++) {
         static const char hex[] = "0123456789abcdef";
         const char *digit = text[i] == '\0' ? NULL : strchr(hex, text[i]);
         if (digit == NULL)
@@ -144,30 +140,20 @@ static uint32_t boot_number(void)
     return number;
 }
 
-/* The address of a name in the folder. 0: there is no way to write it down. */
-static int address_make(struct sockaddr_un *address, int folder, const char *path, const char *name)
-{
-    size_t room = sizeof(address->sun_path);
-    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    if ((size_t)snprintf(address->sun_path, room, "%s/%s", path, name) < room)
-        return 1;
-    return (size_t)snprintf(address->sun_path, room, "/proc/self/fd/%d/%s", folder, name) < room;
-}
-
 /* Binds, listens and only then gives the name by which others find it. 0, or an error number. */
 static int socket_publish(int listener, int folder, const char *path, const char *name)
 {
-    struct sockaddr_un address;
-    char hidden[TNRI_SOCKET_NAME_BYTES + 1];
+    char hidden[TNRI_SOCKET_NAME_BYTES + 1], address[TNRI_PATH_BYTES];
     snprintf(hidden, sizeof(hidden), ".%s", name);
-    if (!address_make(&address, folder, path, hidden))
-        return ENAMETOOLONG;
-    if (bind(listener, (const struct sockaddr *)&address, sizeof(address)) != 0)
+    if ((size_t)snprintf(address, sizeof(address), "%s/%s", path, hidden) >=
+        tnri_socket_path_room())
+        snprintf(address, sizeof(address), "/proc/self/fd/%d/%s", folder, hidden);
+    if (!tnri_socket_bind(listener, address, 0))
         return errno;
-    if (listen(listener, WAITING_MAX) == 0 && renameat(folder, hidden, folder, name) == 0)
+    if (tnri_socket_listen(listener, WAITING_MAX) && tnri_name_move(folder, hidden, name))
         return 0;
     int error = errno;
-    (void)unlinkat(folder, hidden, 0);
+    (void)tnri_name_remove(folder, hidden);
     return error;
 }
 
@@ -177,12 +163,12 @@ static tnr_status listen_try(int *listener, char name[TNRI_SOCKET_NAME_BYTES], i
 {
     uint64_t random;
     *error = 0;
-    if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
+    if (!tnri_random(&random, sizeof(random)))
         return folder_error(path, "control", "there are no random numbers for the socket's name",
                             errno);
     snprintf(name, TNRI_SOCKET_NAME_BYTES, "tenure-%ld-%08x-%016llx.sock", (long)tnri_process_id(),
              boot_number(), (unsigned long long)random);
-    int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int file = tnri_socket_make(TNRI_SOCKET_UNWAITED);
     if (file < 0)
         return folder_error(path, "control", "there is no socket to be had", errno);
     *error = socket_publish(file, folder, path, name);
@@ -190,7 +176,7 @@ static tnr_status listen_try(int *listener, char name[TNRI_SOCKET_NAME_BYTES], i
         *listener = file;
         return TNR_OK;
     }
-    (void)close(file);
+    (void)tnri_file_close(file);
     return folder_error(path, "control", "a socket cannot be made there", *error);
 }
 

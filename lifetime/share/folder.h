@@ -29,6 +29,8 @@
 
 #include <tenure/status.h>
 
+#include "base/prim/file.h"
+
 enum { TNRI_FOLDER_BYTES = 256, TNRI_SOCKET_NAME_BYTES = 80, TNRI_PLACES_MAX = 2 };
 
 /* The places of a user's folder. */

@@ -3,22 +3,17 @@
 #include "share/offered.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/prim/helper.h"
 #include "base/host_memory.h"
+#include "base/prim/clock.h"
 #include "base/prim/process.h"
+#include "base/prim/socket.h"
 #include "base/prim/thread.h"
 #include "share/exported.h"
 #include "share/shared.h"
@@ -58,7 +53,7 @@ static struct {
     _Atomic int is_ending;
     tnri_descriptor listener; /* constant once the thread runs */
     tnri_system_thread thread;
-    pid_t process; /* that the thread is of */
+    int process; /* that the thread is of */
 
     tnri_mutex mutex; /* protects what follows */
     tnri_condition changed;
@@ -70,21 +65,19 @@ static struct {
             .changed = TNRI_CONDITION_INIT,
             .listener = TNRI_DESCRIPTOR_NONE};
 
-static socklen_t address_make(struct sockaddr_un *address, uint64_t process, uint64_t token)
+enum { ADDRESS_BYTES = 64 };
+
+static void address_make(char address[ADDRESS_BYTES], uint64_t process, uint64_t token)
 {
-    memset(address, 0, sizeof(*address));
-    address->sun_family = AF_UNIX;
-    int length =
-        snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "tenure-%llu-%016llx",
-                 (unsigned long long)process, (unsigned long long)token);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+    snprintf(address, ADDRESS_BYTES, "tenure-%llu-%016llx", (unsigned long long)process,
+             (unsigned long long)token);
 }
 
 /* A socket that keeps messages apart; without one errno says why. */
-static int socket_make(tnri_descriptor *made, int flags)
+static int socket_make(tnri_descriptor *made, unsigned how)
 {
     tnri_descriptors_enter();
-    int file = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
+    int file = tnri_socket_make(TNRI_SOCKET_MESSAGES | how);
     int error = errno;
     if (file >= 0)
         tnri_descriptor_keep(made, file);
@@ -93,16 +86,11 @@ static int socket_make(tnri_descriptor *made, int flags)
     return file >= 0;
 }
 
-/* Who is at the other end, as the kernel says; 0: it does not. */
-static int peer_get(int connection, struct ucred *who)
+/* 1, and the process, if the other end is this user's. */
+static int is_same_user(int connection, int *process)
 {
-    socklen_t bytes = sizeof(*who);
-    return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, who, &bytes) == 0;
-}
-
-static int is_same_user(int connection, struct ucred *who)
-{
-    return peer_get(connection, who) && who->uid == geteuid();
+    uint32_t user;
+    return tnri_socket_peer(connection, process, &user) && user == tnri_process_user();
 }
 
 /* ---- answering ------------------------------------------------------------------------------ */
@@ -128,7 +116,7 @@ static void sending_end(void)
 static void request_answer(int connection)
 {
     request asked;
-    struct ucred who;
+    int who;
     tnri_descriptor stray = TNRI_DESCRIPTOR_NONE;
     if (!is_same_user(connection, &who))
         return;
@@ -137,7 +125,7 @@ static void request_answer(int connection)
     if (got != TNRI_MESSAGE_DONE || asked.magic != NAME_MAGIC)
         return;
     sending_begin();
-    tnr_status status = tnri_exported_send(asked.number, connection, who.pid);
+    tnr_status status = tnri_exported_send(asked.number, connection, who);
     sending_end();
     /* If a part has gone, the other side takes this for the end that it is. */
     tnri_shared_block why = {.magic = TNRI_SHARED_MAGIC, .refusal = (uint64_t)status};
@@ -149,7 +137,7 @@ static void request_answer(int connection)
 static int connection_accept(tnri_descriptor *connection)
 {
     tnri_descriptors_enter();
-    int file = accept4(server.listener.file, NULL, NULL, SOCK_CLOEXEC);
+    int file = tnri_socket_accept(server.listener.file, 0);
     int error = errno;
     if (file >= 0)
         tnri_descriptor_keep(connection, file);
@@ -252,14 +240,14 @@ static void *requests_answer(void *nothing)
 {
     (void)nothing;
     while (!atomic_load(&server.is_ending)) {
-        struct pollfd wanted = {.fd = server.listener.file, .events = POLLIN};
-        int found = poll(&wanted, 1, look_ms());
+        tnri_file_wait wanted = {.file = server.listener.file, .wanted = TNRI_WAIT_READ};
+        int found = tnri_wait_any(&wanted, 1, look_ms());
         if (atomic_load(&server.is_ending))
             break;
         if (found == 0)
             look();
         else if (found > 0 && !asker_accept())
-            (void)poll(NULL, 0, PAUSE_MS);
+            tnri_nap(PAUSE_MS * UINT64_C(1000000));
     }
     tnri_helper_end();
     return NULL;
@@ -270,7 +258,7 @@ static void askers_hang_up(void)
     tnri_mutex_lock(&server.mutex);
     for (const asker *one = server.askers; one != NULL; one = one->next)
         if (!one->is_answered)
-            (void)shutdown(one->connection.file, SHUT_RDWR);
+            tnri_socket_hang_up(one->connection.file);
     tnri_mutex_unlock(&server.mutex);
 }
 
@@ -280,7 +268,7 @@ static void server_end(void)
     if (atomic_load(&server.token) == 0 || server.process != tnri_process_id())
         return; /* a forked child has no such threads */
     atomic_store(&server.is_ending, 1);
-    (void)shutdown(server.listener.file, SHUT_RDWR);
+    tnri_socket_hang_up(server.listener.file);
     askers_hang_up();
     tnri_thread_join(server.thread);
     askers_hang_up(); /* the last that it took */
@@ -290,12 +278,12 @@ static void server_end(void)
 /* Listens and makes the thread, all of whose signals are blocked. 0, or an error number. */
 static int listener_start(uint64_t token)
 {
-    struct sockaddr_un address;
-    socklen_t length = address_make(&address, (uint64_t)tnri_process_id(), token);
-    if (!socket_make(&server.listener, SOCK_NONBLOCK))
+    char address[ADDRESS_BYTES];
+    address_make(address, (uint64_t)tnri_process_id(), token);
+    if (!socket_make(&server.listener, TNRI_SOCKET_UNWAITED))
         return errno;
-    int error = bind(server.listener.file, (const struct sockaddr *)&address, length) != 0 ||
-                        listen(server.listener.file, BACKLOG) != 0
+    int error = !tnri_socket_bind(server.listener.file, address, 1) ||
+                        !tnri_socket_listen(server.listener.file, BACKLOG)
                     ? errno
                     : 0;
     if (error == 0)
@@ -312,7 +300,7 @@ static tnr_status server_start(void)
     int error = 0;
     tnri_mutex_lock(&server.starting);
     if (atomic_load(&server.token) == 0) {
-        if (getrandom(&token, sizeof(token), 0) != (ssize_t)sizeof(token) || token == 0)
+        if (!tnri_random(&token, sizeof(token)) || token == 0)
             error = EAGAIN;
         else
             error = listener_start(token);
@@ -363,21 +351,15 @@ void tnri_offered_resume(void)
 /* Nobody may keep this process waiting for ever, were it by a full queue. */
 static int connection_make(const offer_name *name, int connection)
 {
-    struct sockaddr_un address;
-    struct timeval most = {.tv_sec = WAIT_SECONDS};
-    socklen_t length = address_make(&address, name->process, name->token);
-    (void)setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
-    int result;
-    do
-        result = connect(connection, (const struct sockaddr *)&address, length);
-    while (result != 0 && errno == EINTR);
-    return result == 0;
+    char address[ADDRESS_BYTES];
+    address_make(address, name->process, name->token);
+    return tnri_socket_connect(connection, address, 1, WAIT_SECONDS);
 }
 
 tnr_status tnri_offered_ask(const tnr_export_name *named, tnri_descriptor *connection)
 {
     offer_name name;
-    struct ucred who;
+    int who;
     char text[128];
     memcpy(&name, named, sizeof(name));
     if (name.magic != NAME_MAGIC)
@@ -411,7 +393,8 @@ tnr_status tnri_offered_ask(const tnr_export_name *named, tnri_descriptor *conne
 int tnri_offered_is_there(const tnr_export_name *named)
 {
     offer_name name;
-    struct ucred who;
+    int who;
+    uint32_t user;
     tnri_descriptor connection = TNRI_DESCRIPTOR_NONE;
     memcpy(&name, named, sizeof(name));
     if (name.magic != NAME_MAGIC)
@@ -419,9 +402,10 @@ int tnri_offered_is_there(const tnr_export_name *named)
     if (tnri_offered_is_own(named) || !socket_make(&connection, 0))
         return 1;
     /* One that is stopped is there: the system takes connections in its place, up to a number. */
-    int is_there = connection_make(&name, connection.file)
-                       ? !peer_get(connection.file, &who) || who.uid == geteuid()
-                       : errno != ECONNREFUSED;
+    int is_there =
+        connection_make(&name, connection.file)
+            ? !tnri_socket_peer(connection.file, &who, &user) || user == tnri_process_user()
+            : errno != ECONNREFUSED;
     tnri_descriptor_close(&connection);
     return is_there;
 }
@@ -434,9 +418,9 @@ int tnri_offered_is_own(const tnr_export_name *named)
            name.token == atomic_load(&server.token) && server.process == tnri_process_id();
 }
 
-pid_t tnri_offered_process(const tnr_export_name *named)
+int tnri_offered_process(const tnr_export_name *named)
 {
     offer_name name;
     memcpy(&name, named, sizeof(name));
-    return (pid_t)name.process;
+    return (int)name.process;
 }

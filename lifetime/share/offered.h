@@ -18,8 +18,6 @@
 #ifndef TNRI_LIFETIME_OFFERED_H
 #define TNRI_LIFETIME_OFFERED_H
 
-#include <sys/types.h>
-
 #include <tenure/export.h>
 
 #include "share/descriptor.h"
@@ -37,7 +35,7 @@ int tnri_offered_is_there(const tnr_export_name *name);
 /* 1 if it is this one. */
 int tnri_offered_is_own(const tnr_export_name *name);
 /* Its number, as it sees itself. */
-pid_t tnri_offered_process(const tnr_export_name *name);
+int tnri_offered_process(const tnr_export_name *name);
 
 /* Between these two calls no request is being answered. No lock held. */
 void tnri_offered_pause(void);

@@ -40,8 +40,8 @@ SYSTEM_WRAP(int, accept4, (int file, struct sockaddr *from, socklen_t *bytes, in
             (file, from, bytes, flags), -1)
 SYSTEM_WRAP(ssize_t, recv, (int file, void *to, size_t bytes, int flags), (file, to, bytes, flags),
             -1)
-SYSTEM_WRAP(ssize_t, send, (int file, const void *from, size_t bytes, int flags),
-            (file, from, bytes, flags), -1)
+SYSTEM_WRAP(ssize_t, sendmsg, (int file, const struct msghdr *from, int flags), (file, from, flags),
+            -1)
 SYSTEM_WRAP(int, poll, (struct pollfd * waits, nfds_t count, int timeout), (waits, count, timeout),
             -1)
 SYSTEM_WRAP(int, getsockopt, (int file, int level, int name, void *to, socklen_t *bytes),

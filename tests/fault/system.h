@@ -57,7 +57,8 @@ static inline int system_is_failing(int error)
     }
 
 SYSTEM_WRAP(int, mkdir, (const char *path, mode_t mode), (path, mode), -1)
-SYSTEM_WRAP(int, open, (const char *path, int flags, mode_t mode), (path, flags, mode), -1)
+SYSTEM_WRAP(int, openat, (int folder, const char *path, int flags, mode_t mode),
+            (folder, path, flags, mode), -1)
 SYSTEM_WRAP(int, fstat, (int file, struct stat *found), (file, found), -1)
 SYSTEM_WRAP(int, pthread_create,
             (pthread_t * thread, const pthread_attr_t *how, void *(*run)(void *), void *with),

@@ -27,8 +27,6 @@
 #include "fault/system.h"
 #include "share/group/member.h"
 
-SYSTEM_WRAP(int, openat, (int folder, const char *path, int flags, mode_t mode),
-            (folder, path, flags, mode), -1)
 SYSTEM_WRAP(int, posix_fallocate, (int file, off_t from, off_t bytes), (file, from, bytes), ENOSPC)
 #ifndef WITHOUT_GETRLIMIT
 SYSTEM_WRAP(int, getrlimit, (int which, struct rlimit *most), (which, most), -1)

@@ -34,26 +34,6 @@ OTHERS = {
     "cudaTypedefs.h": (CUDA,),
 }
 
-# What still includes headers of the system: it may only become less.
-LEFT = {
-    "alloc/base/file_room.c",
-    "alloc/see/snapshot/exit_path.c",
-    "alloc/see/snapshot/sink.c",
-    "alloc/see/trap/tell.c",
-    "capture/away/host_limit.c",
-    "capture/control/commands.c",
-    "capture/control/connection.c",
-    "capture/control/server.c",
-    "capture/graph/audit_write.c",
-    "lifetime/share/descriptor.c",
-    "lifetime/share/exported.h",
-    "lifetime/share/folder.c",
-    "lifetime/share/group/board.c",
-    "lifetime/share/offered.c",
-    "lifetime/share/offered.h",
-    "lifetime/share/publish/notice.c",
-}
-
 INCLUDE = re.compile(r"^\s*#\s*include\s*<([^>]+)>", re.M)
 INSIDE = re.compile(r'^\s*#\s*include\s*"(gpu/cuda/[^"]+)"', re.M)
 # Comments go, and texts that are no single name.
@@ -88,26 +68,23 @@ def page(root):
                for name in sorted(told - there)])
 
 
-def check(root, left=None):
-    left = LEFT if left is None else left
-    problems, seen = page(root), set()
+def check(root):
+    problems = page(root)
     for name, text in sources(root):
         wrong = [header for header in INCLUDE.findall(text) if not is_allowed(name, header)]
-        seen |= {name} if wrong else set()
         if not name.startswith(CUDA):
             problems += [f"{name} includes {header}, which is of {CUDA} alone"
                          for header in INSIDE.findall(text)]
             problems += [f"{name} names {function}: the GPU is reached through gpu/backend.h"
                          for function in sorted(set(FUNCTION.findall(PROSE.sub("", text))))]
-        if name not in left:
-            problems += [f"{name} includes <{header}>: the system is asked in {PRIM} alone"
-                         for header in wrong]
-    return problems + [f"{name}: need not be in LEFT" for name in sorted(left - seen)]
+        problems += [f"{name} includes <{header}>: the system is asked in {PRIM} alone"
+                     for header in wrong]
+    return problems
 
 
 def self_test():
     """Each wrong include is found, in a small tree that is right without it."""
-    def problems(name, text, left=frozenset()):
+    def problems(name, text):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             texts = {"alloc/base/prim/clock.h": "#include <time.h>\n",
@@ -123,7 +100,7 @@ def self_test():
             for path, content in texts.items():
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).write_text(content)
-            return check(root, set(left))
+            return check(root)
     assert problems("alloc/base/any.c", "#include <string.h>\n") == []
     for header in ("pthread.h", "unistd.h", "time.h", "sys/stat.h", "linux/futex.h", "cuda.h",
                    "jemalloc/jemalloc.h", "cpuid.h"):
@@ -131,7 +108,6 @@ def self_test():
         found = problems("lifetime/share/any.c", text)
         assert found == [f"lifetime/share/any.c includes <{header}>: the system is asked in "
                          "alloc/base/prim/ alone"], found
-        assert problems("lifetime/share/any.c", text, {"lifetime/share/any.c"}) == []
     assert problems("docs/porting.md", "| `clock.h` | time |\n| `unmap` | |\n") == [
         "docs/porting.md has no row of map", "docs/porting.md has a row of unmap, which is gone"]
     for text in ("driver->cuMemMap(a)", 'error("cuMemMap")', "X(cuMemMap)"):
@@ -141,8 +117,6 @@ def self_test():
     found = problems("alloc/gpu/any.c", '#include "gpu/cuda/driver.h"\n')
     assert found == ["alloc/gpu/any.c includes gpu/cuda/driver.h, which is of alloc/gpu/cuda/ "
                      "alone"], found
-    assert problems("alloc/base/any.c", "", {"alloc/base/any.c"}) == [
-        "alloc/base/any.c: need not be in LEFT"]
     print("ok")
 
 

@@ -68,9 +68,9 @@ int close(int file)
     return file == watched && is_answered(&to_close) ? -1 : result;
 }
 
-int rename(const char *from, const char *to)
+int renameat(int from_folder, const char *from, int folder, const char *to)
 {
-    return is_answered(&to_rename) ? -1 : ORIGINAL(rename)(from, to);
+    return is_answered(&to_rename) ? -1 : ORIGINAL(renameat)(from_folder, from, folder, to);
 }
 
 void *dlopen(const char *name, int flags)

@@ -9,6 +9,8 @@
 #define TNRI_BASE_PRIM_THREAD_H
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
 
 /* ---- mutexes and conditions ----------------------------------------------------------------- */
 
@@ -78,6 +80,16 @@ static inline void tnri_once_run(tnri_once *once, void (*run)(void))
 {
     (void)pthread_once(once, run);
 }
+
+/* ---- words ---------------------------------------------------------------------------------- */
+
+/* A word may lie in memory that several processes share. */
+
+/* Waits until *word is not `value` any more, or somebody wakes, or `ns` have passed (UINT64_MAX:
+ * for ever). May return for no reason. */
+void tnri_word_wait(_Atomic uint32_t *word, uint32_t value, uint64_t ns);
+/* Adds one to a word and wakes all who wait for it. */
+void tnri_word_ring(_Atomic uint32_t *word);
 
 /* ---- threads -------------------------------------------------------------------------------- */
 

@@ -6,14 +6,11 @@
  */
 #include "see/snapshot/exit_path.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/conf/environment.h"
+#include "base/prim/file.h"
 #include "base/prim/process.h"
 
 /* Clocks of files may be behind by a tick of the kernel's. */
@@ -21,9 +18,8 @@ enum { TICK_NS = 10000000 };
 
 /* What this process wrote last, which it may write again. */
 static struct {
-    pid_t process; /* a forked child is another */
-    dev_t device;
-    ino_t number;
+    int process; /* a forked child is another */
+    uint64_t place, number;
 } own;
 
 static void expansion_of(char letter, char text[256])
@@ -33,9 +29,8 @@ static void expansion_of(char letter, char text[256])
         snprintf(text, 256, "%ld", (long)tnri_process_id());
     else if (letter == 'r')
         snprintf(text, 256, "%.20s", tnri_environment_rank());
-    else if (letter == 'h' && gethostname(text, 255) != 0)
-        text[0] = '\0';
-    text[255] = '\0';
+    else if (letter == 'h')
+        tnri_machine_name(text, 256);
     for (char *at = text; *at != '\0'; at++)
         *at = *at == '/' ? '_' : *at;
 }
@@ -72,49 +67,49 @@ static void path_move(char path[TNRI_EXIT_PATH_BYTES])
         snprintf(path + length, TNRI_EXIT_PATH_BYTES - length, "%s%s", number, end);
 }
 
-static int is_others(const struct stat *file, int64_t since_ns)
+static int is_others(const tnri_file_facts *file, int64_t since_ns)
 {
-    int64_t written_ns = file->st_mtim.tv_sec * INT64_C(1000000000) + file->st_mtim.tv_nsec;
-    int is_own = own.process == tnri_process_id() && file->st_dev == own.device &&
-                 file->st_ino == own.number;
-    return file->st_size > 0 && !is_own && written_ns + TICK_NS >= since_ns;
+    int is_own =
+        own.process == tnri_process_id() && file->place == own.place && file->number == own.number;
+    return file->bytes > 0 && !is_own && file->written_ns + TICK_NS >= since_ns;
 }
 
 int tnri_exit_path_enter(char path[TNRI_EXIT_PATH_BYTES], int64_t since_ns, int *is_moved)
 {
-    struct stat locked, there;
+    tnri_file_facts locked, there;
     *is_moved = 0;
     for (;;) {
-        int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+        int file = tnri_file_open(TNRI_FOLDER_OWN, path,
+                                  TNRI_FILE_BOTH | TNRI_FILE_MAKE | TNRI_FILE_UNWAITED, 0666);
         if (file < 0)
             return -1; /* the snapshot will say why */
-        if (flock(file, LOCK_EX) != 0 || fstat(file, &locked) != 0 || !S_ISREG(locked.st_mode)) {
-            close(file);
+        if (!tnri_file_lock(file, 1) || !tnri_file_ask(file, &locked) || !locked.is_regular) {
+            (void)tnri_file_close(file);
             return -1;
         }
-        if (stat(path, &there) == 0 && there.st_dev == locked.st_dev &&
-            there.st_ino == locked.st_ino) {
+        if (tnri_path_ask(path, &there) && there.place == locked.place &&
+            there.number == locked.number) {
             if (*is_moved || !is_others(&locked, since_ns))
                 return file;
             path_move(path);
             *is_moved = 1;
         }
-        close(file);
+        (void)tnri_file_close(file);
     }
 }
 
 void tnri_exit_path_leave(int descriptor, const char *path)
 {
-    struct stat there;
+    tnri_file_facts there;
     if (descriptor < 0)
         return;
     /* What was made above, and nothing took its place. */
-    if (stat(path, &there) == 0 && there.st_size == 0)
-        (void)unlink(path);
-    else if (stat(path, &there) == 0) {
+    if (tnri_path_ask(path, &there) && there.bytes == 0)
+        (void)tnri_name_remove(TNRI_FOLDER_OWN, path);
+    else if (tnri_path_ask(path, &there)) {
         own.process = tnri_process_id();
-        own.device = there.st_dev;
-        own.number = there.st_ino;
+        own.place = there.place;
+        own.number = there.number;
     }
-    close(descriptor);
+    (void)tnri_file_close(descriptor);
 }

@@ -3,18 +3,15 @@
 #include "see/snapshot/sink.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/file_room.h"
+#include "base/prim/file.h"
 #include "base/host_memory.h"
 #include "base/prim/process.h"
 #include "see/snapshot/deflater.h"
@@ -52,7 +49,8 @@ static int beside_open(tnri_sink *sink)
                               (long)tnri_process_id(), ++last);
         if (length < 0 || length >= TNRI_PATH_BYTES)
             return ENAMETOOLONG;
-        sink->file = open(sink->beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        sink->file =
+            tnri_file_open(TNRI_FOLDER_OWN, sink->beside, TNRI_FILE_WRITE | TNRI_FILE_NEW, 0666);
         if (sink->file >= 0)
             return 0;
         if (errno != EEXIST)
@@ -64,17 +62,17 @@ static int beside_open(tnri_sink *sink)
 /* 0 or errno. */
 static int file_open(tnri_sink *sink)
 {
-    struct stat there;
-    if (stat(sink->path, &there) == 0 && !S_ISREG(there.st_mode)) {
+    tnri_file_facts there;
+    if (tnri_path_ask(sink->path, &there) && !there.is_regular) {
         tnri_host_free(sink->place, TNRI_PATH_BYTES);
         sink->place = NULL;
-        sink->file = open(sink->path, O_WRONLY | O_CLOEXEC);
+        sink->file = tnri_file_open(TNRI_FOLDER_OWN, sink->path, TNRI_FILE_WRITE, 0);
         return sink->file < 0 ? errno : 0;
     }
     if (strlen(sink->path) >= TNRI_PATH_BYTES)
         return ENAMETOOLONG;
     /* What a symbolic link leads to is replaced, not the link. */
-    if (realpath(sink->path, sink->place) == NULL)
+    if (!tnri_path_real(sink->path, sink->place))
         snprintf(sink->place, TNRI_PATH_BYTES, "%s", sink->path);
     return beside_open(sink);
 }
@@ -111,7 +109,7 @@ static void file_write(void *user, const unsigned char *bytes, size_t count)
     if (sink->place != NULL && sink->error == 0)
         sink->error = tnri_file_limit(sink->file_bytes += count);
     while (count > 0 && sink->error == 0) {
-        ssize_t written = write(sink->file, bytes, count);
+        int64_t written = tnri_file_write(sink->file, bytes, count);
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0) {
@@ -203,15 +201,17 @@ tnr_status tnri_sink_close(tnri_sink *sink, int give_up)
         if (sink->deflater != NULL)
             tnri_deflater_end(sink->deflater, file_write, sink);
     }
-    if (close(sink->file) != 0 && sink->error == 0 && errno != EINTR)
-        sink->error = errno;
+    int error = tnri_file_close(sink->file);
+    if (sink->error == 0)
+        sink->error = error;
     int is_whole = !give_up && sink->error == 0;
-    if (is_whole && sink->place != NULL && rename(sink->beside, sink->place) != 0) {
+    if (is_whole && sink->place != NULL &&
+        !tnri_name_move(TNRI_FOLDER_OWN, sink->beside, sink->place)) {
         sink->error = errno;
         is_whole = 0;
     }
     if (!is_whole && sink->place != NULL)
-        unlink(sink->beside);
+        (void)tnri_name_remove(TNRI_FOLDER_OWN, sink->beside);
     tnr_status status = sink->error == 0 ? TNR_OK : file_error(sink, sink->error);
     sink_free(sink);
     return status;

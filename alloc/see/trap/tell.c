@@ -4,18 +4,14 @@
  * It goes to the standard error if no file is named or the file cannot be opened, because a silent
  * trap would be of no use.
  */
-#include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/prim/calm.h"
 #include "base/conf/conf.h"
-#include "base/file_room.h"
 #include "base/prim/file.h"
 #include "base/prim/loader.h"
 #include "base/prim/process.h"
@@ -23,7 +19,7 @@
 #include "see/trap/listener.h"
 #include "see/trap/story.h"
 
-enum { TEXT_BYTES = 6000, FRAMES_SHOWN = 12 };
+enum { TEXT_BYTES = 6000, FRAMES_SHOWN = 12, STANDARD_ERROR = 2 };
 
 /* Who listens; see listener.h. */
 static struct {
@@ -180,27 +176,28 @@ static int file_open(void)
     const char *path = tnri_conf_get()->trap_file;
     int file = -1;
     if (path[0] != '\0')
-        file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0644);
-    return file < 0 ? STDERR_FILENO : file;
+        file = tnri_file_open(
+            TNRI_FOLDER_OWN, path,
+            TNRI_FILE_WRITE | TNRI_FILE_MAKE | TNRI_FILE_APPEND | TNRI_FILE_UNWAITED, 0644);
+    return file < 0 ? STANDARD_ERROR : file;
 }
 
 /* Writes all of it; what cannot be written is lost. */
 static void bytes_write(const char *bytes, size_t count)
 {
-    struct stat found;
+    tnri_file_facts found;
     int file = file_open();
-    int has_room =
-        file == STDERR_FILENO ||
-        (fstat(file, &found) == 0 &&
-         (!S_ISREG(found.st_mode) || tnri_file_limit((uint64_t)found.st_size + count) == 0));
+    int has_room = file == STANDARD_ERROR ||
+                   (tnri_file_ask(file, &found) &&
+                    (!found.is_regular || tnri_file_limit(found.bytes + count) == 0));
     for (size_t done = 0; has_room && done < count;) {
-        ssize_t written = write(file, bytes + done, count - done);
+        int64_t written = tnri_file_write(file, bytes + done, count - done);
         if (written <= 0)
             break;
         done += (size_t)written;
     }
-    if (file != STDERR_FILENO)
-        (void)close(file);
+    if (file != STANDARD_ERROR)
+        (void)tnri_file_close(file);
 }
 
 void tnri_trap_say(const char *line)

@@ -4,6 +4,7 @@
 
 #include "base/conf/conf.h"
 #include "base/error.h"
+#include "base/prim/thread.h"
 #include "memory/device/chunk.h"
 
 /* How often it is looked who has died meanwhile, how often the driver is asked what it has, and how

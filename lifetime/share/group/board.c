@@ -3,18 +3,11 @@
 #include "share/group/board.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/error.h"
-#include "base/file_room.h"
+#include "base/prim/file.h"
 #include "base/prim/pages.h"
 #include "base/prim/process.h"
 
@@ -32,20 +25,11 @@ static tnr_status board_error(const char *path, const char *name, const char *wh
 
 /* ---- seats ---------------------------------------------------------------------------------- */
 
-/* Locks, or unlocks, the byte of a seat for this process, at once or not at all. */
-static int seat_lock(int file, int seat, int is_wanted)
-{
-    struct flock lock = {
-        .l_type = is_wanted ? F_WRLCK : F_UNLCK, .l_whence = SEEK_SET, .l_start = seat, .l_len = 1};
-    return fcntl(file, F_SETLK, &lock) == 0;
-}
-
 int tnri_seat_lives(const tnri_sitting *sitting, int seat)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = seat, .l_len = 1};
     if (seat == sitting->own || atomic_load(&sitting->board->seats[seat].process) == 0)
         return 0;
-    return fcntl(sitting->file, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+    return tnri_byte_is_locked(sitting->file, seat);
 }
 
 /* Its lock is held. What was asked for is as if it had been given. */
@@ -68,14 +52,14 @@ uint64_t tnri_seat_clear_dead(const tnri_sitting *sitting, int seat)
     tnri_seat *found = &sitting->board->seats[seat];
     uint64_t had = 0;
     if (seat == sitting->own || atomic_load(&found->process) == 0 ||
-        !seat_lock(sitting->file, seat, 1))
+        !tnri_byte_lock(sitting->file, seat, 1))
         return 0;
     if (atomic_load(&found->process) != 0) { /* nobody else has cleared it since */
         had = atomic_load(&found->reserved_bytes) + atomic_load(&found->coming_bytes);
         had += had == 0; /* it may have given all, and not said so */
         seat_clear(found);
     }
-    (void)seat_lock(sitting->file, seat, 0);
+    (void)tnri_byte_lock(sitting->file, seat, 0);
     return had;
 }
 
@@ -86,12 +70,12 @@ uint64_t tnri_seat_clear_dead(const tnri_sitting *sitting, int seat)
  * its blocks first: also one with holes, which another version may have made. */
 static tnr_status board_check(int file, const char *path, const char *name)
 {
-    struct stat found;
-    if (fstat(file, &found) != 0)
+    tnri_file_facts found;
+    if (!tnri_file_ask(file, &found))
         return board_error(path, name, "cannot be looked at", errno);
-    if (!S_ISREG(found.st_mode) || found.st_uid != geteuid() || (found.st_mode & 077) != 0)
+    if (!found.is_regular || found.user != tnri_process_user() || (found.mode & 077) != 0)
         return board_error(path, name, "is not a file of this user's alone", EPERM);
-    if (found.st_size != 0 && found.st_size != (off_t)sizeof(tnri_board))
+    if (found.bytes != 0 && found.bytes != sizeof(tnri_board))
         return board_error(path, name, "is not a group of this version of Tenure", EINVAL);
     int error = tnri_file_fill(file, sizeof(tnri_board));
     if (error == 0)
@@ -118,7 +102,7 @@ static tnr_status board_map(tnri_sitting *sitting, const char *path, const char 
         magic != BOARD_MAGIC)
         return board_error(path, name, "is not a group of this version of Tenure", EINVAL);
     for (sitting->own = 0; sitting->own < TNRI_SEATS_MAX; sitting->own++)
-        if (seat_lock(sitting->file, sitting->own, 1)) {
+        if (tnri_byte_lock(sitting->file, sitting->own, 1)) {
             seat_clear(tnri_seat_own(sitting));
             return TNR_OK;
         }
@@ -132,8 +116,8 @@ tnr_status tnri_board_sit(tnri_sitting *sitting, int folder, const char *path, c
                           int may_make)
 {
     *sitting = (tnri_sitting){0};
-    int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | (may_make ? O_CREAT : 0);
-    sitting->file = openat(folder, name, flags, 0600);
+    unsigned how = TNRI_FILE_BOTH | TNRI_FILE_UNLINKED | TNRI_FILE_UNWAITED;
+    sitting->file = tnri_file_open(folder, name, how | (may_make ? TNRI_FILE_MAKE : 0), 0600);
     if (sitting->file < 0)
         return board_error(path, name, "cannot be opened", errno);
     tnr_status status = board_map(sitting, path, name);
@@ -147,7 +131,7 @@ void tnri_board_forget(tnri_sitting *sitting)
 {
     if (sitting->board != NULL)
         tnri_host_pages_unmap(sitting->board, sizeof(*sitting->board));
-    (void)close(sitting->file);
+    (void)tnri_file_close(sitting->file);
     sitting->board = NULL;
 }
 
@@ -156,18 +140,4 @@ void tnri_board_rise(tnri_sitting *sitting, int is_leaving)
     if (is_leaving)
         seat_clear(tnri_seat_own(sitting));
     tnri_board_forget(sitting);
-}
-
-/* ---- waiting -------------------------------------------------------------------------------- */
-
-void tnri_word_wait(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
-{
-    struct timespec time = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
-    (void)syscall(SYS_futex, word, FUTEX_WAIT, value, ns == UINT64_MAX ? NULL : &time, NULL, 0);
-}
-
-void tnri_word_ring(_Atomic uint32_t *word)
-{
-    atomic_fetch_add(word, 1);
-    (void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }

@@ -78,10 +78,4 @@ int tnri_seat_lives(const tnri_sitting *sitting, int seat);
  * device, at least 1; the driver may be about to get them back. 0: nobody has ended there. */
 uint64_t tnri_seat_clear_dead(const tnri_sitting *sitting, int seat);
 
-/* Waits until *word is not `value` any more, or somebody wakes, or `ns` have passed (UINT64_MAX:
- * for ever). May return for no reason. */
-void tnri_word_wait(_Atomic uint32_t *word, uint32_t value, uint64_t ns);
-/* Adds one to a word and wakes all who wait for it. */
-void tnri_word_ring(_Atomic uint32_t *word);
-
 #endif

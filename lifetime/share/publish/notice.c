@@ -3,17 +3,13 @@
 #include "share/publish/notice.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/conf/conf.h"
 #include "base/error.h"
-#include "base/file_room.h"
+#include "base/prim/clock.h"
+#include "base/prim/file.h"
 #include "base/prim/process.h"
 #include "share/folder.h"
 #include "share/offered.h"
@@ -51,10 +47,11 @@ tnr_status tnri_name_check(const char *name)
 
 /* Opens a file of the folder. An error number, or 0. */
 static int file_open(tnri_descriptor *file, const tnri_descriptor *folder, const char *name,
-                     int flags)
+                     unsigned how)
 {
     tnri_descriptors_enter();
-    int opened = openat(folder->file, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    int opened =
+        tnri_file_open(folder->file, name, how | TNRI_FILE_UNLINKED | TNRI_FILE_UNWAITED, 0600);
     int error = opened < 0 ? errno : 0;
     if (opened >= 0)
         tnri_descriptor_keep(file, opened);
@@ -67,8 +64,8 @@ static int file_move(int file, void *data, size_t bytes, int is_write)
 {
     size_t done = 0;
     while (done < bytes) {
-        ssize_t moved = is_write ? write(file, (char *)data + done, bytes - done)
-                                 : read(file, (char *)data + done, bytes - done);
+        int64_t moved = is_write ? tnri_file_write(file, (char *)data + done, bytes - done)
+                                 : tnri_file_read(file, (char *)data + done, bytes - done);
         if (moved < 0 && errno == EINTR)
             continue;
         if (moved <= 0)
@@ -81,17 +78,17 @@ static int file_move(int file, void *data, size_t bytes, int is_write)
 tnr_status tnri_notice_read(tnri_notice *notice, const tnri_descriptor *folder, const char *name)
 {
     char file_name[FILE_NAME_BYTES];
-    struct stat found;
+    tnri_file_facts found;
     tnri_descriptor file = TNRI_DESCRIPTOR_NONE;
     memset(notice, 0, sizeof(*notice));
     snprintf(file_name, sizeof(file_name), "%s.published", name);
-    int error = file_open(&file, folder, file_name, O_RDONLY);
+    int error = file_open(&file, folder, file_name, 0);
     if (error == ENOENT)
         return TNR_OK;
-    if (error == 0 && fstat(file.file, &found) != 0)
+    if (error == 0 && !tnri_file_ask(file.file, &found))
         error = errno;
-    int is_ours = error == 0 && S_ISREG(found.st_mode) && found.st_uid == geteuid() &&
-                  found.st_size == (off_t)sizeof(*notice);
+    int is_ours = error == 0 && found.is_regular && found.user == tnri_process_user() &&
+                  found.bytes == sizeof(*notice);
     if (is_ours)
         error = file_move(file.file, notice, sizeof(*notice), 0);
     tnri_descriptor_close(&file);
@@ -117,17 +114,17 @@ tnr_status tnri_notice_write(const tnri_notice *notice, const tnri_descriptor *f
     snprintf(new_name, sizeof(new_name), ".%s.new", name); /* of one that died here, perhaps */
     int error = tnri_file_limit(sizeof(written));
     if (error == 0) {
-        (void)unlinkat(folder->file, new_name, 0);
-        error = file_open(&file, folder, new_name, O_WRONLY | O_CREAT | O_EXCL);
+        (void)tnri_name_remove(folder->file, new_name);
+        error = file_open(&file, folder, new_name, TNRI_FILE_WRITE | TNRI_FILE_NEW);
     }
     if (error == 0)
         error = file_move(file.file, &written, sizeof(written), 1);
     tnri_descriptor_close(&file);
-    if (error == 0 && renameat(folder->file, new_name, folder->file, file_name) != 0)
+    if (error == 0 && !tnri_name_move(folder->file, new_name, file_name))
         error = errno;
     if (error == 0)
         return TNR_OK;
-    (void)unlinkat(folder->file, new_name, 0);
+    (void)tnri_name_remove(folder->file, new_name);
     return file_error("its file cannot be written", name, error);
 }
 
@@ -208,13 +205,13 @@ tnr_status tnri_names_lock(tnri_descriptor *folder, const char *name)
     tnr_status status = tnri_names_open(folder, name);
     if (status != TNR_OK)
         return status;
-    int waited = 0, result;
-    while ((result = flock(folder->file, LOCK_EX | LOCK_NB)) != 0 &&
+    int waited = 0, is_locked;
+    while (!(is_locked = tnri_file_lock(folder->file, 0)) &&
            (errno == EWOULDBLOCK || errno == EINTR) && waited < PATIENCE_MS) {
-        (void)poll(NULL, 0, NAP_MS);
+        tnri_nap(NAP_MS * UINT64_C(1000000));
         waited += NAP_MS;
     }
-    if (result == 0)
+    if (is_locked)
         return TNR_OK;
     int error = errno;
     tnri_descriptor_close(folder);

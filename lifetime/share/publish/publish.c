@@ -97,7 +97,7 @@ static tnr_status older_check(const char *name, const tnr_publish_options *optio
         }
     if (count <= most)
         return TNR_OK;
-    pid_t who = 0;
+    int who = 0;
     uint32_t readers = tnri_exported_importers(oldest->number, &who, 1);
     return tnri_error(TNR_ERR_BUSY,
                       "readers have %u generations of \"%s\" open here, and %u may be older than "
@@ -413,7 +413,7 @@ tnr_status tnr_publication_at(tnr_publication_info *info, size_t index)
     tnri_exported_settle();
     tnr_export number;
     for (size_t i = 0, known = 0; (number = holding_copy(info, i)) != 0; i++) {
-        pid_t who[PROCESSES_TOLD];
+        int who[PROCESSES_TOLD];
         info->readers = tnri_exported_importers(number, who, PROCESSES_TOLD);
         if (!info->is_latest && info->readers == 0)
             continue; /* it is over, and will be forgotten */
