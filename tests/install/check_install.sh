@@ -332,6 +332,14 @@ step_deb() {
     python3 -B "$here/check_licenses.py" --kind deb "$root/usr" || fail "see above"
     [[ $(dpkg-deb -f "$deb" Recommends) == libdw1 ]] || fail "it does not recommend libdw1"
     said=$("$root/usr/bin/tenure" doctor --driver sim) || fail "doctor ended with code $?: $said"
+    # Stripped, with what was taken out in a package of its own.
+    for file in "$root/usr/bin/tenure" "$root/usr/lib"*/libtenure.so.1.*; do
+        [[ $(file -b "$file") == *", stripped"* ]] || fail "$file is $(file -b "$file")"
+    done
+    deb=$(echo "$work"/made/tenure-dbgsym_*.ddeb)
+    said=$(dpkg-deb -c "$deb") || fail "there is no package of debug symbols"
+    [[ $(grep -c '/usr/lib/debug/.build-id/.*\.debug$' <<<"$said") -ge 3 ]] ||
+        fail "the package of debug symbols has $said"
 }
 
 # A plain C program that knows nothing of Tenure at link time.

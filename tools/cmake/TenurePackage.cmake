@@ -22,7 +22,7 @@ command `tenure`, a simulated device, and the adapters for PyTorch, CuPy and pro
 nothing of it. Neither a GPU nor a driver is needed to install it.")
 set(CPACK_RESOURCE_FILE_LICENSE "${PROJECT_SOURCE_DIR}/LICENSE")
 set(CPACK_PACKAGE_DIRECTORY "${PROJECT_BINARY_DIR}/packages")
-set(CPACK_STRIP_FILES OFF) # an allocator's stack traces are read in the field
+set(CPACK_STRIP_FILES OFF) # of archives: an allocator's stack traces are read in the field
 # One package, without what is NVIDIA's.
 set(CPACK_COMPONENTS_ALL Unspecified)
 set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
@@ -30,6 +30,8 @@ set(CPACK_ARCHIVE_COMPONENT_INSTALL ON)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+# What debuggers and `tenure snapshot` need for lines is in tenure-dbgsym, by build id.
+set(CPACK_DEBIAN_DEBUGINFO_PACKAGE ON)
 set(CPACK_DEBIAN_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS
