@@ -230,7 +230,7 @@ static void names(void **state)
     static const char *const wrong[] = {"", "a b", "a,b", "a\"", "a\\", "\x7f", "\xc3\xa4", "a\n"};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         assert_error(tnr_tag_pool(&pool, wrong[i], TNR_CONTENT_DEFAULT), TNR_ERR_INVALID_ARGUMENT,
-                     "no name for a tag");
+                     "not a name for a tag");
     memset(name, 'x', sizeof(name));
     name[64] = '\0';
     assert_error(tnr_tag_pool(&pool, name, TNR_CONTENT_DEFAULT), TNR_ERR_INVALID_ARGUMENT, "63");
