@@ -363,7 +363,7 @@ static size_t runs_list(const tnri_world *donor, size_t bytes_max, donor_run *li
 /* Takes chunks from the runs of a world, those first that keep least beside what they give: what
  * lies below a run's first whole chunk and above its last one is cut off by a hole then, and
  * little fits there at the next peak. */
-static size_t world_donate_tidy(tnri_plan *plan, tnri_world *donor)
+static size_t world_donate(tnri_plan *plan, tnri_world *donor)
 {
     donor_run list[DONOR_RUNS_MAX];
     size_t bytes_max = tnri_run_bytes_max(plan->request->bytes);
@@ -377,32 +377,6 @@ static size_t world_donate_tidy(tnri_plan *plan, tnri_world *donor)
                 taken += run_donate(plan, donor, list[i].run);
     } while (taken > before && plan->pages_missing > 0);
     return taken;
-}
-
-/* Takes chunks from all runs of a world, smallest runs first. */
-static size_t world_donate(tnri_plan *plan, tnri_world *donor)
-{
-    size_t taken = 0;
-    size_t bytes_max = tnri_run_bytes_max(plan->request->bytes);
-    tnri_index_walk walk = {tnri_index_class(tnri_page_bytes(donor->space)), NULL};
-    tnri_block *run;
-    while (plan->pages_missing > 0 && (run = tnri_index_next(donor->index, &walk)) != NULL) {
-        if (!tnri_world_spares(donor, TNRI_CUT_RECORDS))
-            break;
-        if (run->bytes <= bytes_max)
-            taken += run_donate(plan, donor, run);
-    }
-    return taken;
-}
-
-/* Takes chunks from a world. Another stream's runs, and those of a world that trades with others,
- * are worth most where they are large, since they can be lent: there the smallest give first,
- * whatever they keep. */
-static size_t world_take(tnri_plan *plan, tnri_world *donor)
-{
-    if (donor->arena == plan->arena && !tnri_world_trades(donor))
-        return world_donate_tidy(plan, donor);
-    return world_donate(plan, donor);
 }
 
 /* Takes what a window that is made again wants and the arena has free. */
@@ -436,7 +410,7 @@ size_t tnri_plan_take(tnri_plan *plan, tnri_arena *arena)
     if (plan->is_again)
         return again_take(plan, arena);
     for (int i = TNRI_WORLDS; i-- > 0;)
-        taken += world_take(plan, &arena->worlds[i]);
+        taken += world_donate(plan, &arena->worlds[i]);
     return taken;
 }
 

@@ -8,10 +8,9 @@
  *      ends in the untouched end of a span always fits. So there always is a place, if need be in a
  *      new span. The window becomes PENDING, so that nobody else takes it.
  *   2. Donors. Chunks that are wholly free elsewhere are cut out of their runs (STALE) and will be
- *      mapped into the window. Of this arena's runs, those come first that keep least, compared
- *      with what they give: a hole cuts off what a run keeps. Where streams trade, the smallest
- *      runs come first: a large one can be lent. This arena's own chunks need no waiting at all,
- *      since one stream orders old use and new use. For another arena's chunks, this stream must
+ *      mapped into the window. Of an arena's runs, those come first that keep least, compared with
+ *      what they give: a hole cuts off what a run keeps. This arena's own chunks need no waiting at
+ *      all, since one stream orders old use and new use. For another arena's chunks, this stream must
  *      wait for theirs, on the device. Chunks of parked blocks come after all free memory (park.h).
  *   3. New chunks for what is still missing.
  *

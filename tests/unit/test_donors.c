@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which runs give their chunks to a window. In the window's own arena: the runs that keep least
- * beside what they give. Where streams trade, and for another stream: the smallest runs.
+ * Which runs give their chunks to a window: in each arena those that keep least beside what they
+ * give.
  *
- * In world_take, world_donate always: what_keeps_least_gives failed. world_donate_tidy always: so
- * did the_smallest_give_where_streams_trade, and, with the arena's own condition alone removed,
- * the_smallest_give_to_another_stream. In world_donate_tidy, one round: many_runs_give failed.
+ * With run_keeps_less always 0, so that the smallest runs give first, all failed but many_runs_give.
+ * With one round in world_donate, many_runs_give failed.
  */
 #include "unit.h"
 
@@ -35,7 +34,7 @@ static void blocks_make(tnr_stream stream)
 
 /* Frees the runs and asks for what none of them can serve; three pages move. A block of 3 MiB then
  * goes to the run that has been passed by. */
-static void runs_give(tnr_stream stream, tnr_stream wanting, int kept)
+static void runs_give(tnr_stream stream, tnr_stream wanting)
 {
     assert_ok(tnr_free(blocks[SMALL]));
     assert_ok(tnr_free(blocks[LARGE_1]));
@@ -43,7 +42,7 @@ static void runs_give(tnr_stream stream, tnr_stream wanting, int kept)
     uint64_t creations = simcuda_calls("cuMemCreate");
     (void)unit_malloc(WANTED_MIB * MIB, wanting);
     assert_int_equal(unit_stats().chunks_moved, 3);
-    assert_ptr_equal(unit_malloc(mib[SMALL] * MIB, stream), blocks[kept]);
+    assert_ptr_equal(unit_malloc(mib[SMALL] * MIB, stream), blocks[SMALL]);
     assert_int_equal(simcuda_calls("cuMemCreate"), creations);
 }
 
@@ -52,10 +51,10 @@ static void what_keeps_least_gives(void **state)
     (void)state;
     tnr_stream stream = unit_stream(0);
     blocks_make(stream);
-    runs_give(stream, stream, SMALL);
+    runs_give(stream, stream);
 }
 
-static void the_smallest_give_where_streams_trade(void **state)
+static void also_where_streams_trade(void **state)
 {
     (void)state;
     tnr_stream stream = unit_stream(0);
@@ -63,15 +62,15 @@ static void the_smallest_give_where_streams_trade(void **state)
     blocks_make(stream);
     assert_ok(tnr_free(blocks[LENT]));
     assert_ptr_equal(unit_malloc(mib[LENT] * MIB, other), blocks[LENT]);
-    runs_give(stream, stream, LARGE_1); /* of two alike the one that was freed last gives */
+    runs_give(stream, stream);
 }
 
-static void the_smallest_give_to_another_stream(void **state)
+static void also_to_another_stream(void **state)
 {
     (void)state;
     tnr_stream stream = unit_stream(0);
     blocks_make(stream);
-    runs_give(stream, unit_stream(0), LARGE_1);
+    runs_give(stream, unit_stream(0));
 }
 
 /* More runs than are put in order at once. */
@@ -98,8 +97,8 @@ int main(void)
 #define DONORS_TEST(name) cmocka_unit_test_setup_teardown(name, donors_setup, unit_stop)
     const struct CMUnitTest tests[] = {
         DONORS_TEST(what_keeps_least_gives),
-        DONORS_TEST(the_smallest_give_where_streams_trade),
-        DONORS_TEST(the_smallest_give_to_another_stream),
+        DONORS_TEST(also_where_streams_trade),
+        DONORS_TEST(also_to_another_stream),
         DONORS_TEST(many_runs_give),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

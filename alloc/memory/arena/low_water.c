@@ -7,7 +7,9 @@
 #include "memory/arena/count.h"
 #include "memory/device/account.h"
 
-int tnri_world_trades(const tnri_world *world)
+/* 1 if the world takes turns with other streams: addresses of it have gone to them, or theirs have
+ * come, and streams trade (miss/trade.h). */
+static int world_trades(const tnri_world *world)
 {
     return (world->lent != NULL || world->borrowed_bytes > 0) &&
            !atomic_load_explicit(&world->arena->account->is_apart, memory_order_relaxed);
@@ -31,7 +33,7 @@ static void low_bound(tnri_world *world, uint64_t step)
 static void world_watch(tnri_world *world, uint64_t step)
 {
     const tnri_arena *arena = world->arena;
-    if (!tnri_low_water_keeps(arena) || (arena->aliases_count > 0 && !tnri_world_trades(world)))
+    if (!tnri_low_water_keeps(arena) || (arena->aliases_count > 0 && !world_trades(world)))
         low_bound(world, step);
 }
 
@@ -78,6 +80,6 @@ void tnri_low_water_look(tnri_world *world)
     /* The program has come through a pass. */
     atomic_store_explicit(&world->arena->low.keeps, 1, memory_order_relaxed);
     /* What could not go home is used by what the pass frees last. */
-    if (!tnri_world_trades(world) && !tnri_alias_go_home(world->arena))
+    if (!world_trades(world) && !tnri_alias_go_home(world->arena))
         world_watch(world, low_step(world) / TNRI_LOW_WATER_FINE);
 }

@@ -31,10 +31,6 @@
 /* A request of the arena has missed. */
 void tnri_low_water_watch(tnri_arena *arena);
 
-/* 1 if the world takes turns with other streams: addresses of it have gone to them, or theirs have
- * come, and streams trade (miss/trade.h). */
-int tnri_world_trades(const tnri_world *world);
-
 /* 1 if the arena has been at low water, so that its program has come through a pass: a chunk that
  * moves out of it now stays mapped where it was. Needs no lock, so a caller that asks twice may get
  * two answers. */
