@@ -20,22 +20,19 @@ static tnri_chunk *alias_at(const tnri_space *space, size_t page, size_t first)
 }
 
 /* The end of the window's pages, behind `end` if its last chunk reaches over it, if each has
- * memory, or is an alias of a chunk that may be free. Else 0. *is_own: 1 if this look has seen each
- * such chunk free in the arena; 0 if one can only be another arena's. */
-static size_t window_has_chunks(const tnri_space *space, size_t first, size_t end, uint64_t look,
-                                int *is_own)
+ * memory, or is an alias of a chunk that this look has seen free in the arena. Else 0. */
+static size_t window_has_chunks(const tnri_space *space, size_t first, size_t end, uint64_t look)
 {
     size_t page = first;
-    *is_own = 1;
     while (page < end) {
         if (space->pages[page] != NULL) {
             page++;
             continue;
         }
         const tnri_chunk *chunk = alias_at(space, page, first);
-        if (chunk == NULL)
+        if (chunk == NULL ||
+            atomic_load_explicit(&chunk->free_look, memory_order_relaxed) != look)
             return 0;
-        *is_own &= atomic_load_explicit(&chunk->free_look, memory_order_relaxed) == look;
         page += chunk->pages;
     }
     return page;
@@ -52,24 +49,42 @@ static int window_is_open(const tnri_block *record, uintptr_t end)
     }
 }
 
-/* Lists the chunks that are to come back, each with its page. */
-static void wanted_list(tnri_plan *plan)
+/* Marks what is free in the arena; returns the look. */
+static uint64_t arena_look(tnri_arena *arena)
+{
+    uint64_t look = tnri_alias_look();
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        tnri_alias_mark(&arena->worlds[i], look);
+    return look;
+}
+
+/* Takes the chunks that are to come back, each to its page. 0: one lay in the window itself, which
+ * is claimed by now, or is mapped there twice, or there is no host memory. */
+static int window_take(tnri_plan *plan)
 {
     const tnri_space *space = plan->world->space;
+    uint64_t look = arena_look(plan->arena);
     plan->is_again = 1;
     for (size_t i = 0; i < plan->gaps_count; i++) {
         size_t end = plan->gaps[i].page + plan->gaps[i].pages;
         for (size_t page = plan->gaps[i].page; page < end;) {
             tnri_chunk *chunk = space->aliases[page];
-            plan->wanted[plan->wanted_count++] = (tnri_source){chunk, page, NULL, SIZE_MAX, NULL};
+            if (atomic_load_explicit(&chunk->free_look, memory_order_relaxed) != look ||
+                !tnri_world_spares(chunk->free_run->world, TNRI_CUT_RECORDS))
+                return 0;
+            size_t from = chunk->page;
+            plan->sources[plan->sources_count++] =
+                (tnri_source){chunk, page, tnri_alias_leave(chunk), from, NULL};
+            atomic_store_explicit(&chunk->free_look, 0, memory_order_relaxed);
+            plan->pages_missing -= chunk->pages;
             page += chunk->pages;
         }
     }
+    return 1;
 }
 
 /* The window of a recipe if it can be made again now; else its `first` is null. */
-static tnri_window recipe_window(const tnri_world *world, tnri_recipe *recipe, uint64_t look,
-                                 int *is_own)
+static tnri_window recipe_window(const tnri_world *world, tnri_recipe *recipe, uint64_t look)
 {
     const tnri_space *space = world->space;
     uintptr_t end = recipe->base + recipe->bytes;
@@ -79,7 +94,7 @@ static tnri_window recipe_window(const tnri_world *world, tnri_recipe *recipe, u
     if (record == NULL || !window_is_open(record, end))
         return none;
     size_t last = tnri_page_of(space, end - 1) + 1;
-    size_t over = window_has_chunks(space, tnri_page_of(space, recipe->base), last, look, is_own);
+    size_t over = window_has_chunks(space, tnri_page_of(space, recipe->base), last, look);
     if (over == 0)
         return none;
     if (over > last) /* the last chunk's record is one alias up to there */
@@ -87,42 +102,35 @@ static tnri_window recipe_window(const tnri_world *world, tnri_recipe *recipe, u
     return (tnri_window){record, recipe->base, end, 0};
 }
 
-/* The oldest recipe's window that the arena's own chunks are enough for; else, with `moves`
- * TNRI_MOVES_ALL, the oldest that may do with others'. One look at each recipe finds both. */
-static tnri_window window_again(const tnri_world *world, size_t bytes, tnri_moves moves,
-                                uint64_t look)
+/* The oldest recipe's window that the arena's own chunks are enough for. */
+static tnri_window window_again(const tnri_world *world, size_t bytes, uint64_t look)
 {
-    tnri_window others = {0};
+    tnri_window window = {0};
     tnri_recipe *recipe = NULL;
-    for (int looks = 0; looks < TNRI_RECIPE_LOOKS; looks++) {
-        int is_own;
+    for (int looks = 0; looks < TNRI_RECIPE_LOOKS && window.first == NULL; looks++) {
         recipe = tnri_recipe_find(world, bytes, recipe);
         if (recipe == NULL)
             break;
-        tnri_window window = recipe_window(world, recipe, look, &is_own);
-        if (window.first != NULL && is_own)
-            return window;
-        if (window.first != NULL && others.first == NULL && moves == TNRI_MOVES_ALL)
-            others = window;
+        window = recipe_window(world, recipe, look);
     }
-    return others;
+    return window;
 }
 
-tnr_status tnri_again_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
-                           tnri_moves moves)
+tnr_status tnri_again_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request)
 {
     tnri_world *world = tnri_arena_world(arena, request->bytes);
     if (request->alignment != TNR_ALIGNMENT_DEFAULT || tnri_conf_get()->max_split_size_mb != 0 ||
         tnri_recipe_find(world, request->bytes, NULL) == NULL)
         return TNR_ERR_NOT_LIVE;
-    uint64_t look = tnri_alias_look();
-    for (int i = 0; i < TNRI_WORLDS; i++)
-        tnri_alias_mark(&arena->worlds[i], look);
-    tnri_window window = window_again(world, request->bytes, moves, look);
-    if (window.first == NULL || tnri_plan_make_at(plan, arena, request, moves, &window) != TNR_OK)
+    tnri_window window = window_again(world, request->bytes, arena_look(arena));
+    if (window.first == NULL ||
+        tnri_plan_make_at(plan, arena, request, TNRI_MOVES_OWN, &window) != TNR_OK)
         return TNR_ERR_NOT_LIVE;
-    wanted_list(plan);
-    tnri_plan_take(plan, arena);
+    int is_whole = window_take(plan);
     plan->own_count = plan->sources_count;
-    return TNR_OK;
+    if (is_whole)
+        return TNR_OK;
+    tnri_plan_untake(plan, arena, 0);
+    tnri_plan_undo(plan);
+    return TNR_ERR_NOT_LIVE;
 }

@@ -3,20 +3,17 @@
  * The same window again: how to serve a request that was served by moving chunks before.
  *
  * A window was made for a request of this size before (memory/arena/recipe.h). If the window has no
- * live block in it, and each chunk that lay there is free, wherever it is now, then the chunks come
- * back without a driver call: they are still mapped there (memory/arena/alias.h). Chunks that
- * another stream had need its order: an event and a wait, as ever. This is a plan like others,
- * executed by execute.c, with two differences: each chunk has its page, and a plan that lacks a
- * chunk comes to nothing.
+ * live block in it, and each chunk that lay there is free in the arena, wherever it is now, then
+ * the chunks come back without a driver call: they are still mapped there (memory/arena/alias.h).
+ * This is a plan like others, executed by execute.c, but it is complete when it is made.
  */
 #ifndef TNRI_MISS_AGAIN_H
 #define TNRI_MISS_AGAIN_H
 
 #include "miss/plan.h"
 
-/* Makes such a plan; the lock is held. Unless `moves` is TNRI_MOVES_ALL, it uses the arena's own
- * chunks alone. TNR_ERR_NOT_LIVE: there is no such plan, and nothing has changed. */
-tnr_status tnri_again_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
-                           tnri_moves moves);
+/* Makes such a plan; the lock is held. TNR_ERR_NOT_LIVE: there is no such plan, and nothing has
+ * changed. */
+tnr_status tnri_again_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request);
 
 #endif

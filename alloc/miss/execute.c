@@ -476,10 +476,7 @@ static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
         group_queue(plan, from, end, stays);
         tnri_arena_leave(donor);
     }
-    if (plan->is_again) {
-        if (from > plan->lanes_count)
-            tnri_device_lent(plan->arena->device, plan->began_ns);
-    } else if (from > 0) {
+    if (from > 0 && !plan->is_again) {
         atomic_fetch_add_explicit(&plan->arena->device->chunks_moved, from, memory_order_relaxed);
         tnri_device_moved(plan->arena->device, from, plan->sources_count, plan->began_ns);
         atomic_store_explicit(&plan->arena->account->has_moved, 1, memory_order_relaxed);
@@ -517,62 +514,11 @@ static tnr_served plan_served(const tnri_plan *plan, int reclaimed)
 {
     if (reclaimed)
         return TNR_SERVED_RECLAIMED;
+    if (plan->is_again)
+        return TNR_SERVED_MOVED;
     if (plan->sources_count > 0 && tnri_source_is_new(&plan->sources[plan->sources_count - 1]))
         return TNR_SERVED_GROWN;
     return plan->sources_count > plan->lanes_count ? TNR_SERVED_SHARED : TNR_SERVED_MOVED;
-}
-
-/* Takes from one other arena what a window that is made again wants, without its order yet. */
-static void again_take_from(tnri_plan *plan, tnri_arena *donor)
-{
-    tnri_arena_enter(donor);
-    for (int i = 0; i < TNRI_WORLDS; i++)
-        tnri_world_flush(&donor->worlds[i]);
-    (void)tnri_plan_take(plan, donor);
-    tnri_arena_leave(donor);
-}
-
-/* The same from all: the stream's lanes first. */
-static void again_take(tnri_plan *plan, int policy)
-{
-    tnri_arena *lanes[TNRI_LANES_MAX];
-    size_t count = tnri_lane_has_others(plan->arena) ? tnri_lane_others(plan->arena, lanes) : 0;
-    for (size_t i = 0; i < count && plan->pages_missing > 0; i++)
-        if (tnri_lane_is_other(plan->arena, lanes[i]))
-            again_take_from(plan, lanes[i]);
-    plan->lanes_count = plan->sources_count;
-    tnri_arena *donor = NULL;
-    while (policy != TNRI_CROSS_OFF && plan->moves == TNRI_MOVES_ALL && plan->pages_missing > 0 &&
-           (donor = tnri_givers_walk(plan->arena->pool, donor)) != NULL)
-        if (donor != plan->arena && !tnri_lane_is_other(plan->arena, donor) &&
-            tnri_arena_is_markable(donor))
-            again_take_from(plan, donor);
-}
-
-/* Executes a plan for a window that is made again: nothing is created or mapped. *ptr stays as it
- * is if a chunk that it wants is in use, or its stream cannot be waited for. */
-static tnr_status again_execute(tnri_plan *plan, int reclaimed, void **ptr)
-{
-    int policy = tnri_cross_policy();
-    tnr_status status = TNR_OK;
-    size_t end;
-    again_take(plan, policy);
-    int is_whole = plan->pages_missing == 0;
-    for (size_t from = plan->own_count; from < plan->sources_count && is_whole; from = end) {
-        tnri_event *event;
-        tnri_arena *donor = source_arena(&plan->sources[from]);
-        int refused = 0;
-        end = sources_group_end(plan, from);
-        status = tnri_execute_order(plan->arena, donor, policy, &event, &refused);
-        is_whole = status == TNR_OK && !refused;
-        if (is_whole)
-            group_set_event(plan, from, end, event);
-        tnri_event_drop(event);
-    }
-    if (is_whole)
-        return plan_succeed(plan, plan_served(plan, reclaimed), ptr);
-    tnri_execute_not(plan);
-    return status;
 }
 
 tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
@@ -583,8 +529,8 @@ tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
     tnri_assert_none_held();
     group_set_event(plan, 0, plan->own_count, NULL);
     plan->own_stays = plan->is_again || arena_keeps_aliases(arena);
-    if (plan->is_again)
-        return again_execute(plan, reclaimed, ptr);
+    if (plan->is_again) /* nothing is created or mapped */
+        return plan_succeed(plan, plan_served(plan, reclaimed), ptr);
     tnr_status status = lanes_take(plan);
     plan->lanes_count = plan->sources_count;
     if (status == TNR_OK)

@@ -227,10 +227,9 @@ static size_t request_least(const tnri_arena *arena, const tnri_request *request
     return (bytes + page - 1) & ~(page - 1);
 }
 
-/* What a request may move: with driver calls, and to where chunks are mapped already; and whether
- * the driver has refused it memory before. */
+/* What a request may move, and whether the driver has refused it memory before. */
 typedef struct ladder_means {
-    tnri_moves moves, again;
+    tnri_moves moves;
     int was_refused;
 } ladder_means;
 
@@ -239,13 +238,13 @@ typedef struct ladder_means {
 static ladder_means ladder_moves(tnri_arena *arena, const tnri_request *request, tnri_use use)
 {
     if (ladder_moves_max(arena) == TNRI_MOVES_NONE)
-        return (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_NONE, 0};
+        return (ladder_means){TNRI_MOVES_NONE, 0};
     int trades = tnri_trade_pays(arena, request, use);
     if (!tnri_price_may_move(arena->pool, request, use))
-        return (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_OWN, 0};
+        return (ladder_means){TNRI_MOVES_NONE, 0};
     tnri_moves most =
         trades && stream_retired_bytes(arena) < request->bytes ? TNRI_MOVES_ALL : TNRI_MOVES_OWN;
-    return (ladder_means){most, most, 0};
+    return (ladder_means){most, 0};
 }
 
 /* Has retired blocks of an arena become free, as far as the settings allow. Returns their bytes. */
@@ -332,15 +331,15 @@ static tnr_status ladder_lend_or_execute(tnri_plan *plan, int reclaimed, void **
  * else *ptr stays null. Not while the access of peers changes: who changes it goes over what is
  * mapped and forgets old mappings, and sees neither in a window that is being made. */
 static tnr_status ladder_again(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
-                               tnri_moves moves, int reclaimed, void **ptr)
+                               int reclaimed, void **ptr)
 {
-    if (arena->growable.base != 0 || arena->is_guard || moves == TNRI_MOVES_NONE ||
+    if (arena->growable.base != 0 || ladder_moves_max(arena) == TNRI_MOVES_NONE ||
         tnri_conf_get()->aliases_max == 0 || atomic_load(&arena->account->access.is_changing) ||
         !atomic_load_explicit(&arena->account->has_moved, memory_order_relaxed))
         return TNR_OK;
     tnri_arena_enter(arena);
     tnri_low_water_watch(arena);
-    tnr_status status = tnri_low_water_keeps(arena) ? tnri_again_make(plan, arena, request, moves)
+    tnr_status status = tnri_low_water_keeps(arena) ? tnri_again_make(plan, arena, request)
                                                     : TNR_ERR_NOT_LIVE;
     tnri_arena_leave(arena);
     return status == TNR_OK ? tnri_execute(plan, reclaimed, ptr) : TNR_OK;
@@ -353,7 +352,7 @@ static tnr_status ladder_place(tnri_arena *arena, const tnri_request *request, l
     tnri_access *access = &arena->pool->account.access;
     tnri_plan plan = {.was_refused = means.was_refused};
     unsigned epoch = tnri_placing_begin(access);
-    tnr_status status = ladder_again(&plan, arena, request, means.again, reclaimed, ptr);
+    tnr_status status = ladder_again(&plan, arena, request, reclaimed, ptr);
     if (status == TNR_OK && *ptr == NULL && arena->growable.base != 0) {
         tnri_arena_enter(arena);
         status = tnri_plan_make_growth(&plan, arena, request, means.moves);
@@ -469,8 +468,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
     tnri_use use = tnri_price_look(arena->pool, request);
     ladder_means means = ladder_moves(arena, request, use);
     status = ladder_climb(arena, request, means, 0, ptr);
-    ladder_means most = {ladder_moves_max(arena), ladder_moves_max(arena),
-                         tnri_chunk_was_refused(status)};
+    ladder_means most = {ladder_moves_max(arena), tnri_chunk_was_refused(status)};
     if (is_shortage(status))
         atomic_store_explicit(&arena->account->is_full, 1, memory_order_relaxed);
     if (is_shortage(status) && means.moves != most.moves) /* what cannot grow moves at any price */
@@ -600,8 +598,7 @@ tnr_status tnri_ladder_guard(tnri_arena *arena, const tnri_request *request, voi
     if (status != TNR_OK)
         return status;
     if (tnri_pool_work_begin(arena->pool)) {
-        status = ladder_climb(arena, request, (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_NONE, 0},
-                              0, ptr);
+        status = ladder_climb(arena, request, (ladder_means){TNRI_MOVES_NONE, 0}, 0, ptr);
         tnri_pool_work_end(arena->pool);
     } else {
         status = tnri_asleep_error(arena->pool);

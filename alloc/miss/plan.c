@@ -83,7 +83,6 @@ static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
     plan->at = 0;
     plan->is_again = 0;
     plan->window = 0;
-    plan->wanted_count = 0;
     plan->grows = NULL;
     plan->returns = NULL;
     plan->sources_count = 0;
@@ -98,13 +97,12 @@ static tnr_status plan_sources(tnri_plan *plan)
 {
     if (plan->sources_max < plan->pages_missing) {
         tnri_plan_free(plan);
-        plan->sources = tnri_host_alloc(2 * plan->pages_missing * sizeof(plan->sources[0]));
+        plan->sources = tnri_host_alloc(plan->pages_missing * sizeof(plan->sources[0]));
         if (plan->sources == NULL)
             return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for moving %zu pages.",
                               plan->pages_missing);
         plan->sources_max = plan->pages_missing;
     }
-    plan->wanted = plan->sources_max == 0 ? NULL : plan->sources + plan->sources_max;
     return TNR_OK;
 }
 
@@ -257,7 +255,7 @@ tnr_status tnri_plan_make_return(tnri_plan *plan, tnri_parked *parked, tnri_requ
 
 void tnri_plan_free(tnri_plan *plan)
 {
-    tnri_host_free(plan->sources, 2 * plan->sources_max * sizeof(plan->sources[0]));
+    tnri_host_free(plan->sources, plan->sources_max * sizeof(plan->sources[0]));
     plan->sources = NULL;
     plan->sources_max = 0;
 }
@@ -379,36 +377,10 @@ static size_t world_donate(tnri_plan *plan, tnri_world *donor)
     return taken;
 }
 
-/* Takes what a window that is made again wants and the arena has free. */
-static size_t again_take(tnri_plan *plan, tnri_arena *arena)
-{
-    uint64_t look = tnri_alias_look();
-    size_t taken = 0;
-    for (int i = 0; i < TNRI_WORLDS; i++)
-        tnri_alias_mark(&arena->worlds[i], look);
-    for (size_t i = 0; i < plan->wanted_count; i++) {
-        tnri_source *wanted = &plan->wanted[i];
-        tnri_chunk *chunk = wanted->chunk;
-        if (wanted->page_old != SIZE_MAX ||
-            atomic_load_explicit(&chunk->free_look, memory_order_relaxed) != look ||
-            !tnri_world_spares(chunk->free_run->world, TNRI_CUT_RECORDS))
-            continue;
-        wanted->page_old = chunk->page;
-        wanted->stale = tnri_alias_leave(chunk);
-        atomic_store_explicit(&chunk->free_look, 0, memory_order_relaxed);
-        plan->sources[plan->sources_count++] = *wanted;
-        plan->pages_missing -= chunk->pages;
-        taken++;
-    }
-    return taken;
-}
-
 size_t tnri_plan_take(tnri_plan *plan, tnri_arena *arena)
 {
     tnri_assert_held(&arena->lock);
     size_t taken = 0;
-    if (plan->is_again)
-        return again_take(plan, arena);
     for (int i = TNRI_WORLDS; i-- > 0;)
         taken += world_donate(plan, &arena->worlds[i]);
     return taken;
@@ -478,10 +450,6 @@ void tnri_plan_untake(tnri_plan *plan, tnri_arena *arena, size_t from)
     }
     if (stale != NULL)
         stale_untake(arena, stale);
-    for (size_t i = 0; i < plan->wanted_count; i++)
-        for (size_t s = from; s < plan->sources_count; s++)
-            if (plan->wanted[i].chunk == plan->sources[s].chunk)
-                plan->wanted[i].page_old = SIZE_MAX;
     plan->sources_count = from;
 }
 

@@ -9,9 +9,10 @@
  *      new span. The window becomes PENDING, so that nobody else takes it.
  *   2. Donors. Chunks that are wholly free elsewhere are cut out of their runs (STALE) and will be
  *      mapped into the window. Of an arena's runs, those come first that keep least, compared with
- *      what they give: a hole cuts off what a run keeps. This arena's own chunks need no waiting at
- *      all, since one stream orders old use and new use. For another arena's chunks, this stream must
- *      wait for theirs, on the device. Chunks of parked blocks come after all free memory (park.h).
+ *      what they give: a hole cuts off what a run keeps. This arena's own chunks need no waiting
+ *      at all, since one stream orders old use and new use. For another arena's chunks, this stream
+ *      must wait for theirs, on the device. Chunks of parked blocks come after all free memory
+ *      (park.h).
  *   3. New chunks for what is still missing.
  *
  * The idea of moving wholly free chunks is DALI's (cuda_vm_resource), which waits for the device.
@@ -79,9 +80,6 @@ typedef struct tnri_plan {
     int own_stays;       /* 1: what these leave stays mapped: see alias.h */
     size_t lanes_count;  /* the first so many are of this arena's stream */
     uint64_t began_ns;   /* for the moving budget */
-    tnri_source *wanted; /* for a window that is made again: its chunks, with their pages there.
-                          * page_old is SIZE_MAX until the chunk is found. Behind the sources */
-    size_t wanted_count;
 } tnri_plan;
 
 /* Steps 1 and 2 for the arena's own memory; the lock is held. Errors: TNR_ERR_HOST_MEMORY;

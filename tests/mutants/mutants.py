@@ -287,10 +287,10 @@ MUTANTS = [
      "            return world->is_spent ? tnri_world_bin_spent(world, block) : 0;",
      "            return 0;",
      "what is freed in an arena that had nothing to give is not found again"),
-    ("alias_in_use", "alloc/miss/plan.c",
+    ("alias_in_use", "alloc/miss/again.c",
      "memory_order_relaxed) != look ||",
-     "memory_order_relaxed) == 0 ||",
-     "a chunk comes back to an old address although blocks lie in it"),
+     "memory_order_relaxed) > look ||",
+     "a chunk comes back to an old address although it lies in the window itself"),
     ("low_water_never", "alloc/memory/arena/world.h",
      "    if (tnri_unlikely(world->headroom.bytes >= world->low_headroom))\n",
      "    if (0)\n",
@@ -299,10 +299,6 @@ MUTANTS = [
      "    return atomic_load_explicit(&arena->low.keeps, memory_order_relaxed);\n",
      "    return arena != NULL;\n",
      "old mappings take addresses in a first pass, and where weights stay"),
-    ("again_unordered", "alloc/miss/execute.c",
-     "        is_whole = status == TNR_OK && !refused;\n",
-     "        is_whole = status == TNR_OK || refused;\n",
-     "chunks come back from a stream that could not be waited for"),
     ("alias_outlives", "alloc/miss/stale.c",
      "is_over && !stale_forget_aliases(arena, stale)",
      "0",
@@ -788,6 +784,7 @@ PARKED = [
 # Those that the fuzzer needs more operations for than it is given, and the unit test that finds
 # them.
 UNIT_TESTS = {
+    "alias_in_use": "unit_lend",
     "lend_over_spans": "unit_lend",
     "lend_all": "unit_lend",
     "lend_for_ever": "unit_lend",

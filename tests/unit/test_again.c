@@ -15,8 +15,7 @@
  * tnri_recipe_record. forgotten_aliases_keep_no_memory fails where tnri_reclaim returns what is
  * counted alone, and trimming_removes_old_mappings where trim does, or ends when nothing is
  * mapped, or removes none. trimmed_while_a_window_is_made fails where tnri_stale_forget_aliases
- * returns 1 always, and while_access_changes where ladder_again does not ask for is_changing, and
- * where window_again takes the oldest window, whether its chunks are the arena's own or not.
+ * returns 1 always, and while_access_changes where ladder_again does not ask for is_changing.
  * parked_while_a_window_is_made fails where tnri_parked_release goes on with such a chunk, and
  * does not end where chunk_stay does not restore it, or where it is taken again at once.
  */
@@ -30,7 +29,7 @@
 #include "memory/device/chunk.h"
 #include "miss/stale.h"
 
-enum { BLOCKS = 16, PASSES = 12, TURNS = 100 };
+enum { BLOCKS = 16, PASSES = 12 };
 
 static uint64_t mapping_calls(void)
 {
@@ -195,29 +194,6 @@ static void no_aliases(void **state)
     assert_true(last_pass(unit_stream(0)) > 0);
 }
 
-/* Two streams take turns with all the memory there is: events and waits alone. Without loans, which
- * take the addresses of a window along. */
-static void between_streams(void **state)
-{
-    (void)state;
-    unit_start("move_burst_ms:100000,chunk_exact_mb:2,lend:off", "RACES=1", NULL);
-    tnr_stream streams[] = {unit_stream(0), unit_stream(0)};
-    uint64_t before = 0;
-    for (int i = 0; i < TURNS; i++) {
-        before = i >= TURNS - 2 ? before : mapping_calls();
-        for (int turn = 0; turn < 2; turn++) {
-            void *blocks[4];
-            for (int b = 0; b < 4; b++)
-                blocks[b] = unit_malloc((size_t)(20 + 6 * turn + 4 * b) * MIB, streams[turn]);
-            for (int b = 0; b < 4; b++)
-                assert_ok(tnr_free(blocks[b]));
-        }
-    }
-    assert_int_equal(mapping_calls() - before, 0);
-    assert_int_equal(simcuda_races(), 0);
-    assert_ok(tnr_validate(0));
-}
-
 /* What is kept is bounded, and the rest is unmapped. */
 static void few_aliases(void **state)
 {
@@ -379,7 +355,6 @@ int main(void)
         cmocka_unit_test_teardown(parked_while_a_window_is_made, unit_stop),
         cmocka_unit_test_teardown(while_access_changes, unit_stop),
         cmocka_unit_test_teardown(no_aliases, unit_stop),
-        cmocka_unit_test_teardown(between_streams, unit_stop),
         cmocka_unit_test_teardown(few_aliases, unit_stop),
         cmocka_unit_test_teardown(before_low_water, unit_stop),
         cmocka_unit_test_teardown(from_the_first, unit_stop),

@@ -3,8 +3,8 @@
  * Which runs give their chunks to a window: in each arena those that keep least beside what they
  * give.
  *
- * With run_keeps_less always 0, so that the smallest runs give first, all failed but many_runs_give.
- * With one round in world_donate, many_runs_give failed.
+ * With run_keeps_less always 0, so that the smallest runs give first, all failed but
+ * many_runs_give. With one round in world_donate, many_runs_give failed.
  */
 #include "unit.h"
 

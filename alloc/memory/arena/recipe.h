@@ -4,9 +4,8 @@
  * made for. A program that repeats itself asks for the same sizes when the same chunks are free.
  * Then the window needs no driver call: all of its chunks are still mapped there (alias.h).
  *
- * Tenure takes the oldest recipe for which the arena's own free chunks are enough. If there is
- * none, and other arenas' chunks may move too, it takes the oldest that will do with these. So if a
- * pass begins as the one before did, it goes on as that one did: recipes that were noted since come
+ * Tenure takes the oldest recipe for which the arena's own free chunks are enough. So if a pass
+ * begins as the one before did, it goes on as that one did: recipes that were noted since come
  * later, and change nothing. Under the arena's lock.
  */
 #ifndef TNRI_ARENA_RECIPE_H
