@@ -450,9 +450,9 @@ ends; "at most" is the largest of the three.
 Why the default is what it is. Smaller chunks cost driver time once, in a first pass; larger ones
 cost memory that stays. With `lend`, a free run of another stream is taken over as it is, so that
 chunks need not move one by one. Chunks that fill requests of one size (`chunk_exact_mb`) save calls
-where all blocks are of that size, and cost every other program memory in each pass. Moving less, by
-a smaller `move_burst_ms`, costs `serve_streams` most, whose five streams peak at different times;
-from 80 ms on a pass of each trace has all the moves that it wants, and 200 leave room.
+where all blocks are of that size, and cost other programs memory in later passes. Without any move
+(`move_burst_ms:0`) `serve_streams` loses most, whose five streams peak at different times; from
+80 ms on a pass of each trace has all the moves that it wants, and 200 leave room.
 
 ## The same pass, repeated
 
@@ -475,24 +475,17 @@ and `phases8` as the bound does. Each fourth of `mib512`'s blocks of a MiB and 5
 it came to lie, in one of two chunks; the 40 blocks of 28 MiB that come then ask for three quarters
 of what was there, which makes 1.25 at the least, and Tenure holds more than that. In `phases8`
 seven streams keep each sixteenth of their blocks of 0.7 to 5.5 MiB; with the rest of the chunks of
-2 MiB that these lie in, 1.4 of the peak is needed, and what it holds above that came when the
-moving budget was used up: its passes take 88 ms, of which moves may have one hundredth. At its peak
-every byte of `offload_streams` is live, so the least that it can grow by, a chunk of 16 MiB, is
-more than its limit: with chunks of 4 MiB (`chunk_exact_mb:4`) it holds 1.000 and goes on moving
-chunks. `serve_streams` drifts: five streams with the addresses of each other, in which no pass
-begins as the one before did. In `gpt2_reduce` two streams take memory from each other, other blocks
-in each pass. Both gave idle memory back and grew again in turns at the commit of this table, and
-chunks were as large as 16 MiB then; what holds since is in two rows of "Changes". A replay of
-`gpt2_reduce` has no pools for its graphs, which peak when the rest does not; if each stream keeps
-its own (`cross_stream:off`), it holds 1.239 and maps nothing in the last ten. With all idle memory
-given back after each pass (`tnr_trim`) `serve_streams` held 1.119, for 0.98 % of its time (a row of
-"Changes"). What Tenure does of this by itself, with other settings for it, is under "Memory against
-moves". `moe_infer` is one draw of many: ten perturbed traces hold 1.054 in the mean after 16 passes
-(`tests/bench/perturbed.py`), for old mappings take addresses that windows of fewer pages could
-have. The streams of `pipeline_train` need their most at once, so each keeps what it has, with what
-it cannot use of it. `llama_generate` (1.030 in the mean of ten after 16 passes) and `rollout_train`
-do not hold less with smaller chunks. What a generation keeps lies in the corners of what its
-prefill freed.
+2 MiB that these lie in, 1.4 of the peak is needed, and what it holds above that has come pass by
+pass. It drifts, as `serve_streams`, `gpt2_reduce` and `sawtooth` do. Their streams take memory from
+each other, other blocks in each pass, so no pass begins as the one before did, and its peak finds
+other corners of chunks; what the worst of all passes needed stays. Lending is not the reason: with
+`lend:off` and the schedule `random` `gpt2_reduce` grows from 1,382 MiB in the first pass to 1,410
+in the 40th, with it to 1,416. Its replay has no pools for its graphs, which peak when the rest does
+not. At its peak every byte of `offload_streams` is live; it holds no more than that, and goes on
+moving chunks. `serve_streams` begins with 1.10: its peak, 489 MB, lies on five streams, in blocks
+of all sizes. 44 MiB are free in 46 places of less than a chunk each, and 10 MiB in the five chunks
+that small blocks have. With all its blocks on one stream it holds 1.08. What Tenure does of this
+with other settings is under "Memory against moves".
 
 {steady_picture}## Scale
 
