@@ -132,7 +132,7 @@ int cli_options_end(const cli_syntax *syntax, int argc, char **argv)
         char *value = NULL;
         const cli_option *option =
             strncmp(argv[at], "--", 2) == 0 ? option_find(syntax, argv[at], &value) : NULL;
-        at += option && option->text && !value ? 2 : 1;
+        at += option && !option->flag && !value ? 2 : 1;
     }
     return at < argc ? at : argc;
 }
