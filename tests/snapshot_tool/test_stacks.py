@@ -9,6 +9,7 @@ frames were left out (rows, all_frames); with plain functions of C always the pr
 or never (rows); with the parameters of C++ kept (rows, events); without the limit of three lines
 (lines); with events that keep all frames (events).
 """
+import copy
 import json
 import pathlib
 import pickle
@@ -78,6 +79,30 @@ class Names(CommandTest):
         result = self.run_tenure("snapshot", "convert", "--to", "tenure", "--frames", "all", path,
                                  "-", code=BAD_INPUT)
         self.assertIn("--to chrome", result.stderr)
+
+    def test_tenures_own_class_is_left_out(self):
+        """Its frames come first in each stack of a program under tenure.torch, and have no names
+        where the file is not. In a thread of autograd no frame of the program's follows."""
+        path, names = self.file("backward", blocks=10 ** 6)
+        self.run_tenure("snapshot", "convert", "--to", "tenure", path,
+                        self.folder / "own.json")
+        plain = json.loads((self.folder / "own.json").read_text())
+        for module in ("libtenure_torch-2.11.0+cu130-abi1-859f86bb1619.so",
+                       "torch-2.11.0+cu130-abi1-859f86bb1619.so"):
+            with self.subTest(module=module):
+                own = copy.deepcopy(plain)
+                own["strings"] += ["/home/me/.cache/tenure/" + module]
+                frames, place = own["frames"], len(own["strings"]) - 1
+                for offset in (574646, 585034):
+                    row = {"function": 0, "file": 0, "line": 0, "module": place, "offset": offset}
+                    frames["rows"].append([row[column] for column in frames["columns"]])
+                first = len(frames["rows"]) - 2
+                own["stacks"] = [[first, first + 1, *stack] if stack else stack
+                                 for stack in own["stacks"]]
+                own["modules"] = {"columns": ["module", "build_id"], "rows": [[place, 0]]}
+                other = self.write("class.json", json.dumps(own).encode())
+                found = json.loads(self.run_tenure("snapshot", "summary", "--json", other).stdout)
+                self.assertEqual({one["name"]: one["live_bytes"] for one in found["stacks"]}, names)
 
     def test_growth(self):
         before, _ = self.file("all", "before.pickle", blocks=3)

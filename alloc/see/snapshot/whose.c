@@ -45,13 +45,19 @@ static int is_runtime_call(const char *function)
     return 1;
 }
 
+/* PyTorch's allocator, as Tenure compiled it before its file was called libtenure_torch-... */
+static int is_our_class(const char *module)
+{
+    return begins(module, "torch-") && strstr(module, "-abi") != NULL;
+}
+
 int tnri_frame_is_between(const char *function, const char *module)
 {
     static const char *const modules[] = {"libcudart", "libcuda.so", "libtenure"};
     static const char *const functions[] = {
         "tnr_",     "tnri_",      "__cudart",         "__device_stub__",
         "cudart::", "_ZN6cudart", "libcudart_static_"};
-    if (module != NULL && begins_one(module, modules, COUNT(modules)))
+    if (module != NULL && (begins_one(module, modules, COUNT(modules)) || is_our_class(module)))
         return 1;
     return function != NULL &&
            (begins_one(function, functions, COUNT(functions)) || is_runtime_call(function));

@@ -80,7 +80,8 @@ def path() -> str:
         with open(name, "rb") as file:
             number.update(file.read())
     version = re.sub(r"[^\w.+-]", "_", torch.__version__)
-    return os.path.join(cache, f"torch-{version}-abi{_abi()}-{number.hexdigest()[:12]}.so")
+    name = f"libtenure_torch-{version}-abi{_abi()}-{number.hexdigest()[:12]}.so"
+    return os.path.join(cache, name)
 
 
 def load() -> Optional[ctypes.CDLL]:
