@@ -26,7 +26,8 @@ ASKED = {
     "dying": "a tensor that the graph reads is dropped after the capture",
     "ranks regions": "two ranks, a graph before and one behind an eager all_reduce",
     "ranks nccl": "two ranks, the all_reduce inside the graph",
-    "ranks failing": "two ranks, one whose capture fails in the middle",
+    "ranks failing": "two ranks, one whose capture fails in the middle, `NCCL_GRAPH_REGISTER=0`",
+    "ranks failing_registered": "the same with NCCL's defaults",
 }
 BREAKS = {
     "item": "`.item()`", "nonzero": "`nonzero()`", "synchronize": "`torch.cuda.synchronize()`",

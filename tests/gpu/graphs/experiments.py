@@ -34,7 +34,8 @@ def jobs_all():
     from steps import MODES
     once = [("once.py", name, "", False) for name in ONCE]
     once += [("once.py", "breaks", name, False) for name in BREAKERS]
-    ranks = [("ranks.py", "ranks", kind, False) for kind in ("regions", "nccl", "failing")]
+    ranks = [("ranks.py", "ranks", kind, False)
+             for kind in ("regions", "nccl", "failing", "failing_registered")]
     return once + ranks + [("steps.py", "step", mode, True) for mode in MODES]
 
 
