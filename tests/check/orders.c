@@ -63,6 +63,7 @@ void animal_copy_of_the_host(void)
         wait_for(the.a, the.c);
     MUST(cuMemcpyAsync(at, (CUdeviceptr)(uintptr_t)from, sizeof(to), the.is_wrong ? the.c : the.b));
     MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuStreamSynchronize(the.is_wrong ? the.c : the.b));
     MUST(cuMemFreeHost(pinned));
 }
 

@@ -654,8 +654,10 @@ class Host(CheckTest):
              "host_polls": ("cuMemcpyDtoHAsync", "read", 0)}
 
     def test_touches_are_found(self):
+        """But where threads of the simulated device copy: the pages are open to all meanwhile, so
+        a touch in that moment is not seen. A GPU opens nothing."""
         for name, (call, what, at) in self.FOUND.items():
-            for schedule in SCHEDULES:
+            for schedule in [one for one in SCHEDULES if one != "threads"]:
                 with self.subTest(name=name, schedule=schedule):
                     result = self.animal(name, "wrong", ["--check=host"], schedule=schedule)
                     self.assertEqual(result.code, 99, result.err)
@@ -800,10 +802,11 @@ class AutoRecord(CheckTest):
     and the device's race detector finds nothing, which it does without."""
     ANIMALS = [name for name, (kind, *_) in CERTAIN.items() if kind == "free_in_use"] + \
         [*POSSIBLE, "graph_memory", "capture_of_the_sole_stream"]
-    # Nothing is handed on that was used, or what the detector is not told of.
+    # Nothing is handed on that was used, or what the detector is not told of, or cuMemFreeHost has
+    # waited for the use.
     NO_RACE = {"free_at_once_in_use", "many_parameters", "end_of_range", "value_wait",
                "graph_in_use", "graph_event", "graph_waits_for_itself", "stream_of_another_kind",
-               "default_stream_of_the_next_thread"}
+               "default_stream_of_the_next_thread", "copy_of_the_host"}
     # The twin has other blocks.
     OTHER_BLOCKS = {"free_at_once_in_use"}
 

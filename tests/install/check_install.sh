@@ -358,7 +358,7 @@ step_dlopen() {
     read -r said <&"$from" && [[ $said == closed ]] || fail "it did not come to dlclose: $said"
     said=$("$prefix/bin/tenure" ctl status --dir "$work/control" --pid "$number" 2>&1) ||
         fail "after dlclose nobody answers: $said"
-    [[ $said == *"MiB mapped"* ]] || fail "status says: $said"
+    [[ $said == *"MiB reserved"* ]] || fail "status says: $said"
     exec {to}>&-
     wait "$number" || fail "the program ended with code $?"
 }

@@ -104,7 +104,7 @@ static void sums_of_a_device(void **state)
     tnr_pool pool = arena_of(ptr)->pool;
     PLANT(device->reserved_bytes, device->reserved_bytes + 512, "the pools have");
     PLANT(pool->account.reserved_bytes, pool->account.reserved_bytes + 512, "the pools have");
-    PLANT(pool->account.asleep_bytes, pool->account.asleep_bytes + 512, "mapped or asleep");
+    PLANT(pool->account.asleep_bytes, pool->account.asleep_bytes + 512, "reserved or asleep");
     assert_ok(tnr_free(ptr));
 }
 
