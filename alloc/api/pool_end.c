@@ -12,7 +12,7 @@
 #include "memory/arena/upper.h"
 #include "memory/pool/asleep.h"
 #include "memory/pool/cache.h"
-#include "memory/pool/givers.h"
+#include "memory/pool/donors.h"
 #include "memory/pool/handle.h"
 #include "miss/grow.h"
 #include "miss/park.h"
@@ -198,7 +198,7 @@ tnr_status tnri_pool_end(tnr_pool pool, int force)
         tnri_arena_destroy(arena);
         arena = next;
     }
-    tnri_givers_free(pool);
+    tnri_donors_free(pool);
     tnri_host_free(pool->table, pool->table_slots * sizeof(pool->table[0]));
     pool->table = NULL;
     pool->arenas_count = 0;

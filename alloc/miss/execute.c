@@ -34,7 +34,7 @@
 #include "miss/park.h"
 #include "miss/stale.h"
 #include "memory/pool/structure.h"
-#include "memory/pool/givers.h"
+#include "memory/pool/donors.h"
 #include "memory/pool/lane.h"
 #include "memory/pool/pool.h"
 
@@ -173,7 +173,7 @@ static tnr_status donors_take(tnri_plan *plan)
         return TNR_OK;
     tnri_arena *donor = NULL;
     while (plan->pages_missing > 0 &&
-           (donor = tnri_givers_walk(plan->arena->pool, donor)) != NULL) {
+           (donor = tnri_donors_walk(plan->arena->pool, donor)) != NULL) {
         if (donor == plan->arena || tnri_lane_is_other(plan->arena, donor) ||
             !tnri_arena_is_markable(donor))
             continue;

@@ -17,7 +17,7 @@
 #include "memory/device/chunk.h"
 #include "miss/execute.h"
 #include "miss/plan.h"
-#include "memory/pool/givers.h"
+#include "memory/pool/donors.h"
 #include "memory/pool/lane.h"
 #include "memory/pool/structure.h"
 
@@ -276,7 +276,7 @@ static tnr_status others_lend(tnri_arena *arena, const tnri_request *request, in
     if (policy == TNRI_CROSS_OFF)
         return TNR_OK;
     while (!*is_over && status == TNR_OK &&
-           (lender = tnri_givers_walk(arena->pool, lender)) != NULL)
+           (lender = tnri_donors_walk(arena->pool, lender)) != NULL)
         if (arena_is_lender(arena, lender))
             status = lend_from(arena, lender, request, policy, 0, is_over, ptr);
     if (*is_over)

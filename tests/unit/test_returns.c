@@ -34,7 +34,7 @@
 #include "api/library.h"
 #include "memory/arena/returns.h"
 #include "memory/arena/world_validate.h"
-#include "memory/pool/givers.h"
+#include "memory/pool/donors.h"
 
 enum { BYTES = 4096, FEW = 20, MANY = 200, OWNING = 1000, BATCH = TNRI_RETURNS_AT_ONCE };
 enum { TURN = BATCH + 8, TURN_BYTES = 1024 };

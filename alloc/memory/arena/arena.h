@@ -101,10 +101,10 @@ typedef struct tnri_arena {
     uint64_t served[TNR_SERVED_COUNT];
     uint64_t freed_because[TNR_REUSE_COUNT];
 
-    struct tnri_arena *_Atomic next; /* in the pool's list, newest first; set once */
-    struct tnri_ward *ward;          /* where the pool notes whether it may give; null: nobody else
-                                      * is in the pool. Constant, like its place there */
-    unsigned ward_slot;
+    struct tnri_arena *_Atomic next;  /* in the pool's list, newest first; set once */
+    struct tnri_donor_set *donor_set; /* where the pool notes whether it may give; null: it is the
+                                       * only one. Constant, like its place there */
+    unsigned donor_slot;
     struct tnri_arena *hash_next; /* in the pool's table, or among its sealed arenas; the pool's
                                       * lock */
 

@@ -99,7 +99,7 @@ typedef struct tnri_world {
     int has_many; /* several of its blocks may begin in a granule; constant */
     tnri_world_tables *tables;
     tnri_index *index; /* of the tables */
-    /* Whether another arena may find a whole chunk that is free here: see memory/pool/givers.h. */
+    /* Whether another arena may find a whole chunk that is free here: see memory/pool/donors.h. */
     _Atomic uint64_t *giving; /* has its bit; null: nobody looks. Constant, like the bit */
     uint64_t giving_bit;
     int is_spent;          /* 1: there is none; the bit is 0, and the bins are shut: */

@@ -13,7 +13,7 @@
 #include "memory/device/allocated.h"
 #include "memory/pool/asleep.h"
 #include "memory/pool/cache.h"
-#include "memory/pool/givers.h"
+#include "memory/pool/donors.h"
 #include "memory/pool/lane.h"
 
 /* Of foreign segments for large blocks: what <tenure/alloc.h> says, as PyTorch's. */
@@ -308,7 +308,7 @@ static void table_remove(tnr_pool pool, tnri_arena *arena)
 
 int tnri_pool_enter(tnr_pool pool, tnri_arena *arena)
 {
-    if (!tnri_givers_add(pool, arena))
+    if (!tnri_donors_add(pool, arena))
         return 0;
     atomic_store_explicit(&arena->next, atomic_load(&pool->arenas), memory_order_relaxed);
     atomic_store_explicit(&pool->arenas, arena, memory_order_release);

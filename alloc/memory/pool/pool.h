@@ -64,7 +64,7 @@ const char *tnri_pool_stays(tnr_pool pool);
  * that it stands at. A caller that stops early must drop that pool. */
 tnr_pool tnri_pool_walk(tnri_device *device, tnr_pool pool);
 
-/* Enters a new arena among those that are walked, and among the givers. 0 if there is no host
+/* Enters a new arena among those that are walked, and among the donors. 0 if there is no host
  * memory. Under the pool's lock. */
 int tnri_pool_enter(tnr_pool pool, tnri_arena *arena);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The structure of a pool: what the modules of this folder share. pool.h has what is done to a
- * pool; handle.h, givers.h, asleep.h and lane.h each have it for a part of the pool.
+ * pool; handle.h, donors.h, asleep.h and lane.h each have it for a part of the pool.
  */
 #ifndef TNRI_POOL_STRUCTURE_H
 #define TNRI_POOL_STRUCTURE_H
@@ -40,9 +40,9 @@ struct tnr_pool_st {
     size_t arenas_count;
     tnri_arena *sealed;         /* of ended streams, waiting for a new one; through hash_next */
     tnri_arena *_Atomic arenas; /* all arenas, newest first; read without the lock */
-    struct tnri_ward
-        *_Atomic wards; /* which of them may give; read without the lock: memory/pool/givers.h */
-    size_t wards_slots; /* given in them */
+    struct tnri_donor_set *_Atomic
+        donor_sets;     /* which of them may give; read without the lock: memory/pool/donors.h */
+    size_t donor_slots; /* taken in them */
 
     /* Synchronisation: atomics. */
     _Atomic uint64_t release_threshold_bytes; /* UINT64_MAX: the setting */

@@ -20,7 +20,7 @@
 
 #include "api/library.h"
 #include "memory/arena/world_validate.h"
-#include "memory/pool/givers.h"
+#include "memory/pool/donors.h"
 #include "miss/reclaim.h"
 
 enum { STREAMS = 150 };
@@ -35,14 +35,14 @@ static tnr_pool the_pool(void)
 static size_t givers_count(void)
 {
     size_t count = 0;
-    for (tnri_arena *arena = NULL; (arena = tnri_givers_walk(the_pool(), arena)) != NULL;)
+    for (tnri_arena *arena = NULL; (arena = tnri_donors_walk(the_pool(), arena)) != NULL;)
         count++;
     return count;
 }
 
-static int is_giver(const tnri_arena *wanted)
+static int is_donor(const tnri_arena *wanted)
 {
-    for (tnri_arena *arena = NULL; (arena = tnri_givers_walk(the_pool(), arena)) != NULL;)
+    for (tnri_arena *arena = NULL; (arena = tnri_donors_walk(the_pool(), arena)) != NULL;)
         if (arena == wanted)
             return 1;
     return 0;
@@ -75,7 +75,7 @@ static void streams_with_nothing_are_passed_by(void **state)
     check_passed_by("address_space_gb:40,lend:off");
 }
 
-/* The walk meets arenas newest first, in all wards. */
+/* The walk meets arenas newest first, in all sets. */
 static void the_order_is_that_of_age(void **state)
 {
     (void)state;
@@ -86,11 +86,11 @@ static void the_order_is_that_of_age(void **state)
     tnri_arena *arena = NULL;
     for (int i = 0; i < STREAMS; i++) {
         all = tnri_arena_walk(the_pool(), all);
-        arena = tnri_givers_walk(the_pool(), arena);
+        arena = tnri_donors_walk(the_pool(), arena);
         assert_non_null(all);
         assert_ptr_equal(arena, all);
     }
-    assert_null(tnri_givers_walk(the_pool(), arena));
+    assert_null(tnri_donors_walk(the_pool(), arena));
 }
 
 /* ---- what is freed -------------------------------------------------------------------------- */
@@ -105,7 +105,7 @@ static void look_in_vain(void)
 /* What was freed on its stream, of the arena, is lent: nothing is mapped for a new stream. */
 static void check_found(const tnri_arena *arena, size_t bytes)
 {
-    assert_true(is_giver(arena));
+    assert_true(is_donor(arena));
     uint64_t reserved = unit_stats().reserved_bytes.current;
     (void)unit_malloc(bytes, unit_stream(0));
     assert_int_equal(unit_stats().reserved_bytes.current, reserved);
@@ -119,7 +119,7 @@ static void check_cached(const char *conf, size_t bytes)
     tnri_arena *arena = tnri_arena_walk(the_pool(), NULL);
     for (int round = 0; round < 3; round++) {
         look_in_vain();
-        assert_false(is_giver(arena));
+        assert_false(is_donor(arena));
         assert_ok(tnr_validate(0));
         assert_ok(tnr_free(block));
         assert_ok(tnr_validate(0));
@@ -167,7 +167,7 @@ static void large_without_a_bin(void **state)
     void *block = NULL;
     tnri_arena *arena = arena_without_bin(unit_stream(0), &block);
     look_in_vain();
-    assert_false(is_giver(arena));
+    assert_false(is_donor(arena));
     assert_ok(tnr_free(block));
     assert_ok(tnr_validate(0));
     check_found(arena, 2 * MIB);
@@ -198,10 +198,10 @@ static void retired(void **state)
     tnri_arena *arena = tnri_arena_walk(the_pool(), NULL);
     assert_ok(tnr_record_use(block, other));
     look_in_vain();
-    assert_false(is_giver(arena));
+    assert_false(is_donor(arena));
     assert_ok(tnr_free(block));
     assert_int_equal(unit_stats().blocks_retired, 1);
-    assert_false(is_giver(arena)); /* it waits, so it is not to be had yet */
+    assert_false(is_donor(arena)); /* it waits, so it is not to be had yet */
     tnri_visit visit;
     assert_ok(tnri_device_enter(tnri_device_at(0), &visit));
     tnri_collect_all(tnri_device_at(0));
@@ -221,7 +221,7 @@ static void lent(void **state)
     (void)unit_malloc(SMALL, borrower);
     tnri_arena *arena = tnri_arena_walk(the_pool(), NULL);
     look_in_vain();
-    assert_false(is_giver(arena));
+    assert_false(is_donor(arena));
     assert_ok(tnr_free(block));
     (void)unit_malloc(2 * MIB, borrower);
     assert_int_equal(arena->worlds[TNRI_LARGE].bytes_in[TNRI_FREE], 6 * MIB);
@@ -239,10 +239,10 @@ static void grown(void **state)
     tnri_arena *arena = tnri_arena_walk(the_pool(), NULL);
     assert_ok(tnr_commit(block, 8 * MIB));
     look_in_vain();
-    assert_false(is_giver(arena));
+    assert_false(is_donor(arena));
     assert_ok(tnr_free(block));
     assert_ok(tnr_validate(0));
-    assert_true(is_giver(arena));
+    assert_true(is_donor(arena));
 }
 
 /* ---- all memory ----------------------------------------------------------------------------- */
