@@ -2,7 +2,7 @@
 /* Start, shutdown, fork, and finding arenas: see library.h. */
 #include "api/library.h"
 
-#include "api/alone.h"
+#include "api/single_copy.h"
 #include "api/control.h"
 #include "api/graph_end.h"
 #include "api/pool_end.h"
@@ -111,12 +111,12 @@ static tnr_status library_start_locked(void)
 
 static tnr_status library_start_alone(void)
 {
-    tnr_status status = tnri_alone_claim();
+    tnr_status status = tnri_single_copy_claim();
     if (status != TNR_OK)
         return status;
     status = library_start_locked();
     if (status != TNR_OK)
-        tnri_alone_release();
+        tnri_single_copy_release();
     return status;
 }
 
@@ -406,7 +406,7 @@ tnr_status tnr_shutdown(int force)
     tnri_driver_unload();
     tnri_seeing_end();
     tnri_conf_reset();
-    tnri_alone_release();
+    tnri_single_copy_release();
     tnri_lock_release(&tnri_library_lock);
     return TNR_OK;
 }

@@ -311,7 +311,7 @@ def driver_calls(tree):
                      # The deflater loads zlib, and annotations a tool: neither is a driver; the
                      # third asks copies of us.
                      ("alloc/base/prim/", "alloc/gpu/", "alloc/see/snapshot/deflater.c",
-                      "alloc/log/nvtx.c", "alloc/api/alone.c"),
+                      "alloc/log/nvtx.c", "alloc/api/single_copy.c"),
                      "the driver is called through alloc/gpu only")
 
 

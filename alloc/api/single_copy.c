@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Looking for other copies: see alone.h.
+ * Looking for other copies: see single_copy.h.
  *
  * The loader lists the objects of the process. A copy is an object with our soname at another
  * place; its own tnr_is_running says whether it runs. The claim is set before the look. So if two
  * copies look at once, at least one sees the other. Copies in other namespaces of the loader
  * (dlmopen) have a C library of their own, too, and are not seen.
  */
-#include "api/alone.h"
+#include "api/single_copy.h"
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -61,7 +61,7 @@ static int copy_runs(const char *path)
     return is_running;
 }
 
-tnr_status tnri_alone_claim(void)
+tnr_status tnri_single_copy_claim(void)
 {
     static copies found; /* under the library lock */
     tnri_loaded_at self;
@@ -71,7 +71,7 @@ tnr_status tnri_alone_claim(void)
     for (int i = 0; i < found.count; i++) {
         if (!copy_runs(found.paths[i]))
             continue;
-        tnri_alone_release();
+        tnri_single_copy_release();
         (void)tnri_loader_find((uintptr_t)&is_claimed, &self);
         return tnri_error(
             TNR_ERR_SECOND_COPY,
@@ -84,7 +84,7 @@ tnr_status tnri_alone_claim(void)
     return TNR_OK;
 }
 
-void tnri_alone_release(void)
+void tnri_single_copy_release(void)
 {
     atomic_store(&is_claimed, 0);
 }

@@ -5,17 +5,17 @@
  * or an announcement that reaches the wrong copy is lost. Nobody notices until memory is corrupt.
  * So the copy that is started second refuses.
  */
-#ifndef TNRI_API_ALONE_H
-#define TNRI_API_ALONE_H
+#ifndef TNRI_API_SINGLE_COPY_H
+#define TNRI_API_SINGLE_COPY_H
 
 #include <tenure/status.h>
 
 /* Claims the process for this copy. TNR_ERR_SECOND_COPY, with a text that names both files: another
  * copy has claimed it. If two copies claim at once, one is refused, or both are. Under the library
  * lock. */
-tnr_status tnri_alone_claim(void);
+tnr_status tnri_single_copy_claim(void);
 
 /* Gives it back: the start has failed, or the library was shut down. */
-void tnri_alone_release(void);
+void tnri_single_copy_release(void);
 
 #endif
