@@ -20,14 +20,14 @@ static void *records_grow(tnri_records *records)
     char *slab = tnri_host_alloc(slab_bytes(records));
     if (slab == NULL)
         return NULL;
-    tnri_thing *spares = NULL;
+    tnri_spare *spares = NULL;
     for (size_t i = TNRI_RECORDS_SLAB; i-- > 1;) {
-        tnri_thing *record = (tnri_thing *)(void *)(slab + SLAB_HEAD_BYTES + i * records->bytes);
+        tnri_spare *record = (tnri_spare *)(void *)(slab + SLAB_HEAD_BYTES + i * records->bytes);
         record->next = spares;
         spares = record;
     }
-    tnri_stock_add(&records->spares, spares);
-    tnri_thing *added = (tnri_thing *)(void *)slab;
+    tnri_depot_add(&records->spares, spares);
+    tnri_spare *added = (tnri_spare *)(void *)slab;
     added->next = atomic_load(&records->slabs);
     while (!atomic_compare_exchange_weak(&records->slabs, &added->next, added))
         ;
@@ -36,7 +36,7 @@ static void *records_grow(tnri_records *records)
 
 void *tnri_record_take(tnri_records *records)
 {
-    tnri_thing *record = tnri_stock_take(&records->spares);
+    tnri_spare *record = tnri_depot_take(&records->spares);
     if (record == NULL)
         return records_grow(records); /* zeroed */
     return memset(record, 0, records->bytes);
@@ -44,10 +44,10 @@ void *tnri_record_take(tnri_records *records)
 
 void tnri_record_give(tnri_records *records, void *record)
 {
-    tnri_stock_give(&records->spares, record);
+    tnri_depot_give(&records->spares, record);
 }
 
-static size_t chain_count(const tnri_thing *first)
+static size_t chain_count(const tnri_spare *first)
 {
     size_t count = 0;
     for (; first != NULL; first = first->next)
@@ -57,15 +57,15 @@ static size_t chain_count(const tnri_thing *first)
 
 void tnri_records_free(tnri_records *records)
 {
-    tnri_thing *spares = tnri_stock_empty(&records->spares);
-    tnri_thing *slab = atomic_load(&records->slabs);
+    tnri_spare *spares = tnri_depot_empty(&records->spares);
+    tnri_spare *slab = atomic_load(&records->slabs);
     if (chain_count(spares) != chain_count(slab) * TNRI_RECORDS_SLAB) {
-        tnri_stock_add(&records->spares, spares); /* some are in use */
+        tnri_depot_add(&records->spares, spares); /* some are in use */
         return;
     }
     atomic_store(&records->slabs, NULL);
     while (slab != NULL) {
-        tnri_thing *next = slab->next;
+        tnri_spare *next = slab->next;
         tnri_host_free(slab, slab_bytes(records));
         slab = next;
     }

@@ -9,19 +9,19 @@
 
 #include <stddef.h>
 
-#include "base/stock.h"
+#include "base/depot.h"
 
 enum { TNRI_RECORDS_SLAB = 32 };
 
 typedef struct tnri_records {
-    size_t bytes; /* of a record, at least a tnri_thing's; constant */
-    tnri_stock spares;
-    _Atomic(tnri_thing *) slabs; /* none leaves before the end */
+    size_t bytes; /* of a record, at least a tnri_spare's; constant */
+    tnri_depot spares;
+    _Atomic(tnri_spare *) slabs; /* none leaves before the end */
 } tnri_records;
 
 #define TNRI_RECORDS_INIT(type)                                                                    \
     {                                                                                              \
-        .bytes = sizeof(type), .spares = TNRI_STOCK_INIT(TNRI_RANK_HOST)                           \
+        .bytes = sizeof(type), .spares = TNRI_DEPOT_INIT(TNRI_RANK_HOST)                           \
     }
 
 /* A zeroed record, or null. */

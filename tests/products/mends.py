@@ -26,8 +26,8 @@ COLUMNS = "name what programs found first".split()
 # Name, file, text, what stands there without the mend, what is wrong then.
 MENDS = [
     ("event_device", "alloc/memory/device/event.c",
-     "tnri_stock_give(&event->device->events.spares, &event->thing);",
-     "tnri_stock_give(&tnri_device_at(0)->events.spares, &event->thing);",
+     "tnri_depot_give(&event->device->events.spares, &event->link);",
+     "tnri_depot_give(&tnri_device_at(0)->events.spares, &event->link);",
      "an event becomes a spare of another device"),
     ("let_go", "capture/graph/hooks.c",
      "            tnri_graph_let_go_of(graph, device);",

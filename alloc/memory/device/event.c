@@ -9,7 +9,7 @@
 
 void tnri_event_store_create(tnri_event_store *store)
 {
-    store->spares = (tnri_stock)TNRI_STOCK_INIT(TNRI_RANK_EVENTS);
+    store->spares = (tnri_depot)TNRI_DEPOT_INIT(TNRI_RANK_EVENTS);
     atomic_store(&store->events_count, 0);
     atomic_store(&store->waits_begun, 0);
     atomic_store(&store->waits_ended, 0);
@@ -18,7 +18,7 @@ void tnri_event_store_create(tnri_event_store *store)
 CUresult tnri_event_store_empty(tnri_event_store *store)
 {
     CUresult result = CUDA_SUCCESS;
-    tnri_thing *spare = tnri_stock_empty(&store->spares);
+    tnri_spare *spare = tnri_depot_empty(&store->spares);
     while (spare != NULL) {
         tnri_event *event = (tnri_event *)spare;
         tnri_assert(&event->device->events == store);
@@ -29,14 +29,14 @@ CUresult tnri_event_store_empty(tnri_event_store *store)
         atomic_fetch_sub(&store->events_count, 1);
         tnri_host_free(event, sizeof(*event));
     }
-    tnri_stock_add(&store->spares, spare);
+    tnri_depot_add(&store->spares, spare);
     tnri_assert(result != CUDA_SUCCESS || atomic_load(&store->events_count) == 0);
     return result;
 }
 
 tnri_event *tnri_event_take_spare(tnri_device *device)
 {
-    tnri_event *event = (tnri_event *)tnri_stock_take(&device->events.spares);
+    tnri_event *event = (tnri_event *)tnri_depot_take(&device->events.spares);
     if (event != NULL) {
         tnri_assert_hot(event->device == device);
         atomic_store_explicit(&event->holders, 1, memory_order_relaxed);
@@ -157,7 +157,7 @@ void tnri_event_hold(tnri_event *event)
 void tnri_event_drop(tnri_event *event)
 {
     if (event != NULL && atomic_fetch_sub_explicit(&event->holders, 1, memory_order_acq_rel) == 1)
-        tnri_stock_give(&event->device->events.spares, &event->thing);
+        tnri_depot_give(&event->device->events.spares, &event->link);
 }
 
 int tnri_event_is_over(tnri_event *event)

@@ -6,13 +6,13 @@
 #ifndef TNRI_DEVICE_EVENT_STORE_H
 #define TNRI_DEVICE_EVENT_STORE_H
 
-#include "base/stock.h"
+#include "base/depot.h"
 #include "gpu/backend.h"
 
 struct tnri_device;
 
 typedef struct tnri_event {
-    tnri_thing thing;           /* while it is spare */
+    tnri_spare link;            /* while it is spare */
     CUevent handle;             /* constant */
     struct tnri_device *device; /* made in its context, and its spare; constant */
     _Atomic uint32_t holders;   /* references */
@@ -21,7 +21,7 @@ typedef struct tnri_event {
 } tnri_event;
 
 typedef struct tnri_event_store {
-    tnri_stock spares;
+    tnri_depot spares;
     _Atomic size_t events_count; /* made and not destroyed */
     /* Waits for the whole context, by number: how many have begun, and the last that has ended. */
     _Atomic uint64_t waits_begun, waits_ended;

@@ -138,7 +138,7 @@ static inline int tnri_stream_has_spare(const tnri_stream *stream)
 /* Takes the spare event that comes next out of the list, or puts one into it. Under the lock. */
 static inline void tnri_stream_spare_pop(tnri_stream *stream, const tnri_event *spare)
 {
-    atomic_store_explicit(&stream->spare, (tnri_event *)(void *)spare->thing.next,
+    atomic_store_explicit(&stream->spare, (tnri_event *)(void *)spare->link.next,
                           memory_order_relaxed);
     stream->spares_count--;
 }
@@ -146,8 +146,8 @@ static inline void tnri_stream_spare_pop(tnri_stream *stream, const tnri_event *
 static inline void tnri_stream_spare_push(tnri_stream *stream, tnri_event *event)
 {
     tnri_assert_hot(event->device == stream->device);
-    event->thing.next =
-        (tnri_thing *)(void *)atomic_load_explicit(&stream->spare, memory_order_relaxed);
+    event->link.next =
+        (tnri_spare *)(void *)atomic_load_explicit(&stream->spare, memory_order_relaxed);
     atomic_store_explicit(&stream->spare, event, memory_order_relaxed);
     stream->spares_count++;
 }

@@ -77,7 +77,7 @@ typedef struct tnri_stream {
 
     /* Written under the lock; may be looked at without it. */
     _Atomic uint64_t waited; /* number of the latest change of the clock */
-    /* Events for the next marks, linked by tnri_event.thing.next; the list has the only reference
+    /* Events for the next marks, linked by tnri_event.link.next; the list has the only reference
      * to each. Null: none, as always for a default stream and for one that has ended. */
     tnri_event *_Atomic spare;
     tnri_event *_Atomic seal; /* of an ended stream: the end of its work, with the number

@@ -136,7 +136,7 @@ static int poll_leave(tnri_stream **link)
 static void spares_drop(tnri_event *spare)
 {
     while (spare != NULL) {
-        tnri_event *next = (tnri_event *)(void *)spare->thing.next;
+        tnri_event *next = (tnri_event *)(void *)spare->link.next;
         tnri_event_drop(spare);
         spare = next;
     }
