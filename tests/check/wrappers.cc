@@ -46,15 +46,21 @@ NOINLINE void backend_set(CUdeviceptr address, CUstream stream)
     asm volatile("");
 }
 
+/* As the names of PyTorch's dispatcher begin: a reader learns nothing of the program from it. */
+namespace c10
+{
+
 NOINLINE void dispatch(std::function<void()> const &operation)
 {
     operation();
     asm volatile("");
 }
 
+} // namespace c10
+
 NOINLINE void zero(Buffer &buffer, CUstream stream)
 {
-    dispatch([&] {
+    c10::dispatch([&] {
         backend_set(buffer.raw.address, stream);
         asm volatile("");
     });

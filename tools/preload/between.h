@@ -16,7 +16,11 @@ static inline int between_is(const char *file, const char *function)
 }
 
 /* 1 for a frame that tells a reader nothing of the program: of the C library, the loader, the C++
- * library, an interpreter, or what starts a program. */
-int between_is_outside(const char *file, const char *function);
+ * library, an interpreter, a framework's dispatcher, or what starts a program. */
+static inline int between_is_outside(const char *file, const char *function)
+{
+    return (tnri_frame_whose(function, NULL, file) &
+            (TNRI_WHOSE_MACHINERY | TNRI_WHOSE_ALLOCATOR)) != 0;
+}
 
 #endif

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "debug_info.h"
+#include "code_lines.h"
 #include "elfutils.h"
 #include "shown.h"
 
@@ -36,24 +36,9 @@ static _Atomic int is_ending;
 static FILE *file;
 static known list[KNOWN];
 static size_t known_count;
-static budget limits;
-static debug_info *opened; /* the file that was asked last, by: */
-static char opened_name[LINE_BYTES];
+static code_lines lines;
 
 /* ---- places --------------------------------------------------------------------------------- */
-
-/* Opens the file of code, if it is not the one that is open. */
-static void code_open(const char *path, const char *build_id)
-{
-    char name[LINE_BYTES], why[DEBUG_WHY_BYTES];
-    int length = snprintf(name, sizeof(name), "%s%c%s", path, APART, build_id);
-    if (length < 0 || (size_t)length >= sizeof(name) || strcmp(name, opened_name) == 0)
-        return;
-    if (opened)
-        debug_info_close(opened);
-    opened = debug_info_open(path, build_id, &limits, why);
-    memcpy(opened_name, name, (size_t)length + 1);
-}
 
 /* The file and the line of a place: path, offset and build id. The text is the caller's to free. */
 static char *line_of(const char *place)
@@ -66,9 +51,8 @@ static char *line_of(const char *place)
         return NULL;
     memcpy(path, place, (size_t)(offset - place));
     path[offset - place] = '\0';
-    code_open(path, build_id + 1);
     uint64_t at = strtoull(offset + 1, NULL, 10);
-    if (opened && at > 0 && debug_info_find(opened, at - 1, found) > 0 && found[0].file)
+    if (at > 0 && code_lines_find(&lines, path, build_id + 1, at - 1, found) > 0 && found[0].file)
         snprintf(text, sizeof(text), "%s:%" PRIu32, found[0].file, found[0].line);
     return strdup(text);
 }
@@ -162,7 +146,7 @@ int run_said_begin(const char *path)
     file = opened_file < 0 ? NULL : fdopen(opened_file, "r");
     if (!file)
         return 0;
-    budget_start(&limits, (size_t)1 << 30);
+    code_lines_begin(&lines);
     atomic_store(&is_ending, 0);
     sigfillset(&all); /* signals are for the thread that forwards them */
     pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -182,9 +166,7 @@ void run_said_end(void)
         lines_say();
     fclose(file);
     file = NULL;
-    if (opened)
-        debug_info_close(opened);
-    opened = NULL;
+    code_lines_end(&lines);
     for (size_t i = 0; i < KNOWN; i++) {
         free(list[i].place);
         free(list[i].line);

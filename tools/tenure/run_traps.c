@@ -16,10 +16,12 @@
 #include <tenure/alloc.h>
 
 #include "between.h"
-#include "debug_info.h"
+#include "code_lines.h"
 #include "shown.h"
 
 enum { LINE_BYTES = 8192, NAP_NS = 20000000, INLINED_MAX = 8 };
+
+static code_lines lines; /* of the thread that follows; then run_traps_end's */
 
 /* ---- before --------------------------------------------------------------------------------- */
 
@@ -59,6 +61,7 @@ exit_code run_traps_begin(run_traps *traps, const char *folder)
         return refused(traps->reports);
     if (mode == 0666)
         (void)chmod(folder, 0711);
+    code_lines_begin(&lines);
     traps->to = stderr;
     if (traps->told_file[0] != '\0')
         traps->to = fopen(traps->told_file, "ae");
@@ -134,12 +137,8 @@ static int frame_print(FILE *to, const char *path, uint64_t offset, const char *
                        int is_first)
 {
     static debug_place places[DEBUG_PLACES_MAX];
-    char why[DEBUG_WHY_BYTES];
     const char *slash = strrchr(path, '/');
-    budget limits;
-    budget_start(&limits, (size_t)1 << 30);
-    debug_info *from = debug_info_open(path, NULL, &limits, why);
-    size_t count = from ? debug_info_find(from, offset, places) : 0;
+    size_t count = code_lines_find(&lines, path, "", offset, places);
     if (count == 0)
         places[count++] = (debug_place){function, NULL, 0};
     for (size_t i = 0; i < count; i++)
@@ -148,8 +147,6 @@ static int frame_print(FILE *to, const char *path, uint64_t offset, const char *
     int is_shown = !is_first || !between_is(slash ? slash + 1 : path, places[count - 1].function);
     for (size_t i = 0; is_shown && i < count && i < INLINED_MAX; i++)
         place_print(to, path, offset, &places[i]);
-    if (from)
-        debug_info_close(from);
     return is_shown;
 }
 
@@ -226,6 +223,7 @@ uint64_t run_traps_end(run_traps *traps)
         pthread_join(traps->thread, NULL);
     else
         lines_print(traps);
+    code_lines_end(&lines);
     if (traps->sums == 0)
         fputs(
             "tenure run: no process has told what its traps found in all: none used a GPU, or they "

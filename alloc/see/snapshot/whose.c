@@ -249,9 +249,9 @@ static unsigned module_whose(const char *module)
 {
     static const char *const frameworks[] = {"libcublas", "libcudnn",    "libnccl",
                                              "libcufft",  "libcusparse", "libcusolver"};
-    static const char *const machinery[] = {"libtorch", "libc10",  "libpython",  "python",
-                                            "libc.so",  "libc-2",  "libpthread", "libstdc++",
-                                            "libgcc_s", "ld-linux"};
+    static const char *const machinery[] = {"libtorch", "libc10",   "libpython",  "python",
+                                            "libc.so",  "libc-2",   "libpthread", "libstdc++",
+                                            "libgcc_s", "ld-linux", "libffi.",    "_ctypes."};
     if (begins_one(module, frameworks, COUNT(frameworks)))
         return TNRI_WHOSE_FRAMEWORK;
     return begins_one(module, machinery, COUNT(machinery)) ? TNRI_WHOSE_MACHINERY : 0;
