@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tenure hold` from outside: files published and loaded again, blocks taken over from a process
 that then dies, what `tenure ctl` shows of both sides, every exit code."""
+import json
 import os
 import pathlib
 import signal
@@ -62,6 +63,19 @@ class Hold(CommandTest):
                 return held
             self.assertLess(time.monotonic(), end, held)
             time.sleep(0.05)
+
+    def test_json(self):
+        """Each line by itself, as it comes. Without the flag in publication_print this fails."""
+        first = self.hold("--json", f"weights={self.file}")
+        block = {"name": "weights", "bytes": 4 << 20}
+        self.assertEqual(json.loads(first.stdout.readline()),
+                         dict(block, generation=1, taken_over=False))
+        second = self.hold("weights", "--json")
+        self.assertEqual(json.loads(second.stdout.readline()),
+                         dict(block, generation=1, taken_over=True))
+        first.send_signal(signal.SIGHUP)
+        self.assertEqual(json.loads(first.stdout.readline()),
+                         dict(block, generation=2, taken_over=False))
 
     def test_published_and_taken_over(self):
         first = self.hold(f"weights={self.file}")

@@ -19,12 +19,13 @@
 #include "cli.h"
 #include "commands.h"
 #include "exit_code.h"
+#include "json.h"
 #include "session.h"
 #include "table.h"
 
 static session_options session_texts;
 static const char *older_option;
-static int replace_flag;
+static int replace_flag, json_flag;
 
 static const cli_option options[] = {
     {"replace", NULL, "also publish names that other processes hold", NULL, &replace_flag},
@@ -32,6 +33,7 @@ static const cli_option options[] = {
      "generations before the latest that readers may keep open\n"
      "(default 4); with more of them, there is no next one",
      &older_option, NULL},
+    {"json", NULL, "output for programs, on stdout: an object on each line", NULL, &json_flag},
     {"driver", "NAME", OPTION_DRIVER_HELP, &session_texts.driver, NULL},
     {"device", "N", OPTION_DEVICE_HELP, &session_texts.device, NULL},
     {"conf", "STR", OPTION_CONF_HELP, &session_texts.settings, NULL},
@@ -169,16 +171,33 @@ static exit_code file_load(holder *all, held *one)
 
 /* ---- holding -------------------------------------------------------------------------------- */
 
+static void publication_print(const tnr_publication_info *info)
+{
+    char bytes[32];
+    json_writer json;
+    if (!json_flag) {
+        printf("%s: generation %llu, %s, %s\n", info->name, (unsigned long long)info->generation,
+               format_bytes_binary(info->bytes, bytes),
+               info->is_taken_over ? "taken over" : "published");
+        return;
+    }
+    json_start(&json, stdout);
+    json_object_begin(&json, NULL);
+    json_text(&json, "name", info->name);
+    json_unsigned(&json, "generation", info->generation);
+    json_unsigned(&json, "bytes", info->bytes);
+    json_boolean(&json, "taken_over", info->is_taken_over);
+    json_object_end(&json);
+    json_end(&json);
+}
+
 /* Says what is held now under a name. */
 static void held_print(const held *one)
 {
-    char bytes[32];
     tnr_publication_info info = {.struct_bytes = sizeof(info)};
     for (size_t i = 0; tnr_publication_at(&info, i) == TNR_OK; i++)
         if (info.is_latest && strcmp(info.name, one->name) == 0)
-            printf("%s: generation %llu, %s, %s\n", one->name, (unsigned long long)info.generation,
-                   format_bytes_binary(info.bytes, bytes),
-                   info.is_taken_over ? "taken over" : "published");
+            publication_print(&info);
     fflush(stdout);
 }
 
