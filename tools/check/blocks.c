@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "check/bases.h"
+#include "check/waste.h"
 
 enum { FREED_MAX = 65536 };
 
@@ -85,11 +86,19 @@ static void record_spare(check_block *block)
     spare = block;
 }
 
+static inline void waste_end(check_block *block)
+{
+    if (__builtin_expect(block->waste != NULL, 0))
+        check_waste_ended(block->waste);
+    block->waste = NULL;
+}
+
 static void block_end(check_block *block)
 {
     if (block == NULL)
         return;
     block_end(block->before); /* has none before itself */
+    waste_end(block);
     block_lighten(block);
     record_spare(block);
 }
@@ -111,6 +120,7 @@ static check_block *block_record(CUdeviceptr base, size_t bytes)
     memset(block, 0, offsetof(check_block, uses_inside));
     block->before = block->older = block->newer = NULL;
     block->records = NULL;
+    block->waste = NULL;
     block->base = base;
     block->bytes = bytes;
     block->is_live = 1;
@@ -195,6 +205,7 @@ check_block *check_block_make(CUdeviceptr base, size_t bytes)
 static void age_add(check_block *block)
 {
     block->is_live = 0;
+    waste_end(block);
     block->older = newest;
     block->newer = NULL;
     *(newest == NULL ? &oldest : &newest->newer) = block;

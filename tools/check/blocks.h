@@ -64,7 +64,9 @@ typedef struct check_block {
     struct check_block *older, *newer; /* freed ones, by age */
     check_records *records; /* what the program has recorded with Tenure; null: nothing */
     check_touch freed;
+    struct check_waste *waste; /* with --waste, while it lives; else null */
 } check_block;
+_Static_assert(sizeof(check_block) == 6 * CHECK_LINE_BYTES, "a block takes six lines");
 
 /* The block that contains an address: live or freed, only live, only freed. Null: none. */
 static inline check_block *check_block_at(CUdeviceptr address);

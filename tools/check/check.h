@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `tenure run --check`, and the setting auto_record: what the replacements tell the checker.
+ * `tenure run --check` and `--waste`, and the setting auto_record: what the replacements tell the
+ * checker.
  *
  * The checker follows each use of a block. By clocks of its own it decides whether the program has
  * ordered the use before the free and after the allocation. It cannot use Tenure's clocks or waits.
@@ -26,7 +27,8 @@
 enum {
     CHECK_REPORTS = 1, /* --check: findings are said */
     CHECK_RECORDS = 2, /* auto_record:seen: uses of other streams are recorded with Tenure */
-    CHECK_SYNCS = 4    /* auto_record:all: frees wait for all streams, which Tenure does itself */
+    CHECK_SYNCS = 4,   /* auto_record:all: frees wait for all streams, which Tenure does itself */
+    CHECK_WASTE = 8    /* --waste: how long blocks lie unused is summed up. Never with the first */
 };
 
 /* -1: not asked yet; else a sum of the above. Constructors of libraries may call the driver before
@@ -47,7 +49,7 @@ static inline int check_does(int what)
 /* 1 if the checker follows what happens. */
 static inline int check_is_on(void)
 {
-    return check_does(CHECK_REPORTS | CHECK_RECORDS);
+    return check_does(CHECK_REPORTS | CHECK_RECORDS | CHECK_WASTE);
 }
 
 /* Tells the checker, if it is on: CHECK_TELL(check_stream_ends(stream)). */
@@ -64,6 +66,22 @@ static inline int check_is_on(void)
         if (check_does(CHECK_REPORTS))                                                             \
             call;                                                                                  \
     } while (0)
+
+/* ---- the time, for --waste alone: waste.c ---------------------------------------------- */
+
+uint64_t check_now(void); /* in ns, of the host */
+
+/* Around a call in which the host waits for the work of a stream; null: for more than one. */
+static inline uint64_t check_wait_begins(void)
+{
+    return check_does(CHECK_WASTE) ? check_now() : 0;
+}
+void check_wait_is_over(CUstream stream, uint64_t began);
+static inline void check_wait_ends(CUstream stream, uint64_t began)
+{
+    if (__builtin_expect(began != 0, 0))
+        check_wait_is_over(stream, began);
+}
 
 /* ---- streams and what they wait for: order.c ------------------------------------------- */
 

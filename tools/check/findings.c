@@ -289,7 +289,7 @@ void check_counts_get(uint64_t *seen, uint64_t *unread)
 /* ---- saying --------------------------------------------------------------------------------- */
 
 /* A file that takes no more is given up: half a line would spoil those after it. */
-static void json_write(const check_text *from)
+void check_json_write(const check_text *from)
 {
     static _Atomic int is_given_up;
     const char *path = told.json;
@@ -308,7 +308,7 @@ static void json_write(const check_text *from)
 
 /* `tenure run` prints what is written to this file, with lines of the source; without one it goes
  * to stderr. What is written at once stays together. */
-static void said_write(const check_text *from)
+void check_said_write(const check_text *from)
 {
     int file =
         from->has_places ? open(told.said, O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC) : -1;
@@ -316,6 +316,11 @@ static void said_write(const check_text *from)
         (void)check_text_write(from, STDERR_FILENO);
     if (file >= 0)
         (void)close(file);
+}
+
+int check_said_has_places(void)
+{
+    return told.said != NULL;
 }
 
 /* What a function says of a finding, however long it is. The string is the caller's to free; null:
@@ -402,11 +407,11 @@ static void kept_say(check_kept *one)
     check_text said = {NULL, 0, 0, 0};
     if (is_printed(one) && one->leader == NULL) {
         said = text_whole(check_kept_text, one);
-        said_write(&said);
+        check_said_write(&said);
         free(said.string);
     }
     said = text_whole(check_kept_json, one);
-    json_write(&said);
+    check_json_write(&said);
     free(said.string);
 }
 
@@ -470,7 +475,7 @@ static void leaks_say(const leaks *all)
     }
     check_text_add(&said, "tenure: check: %" PRIu64 " blocks (%" PRIu64 " bytes) live at the end\n",
                    all->blocks, all->bytes);
-    said_write(&said);
+    check_said_write(&said);
     free(said.string);
 }
 
@@ -579,7 +584,7 @@ static void sums_say(void)
     check_text json = {machine, 0, sizeof(machine), 0};
     sums all = sums_of();
     sums_text(&said, &all);
-    said_write(&said);
+    check_said_write(&said);
     check_text_add(&json,
                    "{\"summary\": true, \"pid\": %ld, \"certain\": %" PRIu64
                    ", \"certain_times\": %" PRIu64 ", \"possible\": %" PRIu64
@@ -591,7 +596,7 @@ static void sums_say(void)
                    all.suppressed, beyond, check_launches, check_launches_unread,
                    engine_blocks + atomic_load(&service_counts[COUNT_ALLOCS_SERVED]),
                    atomic_load(&service_counts[COUNT_ALLOCS_PASSED]));
-    json_write(&json);
+    check_json_write(&json);
 }
 
 /* A process that used no GPU says nothing. */

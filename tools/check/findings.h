@@ -8,7 +8,7 @@
  * with one byte for each thing that may come about. Its room is allocated at the beginning, so that
  * a full disk changes no exit code.
  *
- *   TENURE_PRELOAD_CHECK           1: on
+ *   TENURE_PRELOAD_CHECK           1: on; TENURE_PRELOAD_WASTE uses the files, too
  *   TENURE_PRELOAD_CHECK_JSON      file to which a line of JSON is added for each finding
  *   TENURE_PRELOAD_CHECK_STATE     file of bytes that become 1: the first with a certain finding,
  *                                  those after it with a use of the rule of that number

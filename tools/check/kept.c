@@ -138,7 +138,9 @@ static void side_text(check_text *to, const check_side *side, const frames *stac
     }
     if (side->touch.number > 0)
         check_text_add(to, ", work %" PRIu64 " of it", side->touch.number);
-    check_text_add(to, ", thread %ld\n", (long)side->touch.thread);
+    if (side->touch.thread > 0)
+        check_text_add(to, ", thread %ld", (long)side->touch.thread);
+    check_text_add(to, "\n");
     for (int i = 0; i < stack->count && i < most; i++)
         frame_line(to, stack, i);
 }
@@ -346,7 +348,7 @@ static void frame_json(check_text *to, const frames *in, int i)
     check_text_add(to, "}");
 }
 
-static void side_json(check_text *to, const char *key, const check_side *side)
+void check_side_json(check_text *to, const char *key, const check_side *side)
 {
     const check_place *place = side->touch.place;
     frames stack;
@@ -365,7 +367,9 @@ static void side_json(check_text *to, const char *key, const check_side *side)
     }
     if (side->touch.number > 0)
         check_text_add(to, ", \"work\": %" PRIu64, side->touch.number);
-    check_text_add(to, ", \"thread\": %ld, \"stack\": [", (long)side->touch.thread);
+    if (side->touch.thread > 0)
+        check_text_add(to, ", \"thread\": %ld", (long)side->touch.thread);
+    check_text_add(to, ", \"stack\": [");
     frames_find(&stack, &place->stack);
     for (int i = 0; i < stack.count; i++) {
         check_text_add(to, "%s", i > 0 ? ", " : "");
@@ -388,7 +392,7 @@ void check_kept_json(check_text *to, const check_kept *one)
                    one->bytes, one->device, (unsigned long long)one->address);
     for (int i = 0; i < CHECK_SIDE_COUNT; i++)
         if (one->sides[i].touch.place != NULL)
-            side_json(to, keys[i], &one->sides[i]);
+            check_side_json(to, keys[i], &one->sides[i]);
     char missing[1024];
     check_text line = {missing, 0, sizeof(missing), 0};
     missing_text(&line, one);

@@ -55,6 +55,9 @@ void check_kept_json(check_text *to, const check_kept *one);
 /* One side alone, with its stack. */
 void check_side_text(check_text *to, const check_side *side);
 
+/* The same as a member of an object of JSON, after a comma. */
+void check_side_json(check_text *to, const char *key, const check_side *side);
+
 /* 1 if it rests on a word that may be no address. */
 int check_kept_may_be_none(const check_kept *one);
 
@@ -63,5 +66,12 @@ int check_kept_is_doubted(const check_kept *one);
 
 /* The rule that suppresses it; -1: none. */
 int check_kept_rule(const check_kept *one, const suppress_rules *rules);
+
+/* Where findings are said, and --waste: what `tenure run` prints, with lines of the source if
+ * frames have their places behind them, and should, if the second says 1; and the lines for
+ * machines. Without the lock: findings.c. */
+void check_said_write(const check_text *from);
+int check_said_has_places(void);
+void check_json_write(const check_text *from);
 
 #endif

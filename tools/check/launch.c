@@ -32,6 +32,7 @@
 #include "check/sole.h"
 #include "check/tensor.h"
 #include "check/visible.h"
+#include "check/waste.h"
 #include "check/words.h"
 #include "service.h"
 #include "watch/journal.h"
@@ -652,6 +653,24 @@ static void launch_uses(void *user, const check_word *words, size_t count)
         check_use_in(&self->work, one->block, one->address, one->is_certain);
 }
 
+/* With --waste. */
+static void launch_uses_now(void *user, const check_word *words, size_t count)
+{
+    const launched *self = user;
+    uint64_t now = check_now();
+    for (const check_word *one = words; self->is_followed && one < words + count; one++)
+        if (one->block != NULL && one->block->waste != NULL)
+            check_waste_used(one->block->waste, self->work.touch.handle, now);
+    launch_uses(user, words, count);
+}
+
+static check_words_visit launch_visit = launch_uses; /* constant since the beginning */
+
+void check_launches_time(void)
+{
+    launch_visit = launch_uses_now;
+}
+
 /* Without auto_record the words are only remembered: the graph is asked when it is made. */
 static void captured_uses(void *user, const check_word *words, size_t count)
 {
@@ -701,7 +720,7 @@ void check_launched(const char *call, CUfunction function, CUstream handle, void
     const check_place *place =
         check_does(CHECK_REPORTS) ? check_place_of(call, kernel, stack) : NULL;
     self.is_followed = check_work_begin(&self.work, &name, place);
-    unsigned read = layout_words(layout, parameters, extra, launch_uses, &self);
+    unsigned read = layout_words(layout, parameters, extra, launch_visit, &self);
     if (self.is_followed)
         check_count_launch((read & CHECK_WORDS_READ) != 0);
     if (self.is_followed && (read & CHECK_WORDS_VISIBLE) != 0 && self.work.touch.number > 0)

@@ -24,6 +24,9 @@ typedef void (*check_words_visit)(void *user, const check_word *words, size_t co
 unsigned check_words_each(const void *function, void *const *parameters, void *const *extra,
                           check_words_visit visit, void *user);
 
+/* With --waste: launches say when they use a block. Once, before the first. */
+void check_launches_time(void);
+
 /* The kernel's name; null: the driver does not tell. Inside of check_enter. */
 const char *check_kernel_name(const void *function);
 

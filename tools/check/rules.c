@@ -28,6 +28,7 @@
 #include "check/record.h"
 #include "check/sole.h"
 #include "check/visible.h"
+#include "check/waste.h"
 #include "service.h"
 
 pid_t check_thread(void)
@@ -38,10 +39,10 @@ pid_t check_thread(void)
     return known;
 }
 
-/* Null where nothing is reported. */
+/* Null where nothing is said of it. */
 static const check_place *place_of(const char *call, check_stack *stack)
 {
-    return check_does(CHECK_REPORTS) ? check_place_of(call, NULL, stack) : NULL;
+    return check_does(CHECK_REPORTS | CHECK_WASTE) ? check_place_of(call, NULL, stack) : NULL;
 }
 
 static check_touch touch_on_host(const check_place *place)
@@ -217,6 +218,13 @@ static void graph_freed(check_block *block, CUdeviceptr address, const check_pla
     }
 }
 
+/* With --waste alone. */
+static void waste_begin(check_block *block, const check_place *place)
+{
+    if (check_does(CHECK_WASTE))
+        block->waste = check_waste_made(place, block->bytes);
+}
+
 static void allocated(const char *call, CUdeviceptr address, size_t bytes, check_name name,
                       int is_engine)
 {
@@ -226,12 +234,13 @@ static void allocated(const char *call, CUdeviceptr address, size_t bytes, check
     if (check_sole_takes(&name))
         return;
     check_stack room;
-    check_stack *stack = check_stack_here(&room);
+    check_stack *stack = check_stack_of_block(&room);
     if (!check_enter())
         return;
+    const check_place *place = place_of(call, stack);
     if (name.is_capturing && !is_engine && check_does(CHECK_REPORTS)) {
-        graph_allocated(address, bytes, place_of(call, stack));
-    } else if (name.is_capturing || !check_work_begin(&work, &name, place_of(call, stack))) {
+        graph_allocated(address, bytes, place);
+    } else if (name.is_capturing || !check_work_begin(&work, &name, place)) {
         check_blocks_forget(address, bytes);
     } else {
         successor next = {work.stream, work.touch.stream, address, bytes};
@@ -241,6 +250,7 @@ static void allocated(const char *call, CUdeviceptr address, size_t bytes, check
             block->own = work.touch.stream;
             block->is_engine = is_engine != 0;
             block->made = work.touch;
+            waste_begin(block, place);
             if (is_engine)
                 check_count_block();
         }
@@ -273,12 +283,14 @@ void check_allocated_at_once(const char *call, CUdeviceptr address, size_t bytes
 {
     check_python_missing();
     check_stack room;
-    check_stack *stack = check_stack_here(&room);
+    check_stack *stack = check_stack_of_block(&room);
     if (service_of_address(address) == NULL || !check_enter())
         return;
     check_block *block = check_block_make(address, bytes);
-    if (block != NULL)
+    if (block != NULL) {
         block->made = touch_on_host(place_of(call, stack));
+        waste_begin(block, block->made.place);
+    }
     check_leave();
 }
 
@@ -473,6 +485,23 @@ void check_use_kept(CUdeviceptr address, CUevent event)
     check_leave();
 }
 
+/* ---- times ---------------------------------------------------------------------------------- */
+
+void check_use_idle(check_block *block, const void *handle)
+{
+    if (check_does(CHECK_WASTE) && block != NULL && block->waste != NULL)
+        check_waste_used(block->waste, handle, check_now());
+}
+
+/* Work of the default stream may wait for that of others. */
+void check_wait_is_over(CUstream stream, uint64_t began)
+{
+    if (!check_enter())
+        return;
+    check_waste_waited((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD ? NULL : stream, began);
+    check_leave();
+}
+
 /* ---- uses ----------------------------------------------------------------------------------- */
 
 /* What it begins with is not ordered after the allocation. */
@@ -571,6 +600,7 @@ void check_use_of_graph(const check_work *work, CUdeviceptr address, uint64_t se
 {
     check_block *block = check_block_live(address);
     const check_block *gone = check_block_freed(address);
+    check_use_idle(block, work->touch.handle);
     if (block != NULL && block->serial == serial)
         check_use_in(work, block, address, is_certain);
     else if (block != NULL && block->before != NULL && block->before->serial == serial &&
@@ -635,7 +665,9 @@ void check_use_span(const check_work *work, check_span span)
     if (span.bytes == 0 || service_of_address(span.address) == NULL)
         return;
     span_is_long(work, span);
-    check_use_in(work, check_block_at(span.address), span.address, 1);
+    check_block *block = check_block_at(span.address);
+    check_use_idle(block, work->touch.handle);
+    check_use_in(work, block, span.address, 1);
 }
 
 /* What a host that polls it sees at once tells that the copy is over; of more it may see a part. */

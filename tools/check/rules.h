@@ -34,6 +34,9 @@ void check_use(const check_work *work, CUdeviceptr address, int is_certain);
 static inline void check_use_in(const check_work *work, check_block *block, CUdeviceptr address,
                                 int is_certain);
 
+/* With --waste: work on the stream of that handle uses the block now. */
+void check_use_idle(check_block *block, const void *handle);
+
 /* The work uses all of this, as a copy or a set does. */
 void check_use_span(const check_work *work, check_span span);
 

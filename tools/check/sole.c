@@ -30,7 +30,7 @@ static _Atomic uint64_t launches;
 /* A stream that each thread has its own of is none. */
 static int may_become(const check_name *name)
 {
-    return !check_does(CHECK_REPORTS) && !name->is_capturing &&
+    return !check_does(CHECK_REPORTS | CHECK_WASTE) && !name->is_capturing &&
            name->stream != CU_STREAM_PER_THREAD;
 }
 

@@ -36,6 +36,11 @@ static inline check_stack *check_stack_here(check_stack *room)
 {
     return check_does(CHECK_REPORTS) ? check_stack_whole(room) : NULL;
 }
+/* The same of an allocation. */
+static inline check_stack *check_stack_of_block(check_stack *room)
+{
+    return check_does(CHECK_REPORTS | CHECK_WASTE) ? check_stack_whole(room) : NULL;
+}
 
 /* A copy, with which any thread may ask, and for more places than one. */
 static inline check_stack check_stack_copy(const check_stack *stack)

@@ -5,9 +5,11 @@
 
 #include "check/check.h"
 #include "check/findings.h"
+#include "check/launch.h"
 #include "check/pinned.h"
 #include "check/places.h"
 #include "check/race.h"
+#include "check/waste.h"
 #include "driver.h"
 
 _Atomic int check_state = -1;
@@ -17,6 +19,7 @@ int check_begin(void)
     int state = atomic_load(&check_state);
     const char *wanted = getenv("TENURE_PRELOAD_CHECK");
     const char *recorded = getenv("TENURE_PRELOAD_RECORD");
+    const char *idle = getenv("TENURE_PRELOAD_WASTE");
     if (state >= 0)
         return state;
     state = wanted != NULL && strcmp(wanted, "1") == 0 ? CHECK_REPORTS : 0;
@@ -24,6 +27,11 @@ int check_begin(void)
         state |= CHECK_RECORDS;
     if (recorded != NULL && strcmp(recorded, "all") == 0)
         state |= CHECK_SYNCS;
+    if ((state & CHECK_REPORTS) == 0 && idle != NULL && *idle != '\0') {
+        state |= CHECK_WASTE;
+        check_waste_begin(strtoull(idle, NULL, 10) * 1000 * 1000);
+        check_launches_time();
+    }
     atomic_store(&check_state, state);
     return state;
 }
@@ -38,10 +46,10 @@ static void driver_found(void)
 /* Before the program runs; and the unwinder, which is loaded when it is first used. */
 __attribute__((constructor)) static void begin_early(void)
 {
-    if ((check_begin() & CHECK_REPORTS) == 0)
+    if ((check_begin() & (CHECK_REPORTS | CHECK_WASTE)) == 0)
         return;
     check_stack room;
-    (void)check_stack_here(&room);
+    (void)check_stack_of_block(&room);
     check_findings_begin();
     check_pinned_begin();
     atomic_store(&driver_when_found, driver_found);

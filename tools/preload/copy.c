@@ -203,8 +203,10 @@ static CUresult copy_across(const char *call, CUdeviceptr to, CUdeviceptr from, 
         end ends[2];                                                                               \
         if (copy_crosses(ADDRESS(to), ADDRESS(from), host, default_stream, ends))                  \
             return copy_at_once(call, ADDRESS(to), ADDRESS(from), bytes, default_stream, ends);    \
-        return copy_told_at_once(REAL(symbol##form, (to, from, bytes)), call, ADDRESS(to),         \
-                                 ADDRESS(from), bytes, default_stream);                            \
+        uint64_t wait = check_wait_begins();                                                       \
+        CUresult result = REAL(symbol##form, (to, from, bytes));                                   \
+        check_wait_ends(default_stream, wait);                                                     \
+        return copy_told_at_once(result, call, ADDRESS(to), ADDRESS(from), bytes, default_stream); \
     }
 #define COPY_ON_STREAM(symbol, call, to_type, from_type, host)                                     \
     CUresult CUDAAPI replace_##symbol(to_type to, from_type from, size_t bytes, CUstream stream)   \

@@ -373,8 +373,10 @@ static void stream_seen(CUstream stream, tnr_moment began)
 CUresult CUDAAPI replace_cuStreamSynchronize(CUstream stream)
 {
     uint64_t moment = check_does(CHECK_REPORTS) ? check_stream_moment(stream) : 0;
+    uint64_t wait = check_wait_begins();
     tnr_moment began = tnr_moment_now();
     CUresult result = REAL(cuStreamSynchronize, (stream));
+    check_wait_ends(stream, wait);
     if (result != CUDA_SUCCESS)
         return result;
     stream_seen(stream, began);
@@ -422,8 +424,10 @@ static void event_seen(CUevent event, tnr_moment began)
 CUresult CUDAAPI replace_cuEventSynchronize(CUevent event)
 {
     void *moment = check_does(CHECK_REPORTS) ? check_event_moment(event) : NULL;
+    uint64_t wait = check_wait_begins();
     tnr_moment began = event_moment(event);
     CUresult result = REAL(cuEventSynchronize, (event));
+    check_wait_ends(NULL, wait);
     CHECK_TELL_ORDER(check_event_seen(moment, result == CUDA_SUCCESS));
     if (result == CUDA_SUCCESS)
         event_seen(event, began);
@@ -443,8 +447,10 @@ CUresult CUDAAPI replace_cuEventQuery(CUevent event)
 
 CUresult CUDAAPI replace_cuCtxSynchronize(void)
 {
+    uint64_t wait = check_wait_begins();
     tnr_moment began = tnr_moment_now();
     CUresult result = REAL(cuCtxSynchronize, ());
+    check_wait_ends(NULL, wait);
     if (result == CUDA_SUCCESS)
         CHECK_TELL_ORDER(check_device_seen());
     if (result != CUDA_SUCCESS || !service_enter())

@@ -31,9 +31,11 @@
 enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
 static const char *run_conf, *run_history, *run_snapshot, *run_report;
-static const char *run_check_more, *run_driver, *run_findings, *run_error_code, *run_suppress;
+static const char *run_check_more, *run_waste_more, *run_driver, *run_findings, *run_error_code,
+    *run_suppress;
 static run_traps traps;
 static int run_stats, run_strict, run_json, run_checked, run_leaks, run_possible, run_account;
+static int run_waste;
 
 static const cli_option run_options[] = {
     {"conf", "STR", OPTION_CONF_HELP, &run_conf, NULL},
@@ -56,7 +58,12 @@ static const cli_option run_options[] = {
      "ordered before the free or after the allocation; --check=host:\n"
      "also pinned memory that the host touches during a copy",
      &run_check_more, &run_checked},
-    {"findings", "FILE", "with --check: each finding, too, as a line of JSON", &run_findings, NULL},
+    {"waste", NULL,
+     "say which memory lies unused: before the first use, between uses,\n"
+     "after the last one, for 100 ms at a time; --waste=MS: another time",
+     &run_waste_more, &run_waste},
+    {"findings", "FILE", "with --check or --waste: what they find, too, as lines of JSON",
+     &run_findings, NULL},
     {"suppress", "FILE", "with --check: file of rules for findings to hide", &run_suppress, NULL},
     {"leaks", NULL, "with --check: list what is allocated when the program ends", NULL, &run_leaks},
     {"possible", NULL, "with --check: print uncertain findings, too", NULL, &run_possible},
@@ -85,6 +92,7 @@ static const cli_syntax run_syntax = {
     "Examples:\n"
     "  tenure run ./program input\n"
     "  tenure run --check -- python train.py\n"
+    "  tenure run --waste -- python train.py\n"
     "  tenure run --report memory.html -- ./program --verbose\n"
     "\n"
     "Exit codes: the program's; 2 bad usage; 126 the program cannot be run; 127 not found;\n"
@@ -196,7 +204,7 @@ static exit_code environment_conf(const char *snapshot)
             return exit_code_of(status);
     }
     setting_add(&all, NULL, "control:try");
-    if (run_checked) /* an address tells one block, also where one ends */
+    if (run_checked || run_waste) /* an address tells one block, also where one ends */
         setting_add(&all, NULL, "apart:on");
     setting_add(&all, NULL, conf.string);
     setenv("TENURE_CONF", all.string, 1);
@@ -401,7 +409,7 @@ static int run_and_report(char **arguments, const run_journal *journal, const ch
     snprintf(path, sizeof(path), "%s", snapshot);
     unlink(path); /* what is there afterwards is of this run */
     int status = program_wait(arguments, journal, check);
-    report_make(path, check->is_wanted ? check->lines : NULL);
+    report_make(path, check->is_checked ? check->lines : NULL);
     if (!run_snapshot)
         unlink(path);
     return status;
@@ -426,12 +434,26 @@ static exit_code snapshot_path(char path[PATH_MAX * 2], char folder[PATH_MAX])
     return EXIT_CODE_OK;
 }
 
+/* -1: it is no time. */
+static int waste_choose(run_check *check)
+{
+    enum { DAY_MS = 86400000 };
+    char *end = NULL;
+    long ms = strtol(run_waste_more, &end, 10);
+    if (end == run_waste_more || *end != '\0' || ms < 1 || ms > DAY_MS)
+        return -1;
+    check->idle_ms = ms;
+    return 0;
+}
+
 /* What the options say of the check; -1 after a message if they do not fit. */
 static int check_choose(run_check *check)
 {
     char *end = NULL;
     long code = run_error_code ? strtol(run_error_code, &end, 10) : RUN_CHECK_CODE;
-    *check = (run_check){.is_wanted = run_checked,
+    *check = (run_check){.is_wanted = run_checked || run_waste,
+                         .is_checked = run_checked,
+                         .idle_ms = run_waste ? RUN_WASTE_MS : 0,
                          .has_host = run_check_more != NULL,
                          .has_leaks = run_leaks,
                          .has_possible = run_possible,
@@ -442,9 +464,18 @@ static int check_choose(run_check *check)
     if (run_check_more && strcmp(run_check_more, "host") != 0)
         return cli_usage_error(&run_syntax, "--check=%s: only --check=host is there, or --check",
                                run_check_more);
-    if (!run_checked && (run_findings || run_suppress || run_leaks || run_possible))
+    if (!run_checked && !run_waste && run_findings)
+        return cli_usage_error(&run_syntax, "--findings is for --check, and for --waste");
+    if (!run_checked && (run_suppress || run_leaks || run_possible))
+        return cli_usage_error(&run_syntax, "--suppress, --leaks and --possible are for --check");
+    if (run_checked && run_waste)
         return cli_usage_error(&run_syntax,
-                               "--findings, --suppress, --leaks and --possible are for --check");
+                               "--check and --waste are two runs: what the check takes "
+                               "would count as time in which memory lies unused");
+    if (run_waste_more && waste_choose(check) != 0)
+        return cli_usage_error(&run_syntax,
+                               "--waste=%s: the shortest time that counts, 1 to 86400000 ms",
+                               run_waste_more);
     if (run_error_code && (end == run_error_code || *end != '\0' || code < 0 || code > 255))
         return cli_usage_error(&run_syntax, "--error-exitcode must be 0 to 255, not \"%s\"",
                                run_error_code);
@@ -517,8 +548,8 @@ static exit_code journal_begin_for(run_journal *journal, const run_check *check,
                                    const char *snapshot)
 {
     *journal = (run_journal){
-        .is_wanted = snapshot[0] != '\0' || run_stats || run_json || check->is_wanted,
-        .has_stacks = check->is_wanted || (run_history && strcmp(run_history, "full") == 0),
+        .is_wanted = snapshot[0] != '\0' || run_stats || run_json || check->is_checked,
+        .has_stacks = check->is_checked || (run_history && strcmp(run_history, "full") == 0),
         .snapshot = snapshot,
         .has_stats = run_stats || run_json,
         .is_json = run_json,
@@ -566,7 +597,7 @@ int command_run(int argc, char **argv)
         code = journal_begin_for(&journal, &check, snapshot);
     if (code != EXIT_CODE_OK)
         return code;
-    if (run_checked)
+    if (run_checked || run_waste)
         run_python_begin();
     return program_run(program, &check, &journal, snapshot, folder);
 }

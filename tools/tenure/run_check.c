@@ -88,7 +88,12 @@ static exit_code files_make(run_check *check)
         code = check->findings ? file_empty(check->findings, 0666) : file_empty(check->lines, 0600);
     if (code == EXIT_CODE_OK && check->findings && !realpath(check->findings, check->lines))
         check->lines[0] = '\0';
-    setenv("TENURE_PRELOAD_CHECK", "1", 1);
+    if (check->idle_ms > 0) {
+        char idle[32];
+        snprintf(idle, sizeof(idle), "%ld", check->idle_ms);
+        setenv("TENURE_PRELOAD_WASTE", idle, 1);
+    }
+    setenv("TENURE_PRELOAD_CHECK", check->is_checked ? "1" : "0", 1);
     setenv("TENURE_PRELOAD_CHECK_HOST", check->has_host ? "1" : "0", 1);
     setenv("TENURE_PRELOAD_CHECK_STATE", state, 1);
     setenv("TENURE_PRELOAD_CHECK_JSON", check->lines, 1);
@@ -124,7 +129,7 @@ static exit_code driver_make(const run_check *check)
     setenv("LD_LIBRARY_PATH", paths, 1);
     setenv("TENURE_PRELOAD_SIMULATED", "1", 1);
     (void)chmod(check->folder, 0711); /* the program may become another user's */
-    if (check->is_wanted)
+    if (check->is_checked)
         setenv("TENURE_SIM_RACES", "1", 0); /* races that it sees are findings */
     unsetenv("TENURE_DRIVER");              /* the program's is the one that Tenure finds */
     return EXIT_CODE_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What `tenure run` does for --check and --driver sim around the program: files in a folder of
- * their own, the environment, and the exit code afterwards.
+ * What `tenure run` does for --check, --waste and --driver sim around the program: files in a
+ * folder of their own, the environment, and the exit code afterwards.
  */
 #ifndef TENURE_TOOLS_RUN_CHECK_H
 #define TENURE_TOOLS_RUN_CHECK_H
@@ -14,8 +14,15 @@
 /* The exit code if there are certain findings, unless the user asks for another. */
 enum { RUN_CHECK_CODE = 99 };
 
+/* For less time it does not pay to park a block: to write 1 GiB to the host and back takes 80 ms
+ * at 25 GiB/s. */
+enum { RUN_WASTE_MS = 100 };
+
 typedef struct run_check {
-    int is_wanted, has_host, has_leaks, has_possible, is_simulated;
+    int is_wanted;  /* what is checked is said */
+    int is_checked; /* --check, else --waste */
+    int has_host, has_leaks, has_possible, is_simulated;
+    long idle_ms;         /* --waste: the shortest time that counts; 0: without it */
     int has_traps;        /* 1: the folder is for the reports of traps, too */
     int found_code;       /* where there are findings */
     const char *findings; /* file for machines; null: none */

@@ -8,6 +8,7 @@ What it costs to follow a PyTorch program, whose allocator is Tenure, in each of
   run      under tenure run
   check    under tenure run --check, which puts tenure.torch under it
   seen     under tenure run, auto_record:seen
+  waste    under tenure run --waste; only if asked for
   poison, guard   by itself, with that setting
 
 Training steps of GPT-2 (../engines/cases.py), and launches (launches.py). All processes warm up,
@@ -37,13 +38,14 @@ sys.path[:0] = [os.path.join(HERE, "..", "torch"), os.path.join(HERE, "..", "eng
 import engines_torch as engines  # pylint: disable=wrong-import-position
 import shown  # pylint: disable=wrong-import-position
 
-LIMITS = {"check": 1.05, "seen": 1.02}  # of a step
+LIMITS = {"check": 1.05, "seen": 1.02, "waste": 1.05}  # of a step
 # The options of `tenure run`, None: without it; the allocator that the program asks for; settings.
 WAYS = {
     "bare": (None, "tenure", ""),
     "run": ((), "tenure", ""),
     "check": (("--check",), "native", ""),
     "seen": ((), "tenure", "auto_record:seen"),
+    "waste": (("--waste",), "native", ""),
     "poison": (None, "tenure", "poison:on"),
     "guard": (None, "tenure", "guard:on"),
 }
@@ -160,6 +162,7 @@ print(json.dumps(dict(losses=[loss], gpu="none", torch="none")))
 """
 # `tenure`, which only starts the program.
 TENURE = """#!/bin/sh
+[ "$2" != --waste ] || shift
 [ "$2" != --check ] || { export REHEARSED_CHECK=1; shift; }
 shift 2
 "$@"
@@ -190,7 +193,8 @@ def check_self():
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ways", default=",".join(WAYS), help="which of them; bare is always one")
+    parser.add_argument("--ways", default=",".join(way for way in WAYS if way != "waste"),
+                        help="which of them; bare is always one")
     parser.add_argument("--rounds", type=int, default=27)
     parser.add_argument("--processes", type=int, default=3, help="of bare, check and seen")
     parser.add_argument("--steps", type=int, default=12, help="of a round")
