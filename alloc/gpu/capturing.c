@@ -80,7 +80,7 @@ int tnri_stream_is_capturing(tnr_stream stream)
     if (result == CUDA_SUCCESS)
         return status != CU_STREAM_CAPTURE_STATUS_NONE;
     /* A stream that is gone captures nothing. The legacy stream may not even be asked while a
-     * blocking stream captures; and whoever gets no answer had better not mark the stream. */
+     * blocking stream captures; and without an answer the stream had better not be marked. */
     return result != CUDA_ERROR_INVALID_HANDLE && result != CUDA_ERROR_CONTEXT_IS_DESTROYED &&
            result != CUDA_ERROR_INVALID_CONTEXT;
 }

@@ -8,7 +8,7 @@
 #include "base/host_memory.h"
 #include "base/lock.h"
 
-enum { MAPPINGS_MAX = 1 << 16 }; /* that wait; whoever follows takes them after each call */
+enum { MAPPINGS_MAX = 1 << 16 }; /* that wait; a program that follows takes them */
 
 _Atomic int tnri_mappings_followed;
 

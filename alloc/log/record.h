@@ -71,7 +71,7 @@ typedef struct tnri_record {
     _Atomic uint64_t words[TNRI_RECORD_WORDS];
 } tnri_record;
 
-/* The same, read. */
+/* A record's words, read. */
 typedef struct tnri_recorded {
     uint64_t ticks, address, bytes, requested, value;
     uint32_t origin, order, thread, mark, stack;

@@ -41,7 +41,7 @@ void tnri_pool_set_free(tnri_pool_set *set)
 static _Thread_local int is_in_turn;
 
 /* Refuses a pool that is none (null is one), before anything waits or starts for it. It may have
- * ended when the turn has come: whoever waits for one holds no pool. */
+ * ended when the turn has come: a thread that waits for its turn holds no pool. */
 static tnr_status handle_check(tnr_pool handle, int device)
 {
     tnr_pool pool;

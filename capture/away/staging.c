@@ -378,7 +378,7 @@ static CUresult staging_empty(tnri_device *device, tnri_gpu_verb *verb)
     tnri_staging *staging = tnri_staging_of(device);
     *verb = TNRI_GPU_CONTEXT_AWAIT;
     for (tnri_late *late = staging->late; late != NULL; late = late->next)
-        late->stream = NULL; /* the device's streams have ended, whoever held them */
+        late->stream = NULL; /* the device's streams have ended, held or not */
     CUresult result = late_collect(device, 1);
     if (result != CUDA_SUCCESS)
         return result;

@@ -162,7 +162,7 @@ static tnr_status compact_work(const task *self, int device)
     return status;
 }
 
-/* Whoever runs into the limit reads who set it. */
+/* The error of a request above the limit says which command set it. */
 static void limit_sign(const tnri_control_request *request, int device)
 {
     static const char by[] = "tenure ctl";

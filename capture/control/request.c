@@ -187,7 +187,7 @@ static int text_take(reader *from, const char **text)
 
 /* ---- other values --------------------------------------------------------------------------- */
 
-/* A whole number. What comes after it is for whoever reads on, so 1.5 ends there. */
+/* A whole number. What comes after it is for the next reader, so 1.5 ends there. */
 static int number_take(reader *from, const char *name, uint64_t *count)
 {
     blanks_skip(from);

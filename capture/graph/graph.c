@@ -214,7 +214,7 @@ static void unreleased_retry(void)
     atomic_store(&unreleased_count, unreleased != NULL);
 }
 
-/* Gives up the tether: whoever of the driver and this comes second frees it. */
+/* Gives up the tether: the second of the driver and this frees it. */
 static void tether_give_up(tnri_graph *graph)
 {
     tnri_tether *tether = graph->tether;

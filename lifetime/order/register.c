@@ -21,7 +21,7 @@ static void hook_arena_gone(tnri_arena *arena)
     tnri_life *life = atomic_exchange(&arena->life, NULL);
     if (life == NULL)
         return;
-    /* Whoever has ended the last block may still be about to give up the lock. */
+    /* The thread that ended the last block may still be about to give up the lock. */
     tnri_lock_take(&life->lock);
     tnri_assert(life->oldest == NULL);
     tnri_lock_release(&life->lock);

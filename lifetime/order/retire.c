@@ -102,7 +102,7 @@ static tnri_stream *uses_count(tnri_arena *arena, tnri_uses *uses, int fenced)
     uses->bytes = uses->block->bytes;
     if (!uses->is_freed)
         uses->freed_ticks = tnri_ticks();
-    /* Whoever else looks at the list gets to it by a lock that is given up later. */
+    /* Other threads get to the list by a lock that is given up later. */
     atomic_store_explicit(&uses->is_unfenced, fenced, memory_order_relaxed);
     uint32_t count = 1;
     for (const tnri_use *use = uses->first; use != NULL; use = use->next)

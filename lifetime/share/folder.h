@@ -2,9 +2,9 @@
 /*
  * The folder in which processes are found, and a socket in it.
  *
- * The folder belongs to the user of the process, and nobody else may enter it. Any other folder is
- * refused, because whoever may enter it could remove sockets or put others there. The folder is
- * made if it is not there.
+ * The folder belongs to the user of the process, and no other user may enter it. Any other folder
+ * is refused, because a user who may enter it could remove sockets or put others there. The folder
+ * is made if it is not there.
  *
  * The setting control_dir names it. Without that there are two places: `tenure` in the user's
  * runtime folder (XDG_RUNTIME_DIR, else /run/user/UID), where nobody else can take the name, and

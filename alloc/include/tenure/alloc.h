@@ -391,13 +391,13 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc(void **ptr, tnr_pool pool, size
  * TNR_ERR_FOREIGN_POINTER (never memory of that stream in that pool), TNR_ERR_INVALID_ALIGNMENT (no
  * multiple of TNR_ALIGNMENT_DEFAULT), TNR_ERR_INVALID_SIZE, TNR_ERR_INVALID_STREAM,
  * TNR_ERR_CAPTURE (the stream is being captured, and Tenure was not told of it),
- * TNR_ERR_INVALID_POOL (also a graph pool that nobody vouches for), TNR_ERR_HOST_MEMORY,
+ * TNR_ERR_INVALID_POOL (also a graph pool that is not vouched for), TNR_ERR_HOST_MEMORY,
  * TNR_ERR_ASLEEP, those of a device's first use. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc_at(void *ptr, tnr_pool pool, size_t bytes,
                                                     int device, tnr_stream stream);
 
-/* Says that the memory of the live block that contains `ptr` was registered with somebody who knows
- * it by its address, or by the memory behind it, and who is not told when either changes: a network
+/* Says that the memory of the live block that contains `ptr` was registered where it is known
+ * by its address, or by the memory behind it, and where neither change is noticed: with a network
  * card, a library that keeps registrations after a free, a dma-buf.
  *
  * From now on all memory of the block's pool stays as it is, even where blocks are freed, as if the

@@ -16,7 +16,7 @@
  * snapshot_on_oom, snapshot_at_exit and snapshot_signal of TENURE_CONF.
  *
  * A snapshot is one consistent picture: nothing that it shows in one arena happened after what it
- * shows in another. It stops nobody for longer than it takes to copy the table of one arena.
+ * shows in another. It stops no thread for longer than it takes to copy the table of one arena.
  * docs/snapshots.md describes the file; PyTorch's viewer opens the other format.
  */
 #ifndef TENURE_HISTORY_H
@@ -194,8 +194,8 @@ typedef struct tnr_mapping {
  * and forgets what is there. It is for a program that registers memory with a network card, say,
  * and must know what comes and goes. Foreign segments are not written down: their owner knows of
  * them. A pool that falls asleep keeps its addresses, so nothing is written down of that. Costs
- * nothing while nobody follows, and nothing on paths that map nothing. Ends with tnr_shutdown. One
- * user at a time. Since 0.2.0. */
+ * nothing while no program follows, and nothing on paths that map nothing. Ends with tnr_shutdown.
+ * One user at a time. Since 0.2.0. */
 TNR_API void tnr_mappings_follow(int is_wanted);
 
 /* Takes the oldest mappings that have been written down, up to `room`, and returns how many.

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* Something was written where nobody may write. The texts live until the callback returns. */
+/* Something was written where no program may write. The texts live until the callback returns. */
 typedef struct tnr_trap_finding {
     size_t struct_bytes; /* sizeof(tnr_trap_finding), as the library has it */
     int is_overrun;      /* 1: behind what was asked for (canary); 0: after the free (poison) */

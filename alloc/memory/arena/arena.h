@@ -167,7 +167,7 @@ static inline void tnri_arena_leave(tnri_arena *arena)
     tnri_lock_release(&arena->lock);
 }
 
-/* Takes all returned blocks back. Under the arena's lock. Whoever has entered finds none. */
+/* Takes all returned blocks back. Under the arena's lock. A thread that has entered finds none. */
 void tnri_arena_take_back(tnri_arena *arena);
 
 /* Makes the arena of a stream, or, with null, of a graph pool; null if there is no host memory. */

@@ -79,7 +79,7 @@ static inline int tnri_world_bin(tnri_world *world, tnri_block *block)
     return 1;
 }
 
-/* The same, but also returns 0 if more than that must be done. */
+/* tnri_world_bin, but 0 if more than a push must be done. */
 static inline int tnri_world_bin_quick(tnri_world *world, tnri_block *block)
 {
     tnri_bins *bins = &world->bins;

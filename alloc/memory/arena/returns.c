@@ -46,8 +46,8 @@ static size_t entries_take(tnri_returns *returns, tnri_block **blocks, size_t co
     return count;
 }
 
-/* The list's lock is released again before the blocks are looked at: whoever frees waits for no
- * more than a few entries. */
+/* The list's lock is released again before the blocks are looked at: a thread that frees waits for
+ * no more than a few entries. */
 void tnri_returns_take(tnri_arena *arena)
 {
     tnri_returns *returns = tnri_arena_returns(arena);

@@ -10,8 +10,8 @@
  * back. They go to the bins or are merged, as with any other free.
  *
  * The list has a lock of its own, and the freeing thread takes no other. So a thread that allocates
- * keeps the arena's lock as its owner, whoever frees (base/lock.h). One line changes sides with
- * each block: its record.
+ * keeps the arena's lock as its owner, whichever thread frees (base/lock.h). One line changes sides
+ * with each block: its record.
  *
  * Code that takes the lock to look at the arena or to change it (tnri_arena_enter) has both locks,
  * and takes all returned blocks back first. So only the cached path, which has the arena's lock

@@ -189,7 +189,7 @@ static inline void tnri_upper_settle(void)
         upper->retry();
 }
 
-/* The same, and tnri_captures.settle. Called where memory is looked for or counted. */
+/* tnri_upper_settle, and tnri_captures.settle. Called where memory is looked for or counted. */
 static inline void tnri_captures_settle(struct tnri_device *device)
 {
     const tnri_captures *captures = tnri_captures_get();

@@ -120,7 +120,8 @@ tnr_status tnri_event_record(tnri_device *device, tnr_stream stream, tnri_event 
     tnr_status status = tnri_event_take(device, &event);
     if (status != TNR_OK)
         return status;
-    /* An event of a stream that captures would draw whoever waits for it into the capture. */
+    /* An event of a stream that captures would draw each stream that waits for it into the
+     * capture. */
     CUresult result = tnri_stream_is_capturing(stream)
                           ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
                           : tnri_gpu_event_record(event->handle, stream);

@@ -26,7 +26,8 @@ int tnri_family_is(tnr_pool handle);
 /* The family's pool on a device, held until tnri_pool_drop; null: there is none yet. */
 tnr_pool tnri_family_find(tnri_device *device, tnr_pool handle);
 
-/* The same, made if there is none. Under the library lock. TNR_ERR_INVALID_POOL: no such family. */
+/* tnri_family_find, but makes the pool if there is none. Under the library lock.
+ * TNR_ERR_INVALID_POOL: no such family. */
 tnr_status tnri_family_pool(tnri_device *device, tnr_pool handle, tnr_pool *pool);
 
 /* The tag of what the calling thread makes on any device; null: none. */

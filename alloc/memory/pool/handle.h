@@ -41,7 +41,7 @@ void tnri_pools_forget(void);
  * thread's last error alone. */
 tnr_pool tnri_pool_find(tnr_pool handle);
 
-/* The same. TNR_ERR_INVALID_POOL if there is none. */
+/* tnri_pool_find that tells the caller: TNR_ERR_INVALID_POOL if there is none. */
 tnr_status tnri_pool_resolve(tnr_pool handle, tnr_pool *pool);
 
 /* Keeps a pool from being ended; the caller knows that it is a pool. 0 if it is being ended. */

@@ -91,7 +91,7 @@ tnri_map_entry *tnri_block_map_entry_make(tnri_block_map *map, uintptr_t address
     tnri_parts *parts = tnri_host_alloc(sizeof(*parts));
     if (parts == NULL)
         return NULL;
-    /* No address is SIZE_MAX: whoever is at its place. */
+    /* No address is SIZE_MAX: this asks for any block at its place. */
     if (is_taken(resident, SIZE_MAX, base, TNRI_GRANULE_BYTES))
         atomic_store_explicit(&parts->part[tnri_map_part(resident->base)], (uintptr_t)resident,
                               memory_order_relaxed);

@@ -274,7 +274,8 @@ TNRI_SELDOM void tnri_stream_ask(tnri_stream *stream)
     atomic_fetch_add_explicit(&tnri_asked_changes, 1, memory_order_release);
 }
 
-/* It knows of a stream that is asked: whoever waits for it learns of that one. Under the lock. */
+/* It knows of a stream that is asked: a stream that waits for it learns of that one. Under the
+ * lock. */
 static void clock_join(tnri_stream *stream, const tnri_clock *other_clock, size_t other_index,
                        uint64_t number)
 {

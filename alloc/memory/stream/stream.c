@@ -116,8 +116,8 @@ static void threads_remove(tnri_stream *stream)
 }
 
 /* Takes out of the list of polled streams what a walk finds at a link, if nothing of it pends and
- * no other walk stands there; 0 if it stays. Either whoever adds a use sees that the stream is not
- * in the list, or this thread sees the use. Under the registry's lock. */
+ * no other walk stands there; 0 if it stays. Either the thread that adds a use sees that the stream
+ * is not in the list, or this thread sees the use. Under the registry's lock. */
 static int poll_leave(tnri_stream **link)
 {
     tnri_stream *stream = *link;

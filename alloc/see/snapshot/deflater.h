@@ -19,7 +19,7 @@ tnr_status tnri_deflater_make(tnri_deflater **deflater);
 /* Compresses; what comes out is passed on. */
 void tnri_deflater_add(tnri_deflater *deflater, const unsigned char *bytes, size_t count,
                        tnri_deflated out, void *user);
-/* The same, for the last time. */
+/* Passes on what is still inside, for the last time. */
 void tnri_deflater_end(tnri_deflater *deflater, tnri_deflated out, void *user);
 void tnri_deflater_free(tnri_deflater *deflater);
 

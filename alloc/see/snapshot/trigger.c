@@ -34,7 +34,7 @@ static struct {
 
 static _Atomic int watcher_wake = -1; /* written to by the handler */
 
-/* Nobody is there to be given an error: whoever asked for this snapshot looks for it, or at the
+/* There is no caller to return an error to: the user who asked for it looks for the file, or at the
  * program's standard error. */
 static void complain(void)
 {

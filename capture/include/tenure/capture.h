@@ -3,12 +3,12 @@
  * <tenure/capture.h>: memory of CUDA graphs. This header is the manual of the layer.
  *
  * The problem. A graph replays raw addresses. Memory that was allocated while the graph was
- * captured must stay where it was, and be given to nobody else, for as long as the graph can run.
- * The same holds for memory outside that the graph refers to.
+ * captured must stay where it was, and be given to no other owner, for as long as the graph can
+ * run. The same holds for memory outside that the graph refers to.
  *
  * The guarantee. For every graph captured through Tenure: each address handed out during the
  * capture, and each block outside that the graph refers to, stays mapped to the same memory and is
- * given to nobody else until the CUDA graph and all its executables are destroyed and their last
+ * given to no other owner until the CUDA graph and all its executables are destroyed and their last
  * launch has ended. Tenure refuses a launch that would break this.
  *
  * In order of use:

@@ -10,7 +10,7 @@
  * and no socket.
  *
  * Who may. The user that the process runs as, and root; the kernel says who is at the other side.
- * The socket lies in a folder of that user's that nobody else may enter (control_dir). Containers
+ * The socket lies in a folder of that user's that no other user may enter (control_dir). Containers
  * that share the folder rule each other's processes.
  *
  * The thread has all signals blocked, so the program's handlers never run on it. Callbacks of
@@ -47,7 +47,7 @@ typedef struct tnr_outside_row {
 } tnr_outside_row;
 
 typedef struct tnr_outside {
-    uint64_t used_bytes; /* as the driver says: of this process, and whoever else came since */
+    uint64_t used_bytes; /* as the driver says: of this process and of others since */
     int is_from_start;   /* 1: since before the process's first context; 0: all of the device's */
     size_t rows_count;
     tnr_outside_row rows[TNR_OUTSIDE_ROWS_MAX];
@@ -57,7 +57,7 @@ typedef struct tnr_outside {
  * known. */
 typedef int (*tnr_outside_function)(tnr_outside *outside, int device, void *user);
 
-/* Sets the function that `status` asks, on the thread of control; null: nobody. The function may
+/* Sets the function that `status` asks, on the thread of control; null: none. The function may
  * call the driver, but must ask nothing of Tenure, because a lock is held. Once this call returns,
  * the former function is neither asked nor running; the call may wait for it. Errors: none. Since
  * 1.0.0. */

@@ -22,23 +22,24 @@
  *
  * Who gets it. Other blocks of the same pool. A block that is unparked takes parked memory before
  * anything that is free. A new block takes it when nothing is free in the pool, before the pool
- * grows. Tenure does nothing until somebody needs the memory: if nobody has taken anything from a
+ * grows. Tenure does nothing until the memory is needed: if nothing has been taken from a
  * block, to park and unpark it costs two calls and nothing more. Parked memory counts as reserved.
- * It goes back to the driver, once its work is over and after all that is free, for whoever asks:
+ * It goes back to the driver, once its work is over and after all that is free, for each that asks:
  * tnr_trim and its kind, a request or wake of another pool that would be refused, another process
  * of the group. Then the block comes back with new memory, which takes as long as any;
  * tnr_stats.bytes_parked_away says how much is gone.
  *
  * What comes back. The same chunks, if they are free again or parked in another block. Their old
- * mapping is still there, so Tenure asks nothing of the driver but the order of streams, and nobody
- * waits. Blocks that are in use one after the other share the same chunks from the second round on.
- * If the same chunks are not to be had, the block gets others, and its old mapping must go. That is
- * possible only once all that was given to the block's stream before it was parked is over. If it
- * is not over, tnr_unpark waits for it on the host, and tnr_stats.park_waits counts that.
+ * mapping is still there, so Tenure asks nothing of the driver but the order of streams, and no
+ * thread waits. Blocks that are in use one after the other share the same chunks from the second
+ * round on. If the same chunks are not to be had, the block gets others, and its old mapping must
+ * go. That is possible only once all that was given to the block's stream before it was parked is
+ * over. If it is not over, tnr_unpark waits for it on the host, and tnr_stats.park_waits counts
+ * that.
  *
  * Contents. With TNR_CONTENT_DISCARD all contents of the block are undefined afterwards. With
  * TNR_CONTENT_KEEP the stream that is named copies them to pinned host memory, and back when the
- * block is unparked; nobody waits for copies. Pinning takes long, so Tenure keeps what has been
+ * block is unparked; no thread waits for copies. Pinning takes long, so Tenure keeps what has been
  * pinned for the next block, in buffers of 32 MiB; tnr_sleep_prepare has it ready ahead of time.
  * TNR_CONTENT_DEFAULT is what tnr_block_content_set or the block's pool says, or else to keep.
  *

@@ -21,9 +21,9 @@
  * graphs, and a capture's own. So the memory of a capture that is begun in such a region has the
  * tag. Nothing here touches pools without a tag: the default pools, and pools made elsewhere.
  *
- * A block keeps the tag of its pool for as long as it lives, whoever frees it and wherever. A
- * growable block keeps its tag whoever commits to it. There is no way to give a live block another
- * tag.
+ * A block keeps the tag of its pool for as long as it lives, whichever thread frees it. A
+ * growable block keeps its tag whichever thread commits to it. There is no way to give a live block
+ * another tag.
  *
  * A program that has no tags pays nothing: records of blocks and the cached path know nothing of
  * them.

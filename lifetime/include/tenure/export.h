@@ -114,7 +114,7 @@ typedef struct tnr_export_name {
 
 /* Offers the live block that contains `ptr` by name, until the block is freed: exports it, and
  * answers every process that opens the name. The name is the block's: the same each time, and never
- * another block's. After the free nobody can open it any more. Tenure hands the memory out again
+ * another block's. After the free it cannot be opened any more. Tenure hands the memory out again
  * when all who have opened the name have closed it or have ended. Errors: those of
  * tnr_export_create; TNR_ERR_INVALID_ARGUMENT (also if name is null), TNR_ERR_TRANSPORT (the system
  * refuses a socket or a thread). Since 0.2.0. */

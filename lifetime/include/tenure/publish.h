@@ -17,9 +17,9 @@
  * for reading alone where the driver has such a thing (info.is_read_only).
  *
  * Generations. To publish under a name again makes the next generation of that name. It takes the
- * place of the former one at once: whoever attaches from then on gets the new one, and there is no
- * moment at which a reader finds none. A reader that has the former generation keeps it until the
- * reader closes it. Its memory is handed out again when the last reader has closed it. A reader
+ * place of the former one at once: a reader that attaches from then on gets the new one, and there
+ * is no moment at which a reader finds none. A reader that has the former generation keeps it until
+ * the reader closes it. Its memory is handed out again when the last reader has closed it. A reader
  * asks with tnr_published_get which generation is the latest, attaches that one, and closes the one
  * that it had. The number of generations that readers do not let go of is bounded: see older_max.
  *
@@ -27,7 +27,7 @@
  * process one more. It takes the latest generation over without a copy, without the driver, and
  * without a context on the device. So the publisher may end, once tnr_published_get says that there
  * are two holders. `tenure hold` does that as a command: docs/hold.md. If a holder is killed,
- * readers that have attached lose nothing. If it was the last holder, nobody else can attach.
+ * readers that have attached lose nothing. If it was the last holder, no other reader can attach.
  *
  * Who may. Processes of the same user (the kernel says who asks) that use the same folder, which is
  * the user's alone. It is the folder of <tenure/control.h>, the setting control_dir; the setting
@@ -100,7 +100,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_publish(uint64_t *generation, const char *p
  * if there is none, it does nothing. Puts no device into use. `generation` may be null.
  * `older_max` of the options is as in tnr_publish; the options may be null.
  * Errors: TNR_ERR_INVALID_ARGUMENT (name or options; memory of fabric handles),
- * TNR_ERR_INVALID_EXPORT (nobody holds it), TNR_ERR_BUSY (it has TNR_HOLDERS_MAX holders, or older
+ * TNR_ERR_INVALID_EXPORT (it has no holder), TNR_ERR_BUSY (it has TNR_HOLDERS_MAX holders, or older
  * generations as above), TNR_ERR_TRANSPORT (its holders do not answer; or this process has no room
  * for the descriptors: one for each chunk), TNR_ERR_FILE, TNR_ERR_HOST_MEMORY, those of tnr_init.
  * Since 0.2.0. */
@@ -132,7 +132,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_publication_at(tnr_publication_info *info, 
 
 typedef struct tnr_published_info {
     size_t struct_bytes; /* set by the caller to sizeof(tnr_published_info) */
-    uint64_t generation; /* the latest; it only grows, also if nobody holds the name meanwhile */
+    uint64_t generation; /* the latest; it only grows, also while the name has no holder */
     size_t bytes;
     uint32_t holders;               /* how many live */
     int processes[TNR_HOLDERS_MAX]; /* the holders' numbers, as they see themselves; 0: none */
@@ -145,7 +145,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_published_get(tnr_published_info *info, con
 /* Attaches the latest generation of a name for `device`, as tnr_import_open does, but for reading:
  * the call takes read_only of the options to be 1. info->generation says which generation it is.
  * tnr_import_close lets go of it. Errors: those of tnr_import_open; TNR_ERR_INVALID_ARGUMENT (also
- * for what this process holds itself), TNR_ERR_INVALID_EXPORT (nobody holds it), TNR_ERR_TRANSPORT
+ * for what this process holds itself), TNR_ERR_INVALID_EXPORT (it has no holder), TNR_ERR_TRANSPORT
  * (its holders do not answer, or new generations come faster than one can be attached),
  * TNR_ERR_FILE. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_attach(tnr_import_info *info, const char *published,

@@ -14,7 +14,7 @@
 
 enum { LOOK_NS = 20000000 };
 
-static _Atomic int helpers_count; /* never more than there are: whoever makes one counts it after,
+static _Atomic int helpers_count; /* never more than there are: its maker counts it after,
                                    * and it counts itself out before it ends */
 static _Atomic int is_main_gone, is_watched;
 static pthread_key_t main_key; /* its destructor runs when the main thread calls pthread_exit */
