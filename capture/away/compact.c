@@ -3,7 +3,7 @@
  * Compaction: see <tenure/compact.h>.
  *
  * For all pools of a call together:
- *   1. nobody gets memory from the pools any more, and nobody works on their chunks, as in a sleep
+ *   1. no thread gets memory from the pools any more, or works on their chunks, as in a sleep
  *   2. all work of the device is waited for; old mappings go
  * and then for one pool after the other:
  *   3. chunks that are free go back

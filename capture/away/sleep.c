@@ -3,7 +3,7 @@
  * Sleep and wake: see <tenure/sleep.h>.
  *
  * A sleep, for all its pools together, because all of them sleep or none does:
- *   1. nobody gets memory from the pools any more, and nobody works on their chunks
+ *   1. no thread gets memory from the pools any more, and none works on their chunks
  *   2. all work of the device is waited for; old mappings go
  *   3. host memory is taken for all that is kept
  *   4. copies of what is kept are put on the staging's stream; what must go through the ring is
@@ -21,7 +21,7 @@
  *
  * A device has one sleep or wake at a time, from its first callback to its last
  * (tnri_staging_turn_begin). Steps 2 to 5 run with the device's staging claimed. With that claim a
- * thread never waits for anybody at work in a pool, and the callbacks run without the claim.
+ * thread never waits for one at work in a pool, and the callbacks run without the claim.
  */
 #include <tenure/sleep.h>
 
