@@ -3,6 +3,7 @@
 #include "api/growable.h"
 
 #include "api/library.h"
+#include "base/plural.h"
 #include "base/prim/calm.h"
 #include "base/error.h"
 #include "log/nvtx.h"
@@ -161,8 +162,9 @@ tnr_status tnr_commit(void *ptr, size_t bytes)
         return status;
     if (info.base != ptr)
         return tnri_error(TNR_ERR_INTERIOR_POINTER,
-                          "%p lies %zu bytes inside the block at %p. Give the block's start.", ptr,
-                          (size_t)((uintptr_t)ptr - (uintptr_t)info.base), info.base);
+                          "%p lies %zu byte%s inside the block at %p. Give the block's start.", ptr,
+                          (size_t)((uintptr_t)ptr - (uintptr_t)info.base),
+                          tnri_plural((uintptr_t)ptr - (uintptr_t)info.base), info.base);
     return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                       "the block at %p came from tnr_malloc; only a block of tnr_reserve grows.",
                       ptr);

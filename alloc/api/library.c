@@ -6,6 +6,7 @@
 #include "api/control.h"
 #include "api/graph_end.h"
 #include "api/pool_end.h"
+#include "base/plural.h"
 #include "base/prim/alive.h"
 #include "base/prim/calm.h"
 #include "base/conf/conf.h"
@@ -262,9 +263,10 @@ static tnr_status device_check_idle(tnri_device *device)
         }
     if (live > 0)
         return tnri_error(TNR_ERR_BUSY,
-                          "device %d still has %llu live blocks. Free them, or shut down with "
+                          "device %d still has %llu live block%s. Free %s, or shut down with "
                           "force.",
-                          device->index, (unsigned long long)live);
+                          device->index, (unsigned long long)live, tnri_plural(live),
+                          live == 1 ? "it" : "them");
     return TNR_OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "base/plural.h"
 #include "base/prim/clock.h"
 #include "gpu/capturing.h"
 #include "memory/arena/count.h"
@@ -124,26 +125,31 @@ static tnr_status pool_give_back(tnr_pool pool, int force)
 static tnr_status pool_check_idle(tnr_pool pool)
 {
     uint32_t keepers = atomic_load(&pool->keepers);
+    uint32_t importers = atomic_load(&pool->account.importers);
     holdings found = pool_holdings(pool);
     if (found.live > 0)
-        return tnri_error(TNR_ERR_BUSY, "pool \"%s\" still has %zu live blocks. Free them first.",
-                          pool->account.name, found.live);
+        return tnri_error(TNR_ERR_BUSY, "pool \"%s\" still has %zu live block%s. Free %s first.",
+                          pool->account.name, found.live, tnri_plural(found.live),
+                          found.live == 1 ? "it" : "them");
     if (keepers > 0)
-        return tnri_error(TNR_ERR_BUSY,
-                          "%u CUDA graphs or captures still need memory of pool \"%s\". Destroy "
-                          "the graphs and their executables first.",
-                          keepers, pool->account.name);
-    if (found.held > 0 && atomic_load(&pool->account.exports) > 0)
         return tnri_error(
             TNR_ERR_BUSY,
-            "%zu freed blocks of pool \"%s\" are kept, by exports among others; %u "
-            "importers have some open. Close the exports, and have them close theirs.",
-            found.held, pool->account.name, atomic_load(&pool->account.importers));
+            "%u CUDA graph%s or capture%s still need%s memory of pool \"%s\". Destroy "
+            "the graphs and their executables first.",
+            keepers, tnri_plural(keepers), tnri_plural(keepers), keepers == 1 ? "s" : "",
+            pool->account.name);
+    if (found.held > 0 && atomic_load(&pool->account.exports) > 0)
+        return tnri_error(TNR_ERR_BUSY,
+                          "%zu freed block%s of pool \"%s\" %s kept, by exports among others; %u "
+                          "importer%s %s some open. Close the exports, and have them close theirs.",
+                          found.held, tnri_plural(found.held), pool->account.name,
+                          found.held == 1 ? "is" : "are", importers, tnri_plural(importers),
+                          importers == 1 ? "has" : "have");
     if (found.held > 0)
         return tnri_error(TNR_ERR_BUSY,
-                          "CUDA graphs or captures keep %zu freed blocks of pool \"%s\". End the "
+                          "CUDA graphs or captures keep %zu freed block%s of pool \"%s\". End the "
                           "captures, and destroy the graphs and their executables first.",
-                          found.held, pool->account.name);
+                          found.held, tnri_plural(found.held), pool->account.name);
     return TNR_OK;
 }
 
@@ -152,8 +158,8 @@ tnr_status tnri_pool_check_routed(tnr_pool pool)
     uint32_t routed = atomic_load(&pool->routed_threads);
     if (routed == 0)
         return TNR_OK;
-    return tnri_error(TNR_ERR_BUSY, "%u threads are routed to pool \"%s\". Pop it there first.",
-                      routed, pool->account.name);
+    return tnri_error(TNR_ERR_BUSY, "%u thread%s %s routed to pool \"%s\". Pop it there first.",
+                      routed, tnri_plural(routed), routed == 1 ? "is" : "are", pool->account.name);
 }
 
 /* Gives back what a pool has that nobody can name any more. */

@@ -11,6 +11,7 @@
 
 #include "api/library.h"
 #include "away/park_contents.h"
+#include "base/plural.h"
 #include "base/prim/calm.h"
 #include "base/error.h"
 #include "gpu/capturing.h"
@@ -61,8 +62,9 @@ static tnr_status block_check(const tnri_arena *arena, const tnri_block *block, 
 {
     if (block->base != (uintptr_t)ptr)
         return tnri_error(TNR_ERR_INTERIOR_POINTER,
-                          "%p lies %zu bytes inside the block at %p. Give the block's start.", ptr,
-                          (size_t)((uintptr_t)ptr - block->base), (void *)block->base);
+                          "%p lies %zu byte%s inside the block at %p. Give the block's start.", ptr,
+                          (size_t)((uintptr_t)ptr - block->base),
+                          tnri_plural((uintptr_t)ptr - block->base), (void *)block->base);
     if (is_parked && block->state != TNRI_PARKED)
         return tnri_error(TNR_ERR_NOT_LIVE, "the block at %p is not parked.", ptr);
     if (!is_parked && block->state == TNRI_PARKED)

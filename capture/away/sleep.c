@@ -31,6 +31,7 @@
 #include "away/pool_set.h"
 #include "away/sleep_callback.h"
 #include "base/array.h"
+#include "base/plural.h"
 #include "base/prim/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
@@ -333,10 +334,11 @@ static tnr_status set_check_importers(const tnri_pool_set *set)
         uint32_t importers = atomic_load(&set->pools[i]->account.importers);
         if (importers > 0)
             return tnri_error(TNR_ERR_BUSY,
-                              "%u importers have blocks of pool \"%s\" of device %d open, which "
+                              "%u importer%s %s blocks of pool \"%s\" of device %d open, which "
                               "would be other memory after a wake. Have them close their imports, "
                               "at the latest in a callback (tnr_sleep_callback_add).",
-                              importers, set->pools[i]->account.name, set->device->index);
+                              importers, tnri_plural(importers), importers == 1 ? "has" : "have",
+                              set->pools[i]->account.name, set->device->index);
     }
     return TNR_OK;
 }

@@ -3,6 +3,7 @@
  * Audits as text for people and as JSON: see audit.h. What the JSON says is fixed by
  * docs/audit.schema.json; VERSION grows when a key changes its meaning or goes away.
  */
+#include "base/plural.h"
 #include "graph/audit.h"
 
 #include <errno.h>
@@ -264,24 +265,20 @@ static void unread_write(writer *to, const tnri_report *report)
         write_text(to, "\n");
 }
 
-static const char *plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
 static void sums_write(writer *to, const tnr_audit *sums)
 {
     write_format(to,
                  "%" PRIu64 " node%s: %" PRIu64 " kernel%s, %" PRIu64 " cop%s, %" PRIu64
                  " set%s, %" PRIu64 " other%s; %" PRIu64 " child graph%s walked into\n",
-                 sums->nodes, plural(sums->nodes), sums->kernels, plural(sums->kernels),
-                 sums->copies, sums->copies == 1 ? "y" : "ies", sums->sets, plural(sums->sets),
-                 sums->others, plural(sums->others), sums->children, plural(sums->children));
+                 sums->nodes, tnri_plural(sums->nodes), sums->kernels, tnri_plural(sums->kernels),
+                 sums->copies, sums->copies == 1 ? "y" : "ies", sums->sets, tnri_plural(sums->sets),
+                 sums->others, tnri_plural(sums->others), sums->children,
+                 tnri_plural(sums->children));
     write_format(to,
                  "%" PRIu64 " address%s found, %" PRIu64 " proved, %" PRIu64 " unproved; %" PRIu64
                  " node%s unread\n",
                  sums->found, sums->found == 1 ? "" : "es", sums->proved, sums->unproved,
-                 sums->unread, plural(sums->unread));
+                 sums->unread, tnri_plural(sums->unread));
     if (is_proved(sums)) {
         write_text(to, "The guarantee holds for every address found.\n");
         return;
@@ -292,7 +289,7 @@ static void sums_write(writer *to, const tnr_audit *sums)
                      sums->unproved == 1 ? "" : "es");
     if (sums->unread > 0)
         write_format(to, "%s the driver does not tell what %" PRIu64 " node%s refer%s to",
-                     sums->unproved > 0 ? ", and" : "", sums->unread, plural(sums->unread),
+                     sums->unproved > 0 ? ", and" : "", sums->unread, tnri_plural(sums->unread),
                      sums->unread == 1 ? "s" : "");
     write_text(to, ".\n");
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/library.h"
+#include "base/plural.h"
 #include "base/prim/calm.h"
 #include "base/error.h"
 #include "share/exported.h"
@@ -95,8 +96,8 @@ static tnr_status options_check(const tnr_import_options *options)
     int count = tnri_devices_count();
     if (count < 64 && options->peers >> count != 0)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
-                          "peers of an import: bit i is device i, and there are %d devices.",
-                          count);
+                          "peers of an import: bit i is device i, and the machine has %d device%s.",
+                          count, tnri_plural((uint64_t)count));
     return TNR_OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/plural.h"
 #include "base/prim/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
@@ -635,9 +636,9 @@ tnr_status tnri_exported_end(const tnri_device *device, int force)
     uint32_t count = device_exports(device);
     if (count > 0 && !force)
         return tnri_error(TNR_ERR_BUSY,
-                          "device %d still has %u exports that are open, here or in other "
+                          "device %d still has %u open export%s, here or in other "
                           "processes. Close them, or end it with force.",
-                          device->index, count);
+                          device->index, count, tnri_plural(count));
     importer *kept = NULL, *last = NULL;
     for (importer *one = importers_take(), *next; one != NULL; one = next) {
         next = one->next;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "base/plural.h"
 #include "gpu/capturing.h"
 #include "memory/device/access.h"
 #include "share/descriptor.h"
@@ -595,9 +596,10 @@ tnr_status tnri_imported_end(const tnri_device *device, int force)
         count += one->device == device && one->info.ptr != NULL;
     tnri_lock_release(&all.lock);
     if (count > 0 && !force)
-        return tnri_error(TNR_ERR_BUSY,
-                          "device %d still has %zu imports open. Close them, or end it with force.",
-                          device->index, count);
+        return tnri_error(
+            TNR_ERR_BUSY,
+            "device %d still has %zu import%s open. Close them, or end it with force.",
+            device->index, count, tnri_plural(count));
     tnr_status status = TNR_OK;
     imported *one;
     while (force && status == TNR_OK && (one = import_take(device)) != NULL)

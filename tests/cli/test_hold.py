@@ -92,7 +92,7 @@ class Hold(CommandTest):
                          'program="tenure",published="weights",generation="1"} 1$')
         self.assertRegex(metrics, rf'(?m)^tenure_held_bytes{{pid="{second.pid}",.*}} {4 << 20}$')
         shown = self.run_tenure("top", first.pid, "--once", "--dir", self.names).stdout
-        self.assertIn("holds 1 published blocks, open 1 times; has 0 of others", shown)
+        self.assertIn("holds 1 published block, open 1 time; has 0 of others", shown)
         # The files again, as the next generation, which the other follows.
         first.send_signal(signal.SIGHUP)
         self.said(first, "generation 2")

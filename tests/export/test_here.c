@@ -245,7 +245,7 @@ static void no_sleep_under_an_importer(void **state)
     tnr_export exported = export_of(block);
     tnr_import_info info = pass_on(exported);
     mark(info.ptr, 21);
-    assert_error(tnr_pool_sleep(pool, 0, NULL), TNR_ERR_BUSY, "1 importers");
+    assert_error(tnr_pool_sleep(pool, 0, NULL), TNR_ERR_BUSY, "1 importer has blocks");
     assert_error(tnr_device_sleep(0, NULL), TNR_ERR_BUSY, "close their imports");
     assert_int_equal(marked(block), 21);
     assert_ok(tnr_pool_sleep(NULL, 0, NULL)); /* another pool */
@@ -275,10 +275,10 @@ static void pools_and_devices_do_not_end(void **state)
         tnr_import_info info = pass_on(exported);
         assert_ok(tnr_free(block));
         assert_error(tnr_pool_destroy(pool), TNR_ERR_BUSY, "exports");
-        assert_error(tnr_device_end(0, 0), TNR_ERR_BUSY, "2 exports");
+        assert_error(tnr_device_end(0, 0), TNR_ERR_BUSY, "2 open exports");
         assert_ok(tnr_export_close(exported));
-        assert_error(tnr_pool_destroy(pool), TNR_ERR_BUSY, "1 importers");
-        assert_error(tnr_shutdown(0), TNR_ERR_BUSY, "1 exports");
+        assert_error(tnr_pool_destroy(pool), TNR_ERR_BUSY, "1 importer has some");
+        assert_error(tnr_shutdown(0), TNR_ERR_BUSY, "1 open export,");
         if (round == 0) {
             assert_ok(tnr_import_close(info.ptr));
             assert_ok(tnr_pool_destroy(pool));
@@ -378,7 +378,7 @@ static void peers_reach_an_import(void **state)
     assert_int_equal(info.device_owner, 0);
     mark(block, 70);
     assert_int_equal(marked(info.ptr), 70);
-    assert_error(tnr_device_end(1, 0), TNR_ERR_BUSY, "1 imports");
+    assert_error(tnr_device_end(1, 0), TNR_ERR_BUSY, "1 import open");
     assert_ok(tnr_device_end(1, 1));
     assert_error(tnr_import_close(info.ptr), TNR_ERR_FOREIGN_POINTER, NULL);
     assert_int_equal(info_of(exported).importers, 0);

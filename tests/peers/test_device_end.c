@@ -96,7 +96,7 @@ static void busy_without_force(void **state)
     (void)state;
     start(NULL);
     void *block = malloc_on(1, MIB, NULL);
-    assert_error(tnr_device_end(1, 0), TNR_ERR_BUSY, "device 1 still has 1 live blocks");
+    assert_error(tnr_device_end(1, 0), TNR_ERR_BUSY, "device 1 still has 1 live block.");
     assert_ok(tnr_free(block));
     assert_ok(tnr_device_end(1, 0));
     in_use_is(1, 0);

@@ -44,7 +44,7 @@ class Traps(PreloadTest):
         self.assertIn("the traps have findings", result.err)
 
     def test_what_is_found(self):
-        for arguments, what in [(("over",), "canary: 4 bytes"), (("async",), "canary: 1 bytes"),
+        for arguments, what in [(("over",), "canary: 4 bytes"), (("async",), "canary: 1 byte"),
                                 (("late",), "poison: 3 bytes"), (("live",), "canary: 4 bytes")]:
             with self.subTest(arguments=arguments):
                 self.check_found(self.run_trapped(*arguments), what)

@@ -188,7 +188,7 @@ static void a_holder_has_too_many(void **state)
         open[i] = must(&reader, 'A', 0);
     }
     (void)must(&publisher, 'Q', 3);
-    assert_error(tnr_hold(NULL, "w", &options), TNR_ERR_BUSY, "Generation 1 has 1 readers");
+    assert_error(tnr_hold(NULL, "w", &options), TNR_ERR_BUSY, "Generation 1 has 1 reader,");
     (void)must(&reader, 'z', open[0]);
     assert_ok(tnr_hold(NULL, "w", &options));
     (void)must(&reader, 'z', open[1]);

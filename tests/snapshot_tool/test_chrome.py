@@ -293,7 +293,7 @@ class Chrome(CommandTest):
             table.insert(12, list(table[11]))
         for change in (free, again):
             document, path = self.example(change)
-            events = self.converted(path, "--no-symbols", says="1 records do not fit")
+            events = self.converted(path, "--no-symbols", says="1 record left out")
             events.check_end(self, picture(document))
             events.check_sums(self)
 

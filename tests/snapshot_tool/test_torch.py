@@ -328,11 +328,11 @@ class Torch(CommandTest):
             trace.append(dict(trace[-1], action=action, addr=address, size=512))
         source = self.write("a.pickle", pickle.dumps(content))
         result = self.run_tenure("snapshot", "trace", source, "-")
-        self.assertIn("2 records do not fit", result.stderr)
+        self.assertIn("2 records left out", result.stderr)
         self.check_trace(result.stdout, trace[:-2], truth["early"][0])
         result = self.run_tenure("snapshot", "convert", "--to", "torch", source,
                                  self.folder / "b.pickle")
-        self.assertIn("2 records do not fit", result.stderr)
+        self.assertIn("2 records left out", result.stderr)
         back = pickle.loads((self.folder / "b.pickle").read_bytes())
         self.assertEqual(len(back["device_traces"][0]), len(trace) - 2)
 

@@ -196,7 +196,7 @@ static void the_process_ends(void **state)
     char text[8192];
     assert_int_equal(process_run("leaves", "poison:on,canary:on", text, sizeof(text)), 0);
     assert_non_null(strstr(text, "tenure: canary: 4 bytes at"));
-    assert_non_null(strstr(text, "tenure: poison: 1 bytes at"));
+    assert_non_null(strstr(text, "tenure: poison: 1 byte at"));
     assert_int_equal(process_run("leaves", "canary:on,trap_from_kb:100", text, sizeof(text)), 0);
     assert_null(strstr(text, "tenure: canary:"));
 }

@@ -336,7 +336,7 @@ static void a_thread_s_end_is_the_end_of_its_routes(void **state)
     assert_ok(tnr_pool_destroy(inner));
     assert_ok(tnr_pool_push(b));
     assert_ok(tnr_pool_destroy(a));
-    assert_error(tnr_pool_destroy(b), TNR_ERR_BUSY, "1 threads are routed");
+    assert_error(tnr_pool_destroy(b), TNR_ERR_BUSY, "1 thread is routed");
     assert_ok(tnr_pool_pop(b));
     assert_ok(tnr_pool_destroy(b));
     assert_int_equal(unit_stats().pools, 1);

@@ -14,6 +14,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/plural.h"
 #include "check/kept.h"
 #include "check/rules.h"
 #include "room.h"
@@ -469,12 +470,14 @@ static void leaks_say(const leaks *all)
     if (said.string == NULL)
         return;
     for (size_t i = 0; i < all->blocks && i < LEAKS_SHOWN; i++) {
-        check_text_add(&said, "tenure: check: live at the end: block 0x%llx of %zu bytes\n",
-                       (unsigned long long)all->shown[i].base, all->shown[i].bytes);
+        check_text_add(&said, "tenure: check: live at the end: block 0x%llx of %zu byte%s\n",
+                       (unsigned long long)all->shown[i].base, all->shown[i].bytes,
+                       tnri_plural(all->shown[i].bytes));
         check_side_text(&said, &all->shown[i].made);
     }
-    check_text_add(&said, "tenure: check: %" PRIu64 " blocks (%" PRIu64 " bytes) live at the end\n",
-                   all->blocks, all->bytes);
+    check_text_add(&said,
+                   "tenure: check: %" PRIu64 " block%s (%" PRIu64 " byte%s) live at the end\n",
+                   all->blocks, tnri_plural(all->blocks), all->bytes, tnri_plural(all->bytes));
     check_said_write(&said);
     free(said.string);
 }
@@ -518,8 +521,8 @@ static void times_text(check_text *said, const check_kept *one)
     if (one->met > 0)
         check_text_add(said,
                        "tenure: check: finding %" PRIu64 ": the device met it, %" PRIu64
-                       " times: a race\n",
-                       one->number, one->met);
+                       " time%s: a race\n",
+                       one->number, one->met, tnri_plural(one->met));
 }
 
 /* From when on what is not certain any more, and why. */
@@ -545,28 +548,32 @@ static void unseen_text(check_text *said, const unseen_order *one)
 
 static void sums_text(check_text *said, const sums *all)
 {
+    uint64_t followed = engine_blocks + atomic_load(&service_counts[COUNT_ALLOCS_SERVED]);
     check_text_add(said,
-                   "tenure: check: process %ld: %" PRIu64 " distinct certain findings (%" PRIu64
-                   " times), %" PRIu64 " possible (%" PRIu64 " times); %" PRIu64
-                   " launches, %" PRIu64 " of them not read; %" PRIu64
-                   " allocations followed, %" PRIu64 " passed on to the driver and not followed",
-                   (long)getpid(), all->certain, all->certain_times, all->possible,
-                   all->possible_times, check_launches, check_launches_unread,
-                   engine_blocks + atomic_load(&service_counts[COUNT_ALLOCS_SERVED]),
-                   atomic_load(&service_counts[COUNT_ALLOCS_PASSED]));
+                   "tenure: check: process %ld: %" PRIu64 " distinct certain finding%s (%" PRIu64
+                   " time%s), %" PRIu64 " possible (%" PRIu64 " time%s); %" PRIu64
+                   " launch%s, %" PRIu64 " of them not read; %" PRIu64
+                   " allocation%s followed, %" PRIu64 " passed on to the driver and not followed",
+                   (long)getpid(), all->certain, tnri_plural(all->certain), all->certain_times,
+                   tnri_plural(all->certain_times), all->possible, all->possible_times,
+                   tnri_plural(all->possible_times), check_launches,
+                   check_launches == 1 ? "" : "es", check_launches_unread, followed,
+                   tnri_plural(followed), atomic_load(&service_counts[COUNT_ALLOCS_PASSED]));
     if (all->suppressed > 0)
-        check_text_add(said, "; %" PRIu64 " suppressed (%" PRIu64 " times)", all->suppressed,
-                       all->suppressed_times);
+        check_text_add(said, "; %" PRIu64 " suppressed (%" PRIu64 " time%s)", all->suppressed,
+                       all->suppressed_times, tnri_plural(all->suppressed_times));
     if (counts_said[0] + counts_said[1] > numbers)
-        check_text_add(said, "; the last %" PRIu64 " were not said",
-                       counts_said[0] + counts_said[1] - numbers);
+        check_text_add(said, "; the last %" PRIu64 " %s not said",
+                       counts_said[0] + counts_said[1] - numbers,
+                       counts_said[0] + counts_said[1] - numbers == 1 ? "was" : "were");
     if (all->hidden > 0)
         check_text_add(said,
-                       "; --possible prints %" PRIu64 " that rest on words which may be no "
+                       "; --possible prints %" PRIu64 " that rest%s on words which may be no "
                        "address, or on an order that the host may know",
-                       all->hidden);
+                       all->hidden, all->hidden == 1 ? "s" : "");
     if (beyond > 0)
-        check_text_add(said, "; %" PRIu64 " times more, not told apart", beyond);
+        check_text_add(said, "; %" PRIu64 " time%s more, not told apart", beyond,
+                       tnri_plural(beyond));
     check_text_add(said, "\n");
     unseen_text(said, &unseen);
     unseen_text(said, &unseen_values);

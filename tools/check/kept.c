@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/plural.h"
 #include "check/names.h"
 
 /* A finding has as many lines at most, and a function as many characters. */
@@ -232,13 +233,16 @@ static void missing_text(check_text *to, const check_kept *one)
     case CHECK_USE_AFTER_FREE:
         check_text_add(to, "free it after the last use");
         break;
-    case CHECK_OUT_OF_BOUNDS:
-        check_text_add(to, "use no more than the %llu bytes that are there; it is %zu",
-                       (unsigned long long)(one->base + one->bytes - one->address), one->touched);
+    case CHECK_OUT_OF_BOUNDS: {
+        uint64_t there = one->base + one->bytes - one->address;
+        check_text_add(to, "use no more than the %" PRIu64 " byte%s that %s there; it is %zu",
+                       there, tnri_plural(there), there == 1 ? "is" : "are", one->touched);
         break;
+    }
     case CHECK_WRONG_FREE:
-        check_text_add(to, "free 0x%llx, this is %llu bytes into it", (unsigned long long)one->base,
-                       (unsigned long long)(one->address - one->base));
+        check_text_add(
+            to, "free 0x%llx, this is %llu byte%s into it", (unsigned long long)one->base,
+            (unsigned long long)(one->address - one->base), tnri_plural(one->address - one->base));
         break;
     default:
         check_text_add(to, "leave out the second free");
@@ -300,11 +304,11 @@ void check_kept_text(check_text *to, const check_kept *one)
     check_text_add(to, "tenure: check: finding %" PRIu64 ", %s: %s\n", one->number,
                    one->is_certain ? "certain" : "possible", kind_texts[one->kind]);
     if (one->kind == CHECK_HOST_TOUCH)
-        check_text_add(to, "  pinned memory 0x%llx of %zu bytes", (unsigned long long)one->base,
-                       one->bytes);
+        check_text_add(to, "  pinned memory 0x%llx of %zu byte%s", (unsigned long long)one->base,
+                       one->bytes, tnri_plural(one->bytes));
     else
-        check_text_add(to, "  block 0x%llx of %zu bytes, device %d", (unsigned long long)one->base,
-                       one->bytes, one->device);
+        check_text_add(to, "  block 0x%llx of %zu byte%s, device %d", (unsigned long long)one->base,
+                       one->bytes, tnri_plural(one->bytes), one->device);
     if (one->address != one->base)
         check_text_add(to, ", at its byte %llu", (unsigned long long)(one->address - one->base));
     check_text_add(to, "\n");

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/plural.h"
 #include "check/findings.h"
 #include "check/sole.h"
 #include "check/text.h"
@@ -36,14 +37,16 @@ __attribute__((destructor)) static void record_at_end(void)
     char room[512];
     check_text said = {room, 0, sizeof(room), 0};
     uint64_t seen, unread;
-    if (!check_does(CHECK_RECORDS) || service_is_forked() ||
-        !atomic_load(&driver_is_found) || !check_enter())
+    if (!check_does(CHECK_RECORDS) || service_is_forked() || !atomic_load(&driver_is_found) ||
+        !check_enter())
         return;
     check_counts_get(&seen, &unread);
+    uint64_t launches = seen + check_sole_launches();
     check_text_add(&said,
-                   "tenure: auto_record: process %ld: %" PRIu64 " uses recorded, %" PRIu64
-                   " refused; %" PRIu64 " launches, %" PRIu64 " of them not read%s\n",
-                   (long)getpid(), recorded, refused, seen + check_sole_launches(), unread,
+                   "tenure: auto_record: process %ld: %" PRIu64 " use%s recorded, %" PRIu64
+                   " refused; %" PRIu64 " launch%s, %" PRIu64 " of them not read%s\n",
+                   (long)getpid(), recorded, tnri_plural(recorded), refused, launches,
+                   launches == 1 ? "" : "es", unread,
                    unread > 0 ? ": what those use is not waited for" : "");
     check_leave();
     (void)check_text_write(&said, STDERR_FILENO);

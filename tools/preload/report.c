@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/plural.h"
 #include "lookup.h"
 #include "service.h"
 #include "watch/journal.h"
@@ -98,23 +99,24 @@ static void line_json(line *to, const sums *all)
 
 static void line_text(line *to, const sums *all)
 {
+    uint64_t allocs = atomic_load(&service_counts[COUNT_ALLOCS_SERVED]);
+    uint64_t frees = atomic_load(&service_counts[COUNT_FREES_SERVED]);
     line_add(to,
-             "tenure: process %ld: %" PRIu64 " allocations served, %" PRIu64 " passed on to the "
-             "driver, %" PRIu64 " failed; %" PRIu64 " frees served, %" PRIu64 " passed on; peak "
-             "%.1f MiB live, %.1f MiB reserved; %" PRIu64 " blocks (%.1f MiB) live at the end\n",
-             (long)getpid(), atomic_load(&service_counts[COUNT_ALLOCS_SERVED]),
+             "tenure: process %ld: %" PRIu64 " allocation%s served, %" PRIu64 " passed on to the "
+             "driver, %" PRIu64 " failed; %" PRIu64 " free%s served, %" PRIu64 " passed on; peak "
+             "%.1f MiB live, %.1f MiB reserved; %" PRIu64 " block%s (%.1f MiB) live at the end\n",
+             (long)getpid(), allocs, tnri_plural(allocs),
              atomic_load(&service_counts[COUNT_ALLOCS_PASSED]),
-             atomic_load(&service_counts[COUNT_ALLOCS_FAILED]),
-             atomic_load(&service_counts[COUNT_FREES_SERVED]),
+             atomic_load(&service_counts[COUNT_ALLOCS_FAILED]), frees, tnri_plural(frees),
              atomic_load(&service_counts[COUNT_FREES_PASSED]),
              (double)all->peak_live_bytes / 1048576, (double)all->peak_reserved_bytes / 1048576,
-             all->live_blocks, (double)all->live_bytes / 1048576);
+             all->live_blocks, tnri_plural(all->live_blocks), (double)all->live_bytes / 1048576);
     uint64_t handles = atomic_load(&service_counts[COUNT_CREATES_PASSED]);
     if (handles > 0)
         line_add(to,
                  "tenure: process %ld: it mapped memory by hand (cuMemCreate), which is its own "
-                 "business: %" PRIu64 " handles, %.1f MiB\n",
-                 (long)getpid(), handles,
+                 "business: %" PRIu64 " handle%s, %.1f MiB\n",
+                 (long)getpid(), handles, tnri_plural(handles),
                  (double)atomic_load(&service_counts[COUNT_CREATES_PASSED_BYTES]) / 1048576);
     newer_text(to);
 }

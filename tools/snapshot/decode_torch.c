@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "torch.h"
 
 /* ---- dictionaries of one kind --------------------------------------------------------------- */
@@ -591,13 +592,11 @@ static void summary_fill(torch_reader *in, value document)
     if (in->has_categories)
         model_note(out, "the categories of the trace are not kept");
     if (in->has_unknown_actions)
-        model_note(out,
-                   "%d entries of the trace have actions that are not known; they are left "
-                   "out",
+        model_note(out, "actions of the trace that are not known: %d; they are left out",
                    in->has_unknown_actions);
     if (in->host_segments > 0)
-        model_note(out, "pinned host memory (%d segments of device -1) is not kept",
-                   in->host_segments);
+        model_note(out, "pinned host memory (%d segment%s of device -1) is not kept",
+                   in->host_segments, tnri_plural((uint64_t)in->host_segments));
     if (value_get(in->from->heap, document, "host_segments", &any))
         model_note(out, "pinned host memory (host_segments, host_traces) is not kept");
 }

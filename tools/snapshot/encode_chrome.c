@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "base/utf8.h"
 #include "course.h"
 #include "holders.h"
@@ -563,10 +564,12 @@ int encode_chrome(const model *snapshot, size_t slices_max, output *out, losses 
     to.labels = store_take(&to.place, (snapshot->frames.count + 1) * sizeof(*to.labels));
     code = code == 0 && to.said && to.labels ? all_write(&to, slices_max, lost) : -1;
     if (to.way.history.contradictions_count > 0)
-        losses_add(lost, "%zu records do not fit what is there at the end and were left out",
-                   to.way.history.contradictions_count);
+        losses_add(lost, "%zu record%s left out, not fitting what is there at the end",
+                   to.way.history.contradictions_count,
+                   tnri_plural(to.way.history.contradictions_count));
     if (to.left_out > 0)
-        losses_add(lost, "%" PRIu64 " slices that overlap too many others", to.left_out);
+        losses_add(lost, "%" PRIu64 " slice%s that overlap too many others", to.left_out,
+                   tnri_plural(to.left_out));
     course_release(&to.way);
     launches_release(&to.graphs);
     array_release(&to.lanes, snapshot->limits, sizeof(lane));

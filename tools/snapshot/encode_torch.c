@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "encode.h"
 #include "rewind.h"
 #include "see/snapshot/pickle_write.h"
@@ -654,10 +655,11 @@ static void losses_find(writer *to)
                        record_kind_names[i], to->left_out[i]);
     }
     if (to->history.contradictions_count > 0)
-        losses_add(lost, "%zu records do not fit what is there at the end and were left out",
-                   to->history.contradictions_count);
+        losses_add(lost, "%zu record%s left out, not fitting what is there at the end",
+                   to->history.contradictions_count, tnri_plural(to->history.contradictions_count));
     if (to->modules_lost > 0)
-        losses_add(lost, "modules and offsets of %" PRIu64 " frames", to->modules_lost);
+        losses_add(lost, "modules and offsets of %" PRIu64 " frame%s", to->modules_lost,
+                   tnri_plural(to->modules_lost));
     if (in->settings.count > 0)
         losses_add(lost, "types of settings: all are texts");
     if (in->graphs.count > 0)

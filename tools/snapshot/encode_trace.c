@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "rewind.h"
 
 #define TRACE_BYTES_MAX (UINT64_C(1) << 60)
@@ -204,13 +205,14 @@ int encode_trace(const model *snapshot, size_t device_at, output *out, trace_cou
     }
     counts->live_at_end = counts->allocations - counts->frees;
     if (to.history.contradictions_count > 0)
-        losses_add(lost, "%zu records do not fit what is there at the end and were left out",
-                   to.history.contradictions_count);
+        losses_add(lost, "%zu record%s left out, not fitting what is there at the end",
+                   to.history.contradictions_count, tnri_plural(to.history.contradictions_count));
     if (to.odd_sizes > 0)
-        losses_add(lost, "%" PRIu64 " allocations of 0 bytes or more than 2^60", to.odd_sizes);
+        losses_add(lost, "%" PRIu64 " allocation%s of 0 bytes or more than 2^60", to.odd_sizes,
+                   tnri_plural(to.odd_sizes));
     if (to.grown > 0)
-        losses_add(lost, "%" PRIu64 " times a growable block grew: freed and taken again there",
-                   to.grown);
+        losses_add(lost, "%" PRIu64 " time%s a growable block grew: freed and taken again there",
+                   to.grown, tnri_plural(to.grown));
     rewind_release(&to.history);
     map64_release(&to.by_address);
     array_release(&to.blocks, snapshot->limits, sizeof(live));

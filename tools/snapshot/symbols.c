@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "debug_info.h"
 #include "named.h"
 #include "texts.h"
@@ -167,7 +168,8 @@ static int modules_look_up(looker *by)
             return -1;
     }
     if (by->refused_count > REFUSED_MAX)
-        model_note(by->out, "and no names from %zu more modules", by->refused_count - REFUSED_MAX);
+        model_note(by->out, "and no names from %zu more module%s", by->refused_count - REFUSED_MAX,
+                   tnri_plural(by->refused_count - REFUSED_MAX));
     return 0;
 }
 

@@ -15,6 +15,7 @@
  * all rounds of one come before those of the next. On a device with too little memory fewer blocks
  * are kept; the table says how many.
  */
+#include "base/plural.h"
 #include "bench_crew.h"
 
 #include <string.h>
@@ -186,7 +187,7 @@ static void mix_plan(const bench_setup *setup, const mix_kind *kind, int threads
     row->live = live <= fits ? live : fits ? (size_t)fits : 1;
     if (row->live < live)
         fprintf(stderr, "tenure bench: %s with %d thread%s: %zu live blocks each, not %zu: %s\n",
-                kind->bench, threads, threads == 1 ? "" : "s", row->live, live,
+                kind->bench, threads, tnri_plural((uint64_t)threads), row->live, live,
                 setup->active->simulated ? "16 GiB of the simulated device"
                                          : "90 % of the device's memory");
     row->warm_up_per_block = live > LIVE_WANTED ? WARM_UP_PER_BLOCK_MANY : WARM_UP_PER_BLOCK;

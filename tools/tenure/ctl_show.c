@@ -3,6 +3,7 @@
  * leave the terminal alone. */
 #include <string.h>
 
+#include "base/plural.h"
 #include "ctl.h"
 #include "json.h"
 #include "shown.h"
@@ -77,7 +78,7 @@ static void pools_show(const ctl_line *answer, value device)
     table_end(&to);
     uint64_t left_out = ctl_number(answer, device, "pools_left_out");
     if (left_out > 0)
-        printf("  and %llu more pools\n", (unsigned long long)left_out);
+        printf("  and %llu more pool%s\n", (unsigned long long)left_out, tnri_plural(left_out));
 }
 
 /* Who shares the device's memory. */
@@ -91,11 +92,12 @@ static void members_show(const ctl_line *answer, value device)
     table to;
     if (!members || members->count == 0)
         return;
-    printf("  group %s: %s given to others, %s taken, short %llu times\n",
+    uint64_t asks = ctl_number(answer, device, "group_asks");
+    printf("  group %s: %s given to others, %s taken, short %llu time%s\n",
            ctl_shown(ctl_text(answer, device, "group"), text, sizeof(text)),
            format_bytes_binary(ctl_number(answer, device, "group_given_bytes"), size),
            format_bytes_binary(ctl_number(answer, device, "group_taken_bytes"), taken),
-           (unsigned long long)ctl_number(answer, device, "group_asks"));
+           (unsigned long long)asks, tnri_plural(asks));
     table_start(&to, 7);
     heading(&to, words);
     for (uint32_t i = 0; i < members->count; i++) {

@@ -13,6 +13,7 @@
 #include <tenure/alloc.h>
 #include <tenure_commit.h>
 
+#include "base/plural.h"
 #include "cli.h"
 #include "commands.h"
 #include "exit_code.h"
@@ -206,7 +207,7 @@ static void headline_print(const findings *all)
                TNR_VERSION_MINOR, TNR_VERSION_PATCH, TNR_COMMIT,
                all->driver.simulated ? "simulated device" : "NVIDIA driver",
                all->driver.version / 1000, all->driver.version % 1000 / 10, all->devices_count,
-               all->devices_count == 1 ? "" : "s");
+               tnri_plural((uint64_t)all->devices_count));
 }
 
 /* Prints a text below its heading; `first` begins its first line. */

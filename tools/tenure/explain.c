@@ -4,6 +4,7 @@
  * The picture says what is there, the history what was there. Blocks beside the address are looked
  * for on both sides: blocks that somebody has, and blocks that the history saw.
  */
+#include "base/plural.h"
 #include "snapshot.h"
 
 #include <errno.h>
@@ -187,15 +188,10 @@ static void stack_print(const model *in, const char *what, uint32_t index)
     wrapped_print(stack_label(in, index, label, sizeof(label)), 4);
 }
 
-static const char *plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
 /* "block 0x.. of 5000 bytes" */
 static void block_name_print(uint64_t address, uint64_t requested)
 {
-    printf("block 0x%" PRIx64 " of %" PRIu64 " byte%s", address, requested, plural(requested));
+    printf("block 0x%" PRIx64 " of %" PRIu64 " byte%s", address, requested, tnri_plural(requested));
 }
 
 static void place_print(const model *in, int32_t pool_index, int32_t stream_index)
@@ -229,12 +225,12 @@ static void inside_print(const answer *from)
     if (!is_held) {
         printf("in memory that is %s\n", states[one->state]);
     } else if (offset < one->requested_bytes) {
-        printf("%" PRIu64 " byte%s into ", offset, plural(offset));
+        printf("%" PRIu64 " byte%s into ", offset, tnri_plural(offset));
         block_name_print(one->address, one->requested_bytes);
         printf(", which is %s\n", states[one->state]);
     } else {
         offset -= one->requested_bytes;
-        printf("%" PRIu64 " byte%s behind the end of ", offset, plural(offset));
+        printf("%" PRIu64 " byte%s behind the end of ", offset, tnri_plural(offset));
         block_name_print(one->address, one->requested_bytes);
         printf(", which is %s: in its rounding\n", states[one->state]);
     }
@@ -250,7 +246,8 @@ static void freed_print(const answer *from)
     if (!freed)
         return;
     uint64_t offset = from->address - freed->address;
-    printf("0x%" PRIx64 " was %" PRIu64 " byte%s into ", from->address, offset, plural(offset));
+    printf("0x%" PRIx64 " was %" PRIu64 " byte%s into ", from->address, offset,
+           tnri_plural(offset));
     block_name_print(freed->address, freed->requested_bytes);
     printf(", which was freed");
     if (freed->time_ns >= 0 && from->in->taken_ns >= freed->time_ns)
@@ -269,8 +266,8 @@ static void neighbour_print(const answer *from, const neighbour *one)
     uint64_t distance = is_above ? one->address - from->address : from->address - end;
     if (one->address == 0)
         return;
-    printf("0x%" PRIx64 " is %" PRIu64 " byte%s %s ", from->address, distance, plural(distance),
-           is_above ? "before the start of" : "behind the end of");
+    printf("0x%" PRIx64 " is %" PRIu64 " byte%s %s ", from->address, distance,
+           tnri_plural(distance), is_above ? "before the start of" : "behind the end of");
     block_name_print(one->address, one->requested_bytes);
     printf("%s\n", one->held ? "" : ", which was allocated once");
     stack_print(from->in, "allocated", one->held ? one->held->stack : one->made->stack);
@@ -326,9 +323,10 @@ static void text_print(const answer *from)
     if (from->in->records.count == 0)
         puts("There is no history: what was freed is in one (--history full).");
     else if (from->in->history.overwritten > 0)
-        printf("The history is not whole: %" PRIu64 " older records were overwritten "
+        printf("The history is not whole: %" PRIu64 " older record%s %s overwritten "
                "(history_records).\n",
-               from->in->history.overwritten);
+               from->in->history.overwritten, tnri_plural(from->in->history.overwritten),
+               from->in->history.overwritten == 1 ? "was" : "were");
 }
 
 /* ---- JSON ----------------------------------------------------------------------------------- */

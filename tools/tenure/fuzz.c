@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/plural.h"
 #include "cli.h"
 #include "commands.h"
 #include "exit_code.h"
@@ -235,8 +236,8 @@ static exit_code replay_judge(const fuzz_program *program, const fuzz_result *re
 {
     const char *found = fuzz_verdict_name(result->verdict);
     const char *expected = program->setup.expect;
-    printf("%s: %" PRIu64 " operations ran, %" PRIu64 " were skipped: %s\n", replay, result->ran,
-           result->skipped, found);
+    printf("%s: %" PRIu64 " operation%s ran, %" PRIu64 " skipped: %s\n", replay, result->ran,
+           tnri_plural(result->ran), result->skipped, found);
     if (result->verdict != FUZZ_VERDICT_OK)
         printf("%s, operation %" PRIu64 ": %s\n", result->check, result->step, result->text);
     if (is_strict && result->skipped > 0) {
@@ -296,7 +297,8 @@ static void shrink_watch(size_t operations, uint64_t tries, void *data)
 {
     (void)data;
     if (isatty(STDERR_FILENO) || progress_wanted)
-        fprintf(stderr, "shrinking: %zu operations after %" PRIu64 " tries\n", operations, tries);
+        fprintf(stderr, "shrinking: %zu operation%s after %" PRIu64 " %s\n", operations,
+                tnri_plural(operations), tries, tries == 1 ? "try" : "tries");
 }
 
 /* Shrinks the program that failed and writes it. Leaves report->file null if it cannot be. */

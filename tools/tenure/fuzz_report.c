@@ -10,6 +10,7 @@
 
 #include <tenure_commit.h>
 
+#include "base/plural.h"
 #include "json.h"
 #include "table.h"
 
@@ -127,19 +128,23 @@ static void failure_print(const fuzz_report *report)
     if (report->file == NULL)
         return;
     if (report->tries > 0)
-        printf("\nshrunk from %zu to %zu operations in %" PRIu64 " tries\n", report->before,
-               report->after, report->tries);
+        printf("\nshrunk from %zu to %zu operation%s in %" PRIu64 " %s\n", report->before,
+               report->after, tnri_plural(report->after), report->tries,
+               report->tries == 1 ? "try" : "tries");
     printf("the program: %s\nrun it again: tenure fuzz %s--replay %s\n", report->file,
            report->replay_options, report->file);
 }
 
 static void simulated_print(const fuzz_totals *totals)
 {
-    printf("\n%" PRIu64 " programs, %" PRIu64 " operations in %.1f s: %.2f M/s on one core\n",
-           totals->programs, totals->operations, (double)totals->elapsed_ns / 1e9, rate_of(totals));
-    printf("%" PRIu64 " complete checks, %" PRIu64 " operations skipped, %" PRIu64
-           " driver calls made to fail, %" PRIu64 " allocations refused\n",
-           totals->checks, totals->skipped, totals->faults_hit, totals->failed_allocations);
+    printf("\n%" PRIu64 " program%s, %" PRIu64 " operations in %.1f s: %.2f M/s on one core\n",
+           totals->programs, tnri_plural(totals->programs), totals->operations,
+           (double)totals->elapsed_ns / 1e9, rate_of(totals));
+    printf("%" PRIu64 " complete check%s, %" PRIu64 " operation%s skipped, %" PRIu64
+           " driver call%s made to fail, %" PRIu64 " allocation%s refused\n",
+           totals->checks, tnri_plural(totals->checks), totals->skipped,
+           tnri_plural(totals->skipped), totals->faults_hit, tnri_plural(totals->faults_hit),
+           totals->failed_allocations, tnri_plural(totals->failed_allocations));
 }
 
 void fuzz_report_text(const fuzz_report *report)

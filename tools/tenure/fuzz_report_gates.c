@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/plural.h"
 #include "fuzz_report.h"
 #include "json.h"
 
@@ -43,11 +44,14 @@ void fuzz_report_gates_text(const fuzz_report *report)
 {
     const fuzz_totals *totals = report->totals;
     const gate_counts *gates = &totals->gates;
-    printf("\n%" PRIu64 " programs, %" PRIu64 " operations in %.1f s: %.0f a second\n",
-           totals->programs, totals->operations, (double)totals->elapsed_ns / 1e9, rate_of(totals));
-    printf("%" PRIu64 " complete checks, %" PRIu64 " operations skipped, %" PRIu64
-           " allocations refused\n",
-           totals->checks, totals->skipped, totals->failed_allocations);
+    printf("\n%" PRIu64 " program%s, %" PRIu64 " operations in %.1f s: %.0f a second\n",
+           totals->programs, tnri_plural(totals->programs), totals->operations,
+           (double)totals->elapsed_ns / 1e9, rate_of(totals));
+    printf("%" PRIu64 " complete check%s, %" PRIu64 " operation%s skipped, %" PRIu64
+           " allocation%s refused\n",
+           totals->checks, tnri_plural(totals->checks), totals->skipped,
+           tnri_plural(totals->skipped), totals->failed_allocations,
+           tnri_plural(totals->failed_allocations));
     printf("gates: %" PRIu64 ", opened %" PRIu64 " as drawn, %" PRIu64
            " for calls that waited, %" PRIu64 " for lack of room\n",
            gates->placed, gates->opened_drawn, gates->opened_waiting, gates->opened_full);
@@ -59,8 +63,9 @@ void fuzz_report_gates_text(const fuzz_report *report)
            gates->kept_bytes);
     printf("a gate takes %.0f us to open\n", opening_us(totals));
     printf("contents: %" PRIu64 " reads checked, %" PRIu64 " words in them, %" PRIu64
-           " words written; %" PRIu64 " programs with a mismatch\n",
-           gates->reads, gates->words_read, gates->words_written, totals->mismatches);
+           " words written; %" PRIu64 " program%s with a mismatch\n",
+           gates->reads, gates->words_read, gates->words_written, totals->mismatches,
+           tnri_plural(totals->mismatches));
     if (unavailable_count(totals) > 0) {
         printf("not done, because a real device cannot be made to:");
         for (int i = 0; i < FUZZ_KINDS; i++)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/plural.h"
 #include "clock.h"
 
 /* Longer than that no trace is played: a hundred years, so that nanoseconds fit into 64 bits. */
@@ -50,11 +51,11 @@ const char *pace_note(const trace *source, uint64_t speed, int waits, char *text
     int length = 0;
     text[0] = '\0';
     if (source->back_count > 0)
-        length =
-            snprintf(text, bytes,
-                     "%s: the time goes back %" PRIu64 " times, first in line %" PRIu64
-                     ", at most by %" PRIu64 " us; the clock stood still there.",
-                     source->name, source->back_count, source->back_line, source->back_us_most);
+        length = snprintf(text, bytes,
+                          "%s: the time goes back %" PRIu64 " time%s, first in line %" PRIu64
+                          ", at most by %" PRIu64 " us; the clock stood still there.",
+                          source->name, source->back_count, tnri_plural(source->back_count),
+                          source->back_line, source->back_us_most);
     if (length < 0 || (size_t)length >= bytes || source->pause_us_most < pause_said_us)
         return text;
     int is_cut = waits && source->pause_us_most / speed > (uint64_t)PACE_PAUSE_S * 1000000;

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/plural.h"
 #include "run_picture.h"
 #include "shown.h"
 
@@ -86,14 +87,17 @@ static void stats_json(const journal *book)
 
 static void stats_text(const journal *book, const char *ending)
 {
+    uint64_t allocs = count_of(book, COUNT_ALLOCS_SERVED);
+    uint64_t frees = count_of(book, COUNT_FREES_SERVED);
+    uint64_t blocks = atomic_load(&book->live_blocks);
     fprintf(stderr,
-            "tenure: process %" PRIu64 " %s: %" PRIu64 " allocations served, %" PRIu64
-            " passed on to the driver, %" PRIu64 " failed; %" PRIu64 " frees served, %" PRIu64
-            " passed on; peak %.1f MiB live; %" PRIu64 " blocks (%.1f MiB) live when it died\n",
-            book->pid, ending, count_of(book, COUNT_ALLOCS_SERVED),
-            count_of(book, COUNT_ALLOCS_PASSED), count_of(book, COUNT_ALLOCS_FAILED),
-            count_of(book, COUNT_FREES_SERVED), count_of(book, COUNT_FREES_PASSED),
-            (double)atomic_load(&book->peak_live_bytes) / 1048576, atomic_load(&book->live_blocks),
+            "tenure: process %" PRIu64 " %s: %" PRIu64 " allocation%s served, %" PRIu64
+            " passed on to the driver, %" PRIu64 " failed; %" PRIu64 " free%s served, %" PRIu64
+            " passed on; peak %.1f MiB live; %" PRIu64 " block%s (%.1f MiB) live when it died\n",
+            book->pid, ending, allocs, tnri_plural(allocs), count_of(book, COUNT_ALLOCS_PASSED),
+            count_of(book, COUNT_ALLOCS_FAILED), frees, tnri_plural(frees),
+            count_of(book, COUNT_FREES_PASSED),
+            (double)atomic_load(&book->peak_live_bytes) / 1048576, blocks, tnri_plural(blocks),
             (double)atomic_load(&book->live_bytes) / 1048576);
 }
 
@@ -136,10 +140,11 @@ static void suspect_print(const journal *book, const journal_launch *launch, uin
     double ms = (double)(launch->time_ns - freed->freed_ns) / 1e6;
     say(stderr,
         "  launch %" PRIu64 " of %" PRIu64 ", %s, on stream 0x%" PRIx64 ": 0x%" PRIx64 ", %" PRIu64
-        " bytes into block 0x%" PRIx64 " of %" PRIu64 " bytes, which was freed %.3f ms %s\n",
+        " byte%s into block 0x%" PRIx64 " of %" PRIu64 " byte%s, which was freed %.3f ms %s\n",
         atomic_load(&launch->number), atomic_load(&book->launches_count),
-        launch->kernel[0] ? launch->kernel : "a kernel", launch->stream, word, word - base, base,
-        freed->was.bytes, ms < 0 ? -ms : ms, ms < 0 ? "after it" : "before");
+        launch->kernel[0] ? launch->kernel : "a kernel", launch->stream, word, word - base,
+        tnri_plural(word - base), base, freed->was.bytes, tnri_plural(freed->was.bytes),
+        ms < 0 ? -ms : ms, ms < 0 ? "after it" : "before");
     run_picture_stack_print(book, "launched", launch->stack);
     run_picture_stack_print(book, "allocated", freed->was.stack);
     run_picture_stack_print(book, "freed", freed->freed_stack);

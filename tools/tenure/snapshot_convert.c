@@ -2,6 +2,7 @@
 /*
  * `tenure snapshot convert`, `trace` and `html`: from one file to another.
  */
+#include "base/plural.h"
 #include "snapshot.h"
 
 #include <errno.h>
@@ -246,10 +247,12 @@ static void trace_report(const trace_counts *counts, const char *path)
 {
     char peak[32];
     fprintf(stderr,
-            "%s: %" PRIu64 " allocations, %" PRIu64 " of them from before the history, %" PRIu64
-            " streams, peak %s; %" PRIu64 " blocks stay\n",
-            path, counts->allocations, counts->early, counts->streams,
-            format_bytes_binary(counts->peak_live_bytes, peak), counts->live_at_end);
+            "%s: %" PRIu64 " allocation%s, %" PRIu64 " of them from before the history, %" PRIu64
+            " stream%s, peak %s; %" PRIu64 " block%s stay%s\n",
+            path, counts->allocations, tnri_plural(counts->allocations), counts->early,
+            counts->streams, tnri_plural(counts->streams),
+            format_bytes_binary(counts->peak_live_bytes, peak), counts->live_at_end,
+            tnri_plural(counts->live_at_end), counts->live_at_end == 1 ? "s" : "");
 }
 
 static exit_code trace_empty(const model *snapshot, const char *path)

@@ -2,6 +2,7 @@
 /*
  * `tenure snapshot diff`: what grew from one snapshot to another.
  */
+#include "base/plural.h"
 #include "snapshot.h"
 
 #include <inttypes.h>
@@ -152,7 +153,7 @@ static void text_print(const model *before, const model *after, const diff *foun
     if (count == 0)
         printf("\nNothing that is live grew.\n");
     else
-        printf("\n%zu place%s hold%s %s more than before.\n", count, count == 1 ? "" : "s",
+        printf("\n%zu place%s hold%s %s more than before.\n", count, tnri_plural(count),
                count == 1 ? "s" : "", format_bytes_binary(bytes, text));
     rows_print(before, after, found);
 }

@@ -3,6 +3,7 @@
  * `tenure snapshot summary`: who holds memory, how scattered the free memory is (in sentences), and
  * what waits for what.
  */
+#include "base/plural.h"
 #include "snapshot.h"
 
 #include <inttypes.h>
@@ -117,11 +118,6 @@ static const char *holder_label(const model *in, holder_kind kind, const holder 
     return text;
 }
 
-static const char *plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* "12.5 ms", from one moment to another; "?" if the first is not known. */
@@ -229,20 +225,21 @@ static void scatter_print(const summary *all)
         printf("\n%s are free, in one piece.\n", format_bytes_binary(free->free_bytes, a));
     else
         printf("\n%s are free, in %" PRIu64
-               " pieces; the largest is %s. A larger request needs new "
+               " piece%s; the largest is %s. A larger request needs new "
                "memory.\n",
                format_bytes_binary(free->free_bytes, a), free->runs_count,
-               format_bytes_binary(free->largest_run_bytes, b));
+               tnri_plural(free->runs_count), format_bytes_binary(free->largest_run_bytes, b));
     if (free->idle_segments_bytes > 0)
         printf("%s of that could go back to the device: %" PRIu64 " whole segment%s with nothing "
                "in use.\n",
                format_bytes_binary(free->idle_segments_bytes, a), free->idle_segments_count,
-               plural(free->idle_segments_count));
+               tnri_plural(free->idle_segments_count));
     if (free->thin_segments_count > 0)
         printf("%s of that lie in %" PRIu64 " segment%s that %s keep: at most a tenth of each is "
                "in use.\n",
                format_bytes_binary(free->thin_free_bytes, a), free->thin_segments_count,
-               plural(free->thin_segments_count), format_bytes_binary(free->thin_held_bytes, b));
+               tnri_plural(free->thin_segments_count),
+               format_bytes_binary(free->thin_held_bytes, b));
     if (free->slack_bytes > 0)
         printf("Rounding costs %s, %.1f %% of what is live.\n",
                format_bytes_binary(free->slack_bytes, a),
@@ -256,7 +253,7 @@ static void waits_print(const summary *all)
     if (all->retired_count > 0)
         printf("\n%s in %" PRIu64 " block%s were freed and wait until nothing uses them.\n",
                format_bytes_binary(all->retired_bytes, bytes), all->retired_count,
-               plural(all->retired_count));
+               tnri_plural(all->retired_count));
     if (all->waits.count == 0)
         return;
     table_start(&out, 4);
@@ -345,11 +342,12 @@ static void head_print(const summary *all)
     say(stdout,
         "%s: a snapshot of %s%s%s, %zu device%s, %zu segment%s, %zu block%s, %zu record%s\n",
         all->path, in->writer_name, in->program[0] ? " in " : "", in->program, in->devices.count,
-        plural(in->devices.count), in->segments.count, plural(in->segments.count), in->blocks.count,
-        plural(in->blocks.count), in->records.count, plural(in->records.count));
+        tnri_plural(in->devices.count), in->segments.count, tnri_plural(in->segments.count),
+        in->blocks.count, tnri_plural(in->blocks.count), in->records.count,
+        tnri_plural(in->records.count));
     printf("%s are reserved. %s in %" PRIu64 " block%s are live",
            format_bytes_binary(all->free_memory.reserved_bytes, a),
-           format_bytes_binary(all->live_bytes, b), all->live_count, plural(all->live_count));
+           format_bytes_binary(all->live_bytes, b), all->live_count, tnri_plural(all->live_count));
     if (all->free_memory.reserved_bytes > 0)
         printf(", %.1f %% of it",
                100.0 * (double)all->live_bytes / (double)all->free_memory.reserved_bytes);
@@ -366,15 +364,16 @@ static void head_print(const summary *all)
                    format_bytes_binary(one->asleep_bytes, a));
         if (one->ooms > 0)
             printf("Device %" PRIu64 " ran out of memory %" PRIu64 " time%s.\n", one->index,
-                   one->ooms, plural(one->ooms));
+                   one->ooms, tnri_plural(one->ooms));
     }
     if (in->history.overwritten > 0 && in->origin == ORIGIN_TORCH)
         printf("The history is not whole: PyTorch keeps %" PRIu64 " entries and has overwritten "
                "older ones (max_entries).\n",
                in->history.capacity);
     else if (in->history.overwritten > 0)
-        printf("The history is not whole: %" PRIu64 " older records were overwritten.\n",
-               in->history.overwritten);
+        printf("The history is not whole: %" PRIu64 " older record%s %s overwritten.\n",
+               in->history.overwritten, tnri_plural(in->history.overwritten),
+               in->history.overwritten == 1 ? "was" : "were");
     if (all->contradictions > 0)
         printf("The history has holes: %zu of its %zu records do not fit what is there at the end. "
                "What it\nsays of earlier moments, the peak among them, may be too little or too "

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "table.h"
 #include "top.h"
 
@@ -253,13 +254,13 @@ static void group_line(top_frame *frame, const ctl_line *answer, value device)
         return;
     if (ctl_has_number(answer, device, "group_ceiling_bytes", &most))
         format_bytes_binary(most, ceiling);
+    uint64_t members = ctl_number(answer, device, "group_members");
     format_bytes_binary(ctl_number(answer, device, "group_floor_bytes"), floor);
     format_bytes_binary(ctl_number(answer, device, "group_given_bytes"), given);
     format_bytes_binary(ctl_number(answer, device, "group_taken_bytes"), taken);
-    top_line(frame, "  group %s: %llu members, given %s, taken %s, floor %s, ceiling %s",
-             ctl_shown(group, text, sizeof(text)),
-             (unsigned long long)ctl_number(answer, device, "group_members"), given, taken, floor,
-             ceiling);
+    top_line(frame, "  group %s: %llu member%s, given %s, taken %s, floor %s, ceiling %s",
+             ctl_shown(group, text, sizeof(text)), (unsigned long long)members,
+             tnri_plural(members), given, taken, floor, ceiling);
 }
 
 /* What it holds for others, and has of them. */
@@ -272,8 +273,9 @@ static void shared_line(top_frame *frame, const ctl_line *answer)
     for (uint32_t i = 0; i < held_count; i++)
         importers += ctl_number(answer, held->items[i], "importers");
     if (held_count + imports_count > 0)
-        top_line(frame, "  holds %u published blocks, open %llu times; has %u of others",
-                 held_count, (unsigned long long)importers, imports_count);
+        top_line(frame, "  holds %u published block%s, open %llu time%s; has %u of others",
+                 held_count, tnri_plural(held_count), (unsigned long long)importers,
+                 tnri_plural(importers), imports_count);
 }
 
 /* What of a device is live, is reserved beyond that, and is neither: a bar as wide as the table. */

@@ -3,6 +3,7 @@
 #include "memory/arena/free.h"
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "memory/arena/find.h"
 #include "memory/arena/note.h"
 #include "memory/arena/run.h"
@@ -20,9 +21,9 @@ tnr_status tnri_free_refused(tnri_device *device, void *ptr)
     uintptr_t base = block->base;
     tnri_live_leave(device, block);
     return tnri_error(TNR_ERR_INTERIOR_POINTER,
-                      "%p lies %zu bytes inside the block at %p. Free the block's start. Nothing "
+                      "%p lies %zu byte%s inside the block at %p. Free the block's start. Nothing "
                       "was changed.",
-                      ptr, (size_t)(address - base), (void *)base);
+                      ptr, (size_t)(address - base), tnri_plural(address - base), (void *)base);
 }
 
 void tnri_arena_unretire(tnri_arena *arena, tnri_block *block, tnr_reuse reason)

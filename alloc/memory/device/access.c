@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "base/rest.h"
 #include "memory/device/device.h"
 
@@ -114,8 +115,9 @@ tnr_status tnri_peer_check(const tnri_device *device, int peer)
     int owner = device->index, can = 0;
     if (peer < 0 || peer >= tnri_devices_count() || peer == owner)
         return tnri_error(TNR_ERR_INVALID_DEVICE,
-                          "device %d is not a peer of device %d: there are %d devices.", peer,
-                          owner, tnri_devices_count());
+                          "device %d is not a peer of device %d: the machine has %d device%s.",
+                          peer, owner, tnri_devices_count(),
+                          tnri_plural((uint64_t)tnri_devices_count()));
     CUresult result = tnri_gpu_reaches(&can, tnri_device_at(peer)->capabilities.handle,
                                        device->capabilities.handle);
     if (result != CUDA_SUCCESS)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "base/prim/calm.h"
 #include "base/conf/conf.h"
 #include "base/prim/file.h"
@@ -146,18 +147,23 @@ static void text_make(text *self, const tnri_finding *finding)
 {
     const tnri_story *story = &finding->story;
     uintptr_t at = finding->address + finding->first;
+    size_t into = at - story->base;
+    const char *were = finding->wrong == 1 ? "was" : "were";
     if (finding->is_poison)
         text_add(self,
-                 "tenure: poison: %zu bytes at %p, %zu bytes into a block that was freed, were "
+                 "tenure: poison: %zu byte%s at %p, %zu byte%s into a block that was freed, %s "
                  "written\n",
-                 finding->wrong, (void *)at, (size_t)(at - story->base));
+                 finding->wrong, tnri_plural(finding->wrong), (void *)at, into, tnri_plural(into),
+                 were);
     else
         text_add(self,
-                 "tenure: canary: %zu bytes at %p, %zu bytes behind what was asked for, were "
+                 "tenure: canary: %zu byte%s at %p, %zu byte%s behind what was asked for, %s "
                  "written\n",
-                 finding->wrong, (void *)at, (size_t)(at - story->base - story->requested));
-    text_add(self, "  block %p of %zu bytes, device %d, pool %u, stream %p\n", (void *)story->base,
-             story->requested, story->device, story->pool, (void *)story->stream);
+                 finding->wrong, tnri_plural(finding->wrong), (void *)at, into - story->requested,
+                 tnri_plural(into - story->requested), were);
+    text_add(self, "  block %p of %zu byte%s, device %d, pool %u, stream %p\n", (void *)story->base,
+             story->requested, tnri_plural(story->requested), story->device, story->pool,
+             (void *)story->stream);
     text_add(self, "  should be %02x, is", finding->expected);
     for (size_t i = 0; i < finding->found_count; i++)
         text_add(self, " %02x", finding->found[i]);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "api/library.h"
+#include "base/plural.h"
 #include "base/prim/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
@@ -101,10 +102,10 @@ static tnr_status older_check(const char *name, const tnr_publish_options *optio
     uint32_t readers = tnri_exported_importers(oldest->number, &who, 1);
     return tnri_error(TNR_ERR_BUSY,
                       "readers have %u generations of \"%s\" open here, and %u may be older than "
-                      "the latest. Generation %llu has %u readers, one of them process %ld: have "
+                      "the latest. Generation %llu has %u reader%s, one of them process %ld: have "
                       "them attach the latest and close it.",
                       count, name, most, (unsigned long long)oldest->generation, readers,
-                      (long)who);
+                      tnri_plural(readers), (long)who);
 }
 
 /* Puts a new latest generation into the list, whose notice is written, and ends the one before.
