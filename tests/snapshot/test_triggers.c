@@ -7,7 +7,8 @@
  * Seen to fail: a_signal_is_changed_without_descriptors, when the watcher of the old signal was
  * ended before that of the new one was made: the next USR1 ended the program; with the handler that
  * wrote to its event in any process: a_forked_child_does_not_ask_its_parent, and
- * a_forked_child_may_start_afresh waited for its snapshot for ever.
+ * a_forked_child_may_start_afresh waited for its snapshot for ever. Without complain in
+ * tnri_snapshot_oom: without_their_folder.
  */
 #include "unit/unit.h"
 
@@ -181,6 +182,13 @@ static int program_run(const char *what)
         usleep(100000); /* a shutdown at once would leave it unwritten */
         return tnr_shutdown(1) != TNR_OK;
     }
+    if (strcmp(what, "oom") == 0) { /* and asks again, as programs do that cannot believe it */
+        void *ptr;
+        for (int i = 0; i < 3; i++)
+            if (tnr_malloc(&ptr, 80 * MIB, 0, NULL) != TNR_ERR_OUT_OF_MEMORY)
+                return 3;
+        return tnr_shutdown(0) != TNR_OK;
+    }
     return 0; /* "exit": the library goes on until the end */
 }
 
@@ -191,7 +199,7 @@ static const char *complaint_of(const char *what, const char *conf)
 {
     static char text[COMPLAINT_BYTES];
     int ends[2];
-    unit_settings(conf, NULL);
+    unit_settings(conf, "MEMORY=64M", NULL);
     assert_int_equal(pipe(ends), 0);
     fflush(NULL);
     pid_t child = fork();
@@ -433,6 +441,16 @@ static void sixteen_at_most(void **state)
     assert_int_equal(files_count("tenure-oom-*.txt"), 16);
 }
 
+static void without_their_folder(void **state)
+{
+    (void)state;
+    const char *said = complaint_of("oom", "snapshot_on_oom:/nowhere/oom");
+    const char *line = strstr(said, "tenure: ");
+    if (line == NULL || strstr(line, "/nowhere/oom/tenure-oom-") == NULL ||
+        strstr(line, "No such file or directory") == NULL || strstr(line + 1, "tenure: ") != NULL)
+        fail_msg("the process said \"%s\"", said);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -448,6 +466,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(by_rank_and_machine, triggers_stop),
         cmocka_unit_test_teardown(into_a_folder_that_is_not_there, triggers_stop),
         cmocka_unit_test_teardown(sixteen_at_most, triggers_stop),
+        cmocka_unit_test_teardown(without_their_folder, triggers_stop),
     };
     program = argv[0];
     if (argc > 3 && strcmp(argv[1], "--program") == 0) {

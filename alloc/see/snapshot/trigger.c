@@ -190,6 +190,7 @@ void tnri_seeing_resume(void)
 /* ---- when memory runs out ------------------------------------------------------------------- */
 
 static _Atomic unsigned ooms_written;
+static _Atomic int oom_is_said; /* 1: that one could not be written, which programs retry */
 
 void tnri_snapshot_oom(tnr_status error, int device, size_t bytes)
 {
@@ -209,6 +210,8 @@ void tnri_snapshot_oom(tnr_status error, int device, size_t bytes)
     tnr_status status = tnri_snapshot_take_oom(paths[0], paths[1], reason, device, bytes);
     char said[NAME_BYTES];
     snprintf(said, sizeof(said), "%s", status == TNR_OK ? "" : tnr_last_error());
+    if (status != TNR_OK && !atomic_exchange(&oom_is_said, 1))
+        complain();
     tnri_error_driver(error, driver_result, "%s", reason);
     if (status == TNR_OK)
         tnri_error_append("\nA snapshot is in %s, and a report for people in %s.", paths[0],
@@ -242,4 +245,5 @@ void tnri_seeing_end(void)
     tnri_history_end();
     atomic_store(&at_exit.is_due, 0);
     atomic_store(&ooms_written, 0);
+    atomic_store(&oom_is_said, 0);
 }

@@ -17,7 +17,8 @@
 tnr_status tnri_seeing_follow(const tnri_conf *before, const tnri_conf *after);
 
 /* An allocation has failed with `status` and the thread's error text. Writes what snapshot_on_oom
- * asks for, a snapshot and a report for people beside it, and says so in the text. No lock held. */
+ * asks for, a snapshot and a report for people beside it, and says so in the text. If it cannot, it
+ * says that on standard error, too, once: an engine may keep the text to itself. No lock held. */
 void tnri_snapshot_oom(tnr_status status, int device, size_t bytes);
 
 /* tnr_shutdown is about to shut the library down: writes what snapshot_at_exit asks for, and ends
