@@ -77,13 +77,16 @@ static void test_histogram_join(void **state)
     assert_true(histogram_quantile(&all, 0.95) > 4800);
 }
 
-/* Reading the clock takes some time, and far less than a microsecond twice in a row at best. */
+/* Half of the pairs of readings took as long as the median, or longer, so all of them together took
+ * that many times as long: true on any machine. */
 static void test_clock(void **state)
 {
     (void)state;
     uint64_t before = clock_now_ns();
-    assert_true(clock_overhead_ns() < UINT64_C(100000));
-    assert_true(clock_now_ns() > before);
+    uint64_t overhead = clock_overhead_ns();
+    uint64_t took = clock_now_ns() - before;
+    assert_true(took > 0);
+    assert_true(overhead <= took / 1000);
 }
 
 int main(void)

@@ -199,7 +199,7 @@ static void a_child_of_the_exporter_lives(void **state)
     pid_t child = (pid_t)worker_must(&other, 'F', 0);
     /* It has the two that this program gave its parent, and none of the library's: as soon as it
      * runs. */
-    for (int i = 0; i < 1000 && worker_descriptors(child) != 2; i++)
+    for (int i = 0; i < 6000 && worker_descriptors(child) != 2; i++)
         (void)usleep(10000);
     assert_int_equal(worker_descriptors(child), 2);
     assert_int_equal(worker_descriptors(other.process), 3);

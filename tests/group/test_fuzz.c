@@ -234,7 +234,7 @@ static void at_once(void)
 static void must_get(const member *self, unsigned mib)
 {
     static peer_answer said;
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 6000; i++) {
         MUST(peer_ask(&self->process, PEER_MALLOC, 0, mib / 2 * 2 * MIB, &said));
         if (said.status != TNR_ERR_OUT_OF_MEMORY && said.status != TNR_ERR_LIMIT)
             break;

@@ -163,7 +163,7 @@ static void settle(void)
 {
     uint64_t most = (uint64_t)model.live_peak * CHUNK_MIB * MIB, sum;
     for (int i = 0; (sum = reserved_all()) > most && !model.has_floors; i++) {
-        if (i == 3000)
+        if (i == 60000)
             fail_msg("all have %llu bytes, and %llu were live at most", (unsigned long long)sum,
                      (unsigned long long)most);
         (void)usleep(1000);

@@ -133,7 +133,7 @@ class Traps(PreloadTest):
                                   env=variables, stdin=subprocess.DEVNULL, check=False,
                                   stdout=subprocess.DEVNULL, stderr=err)
         self.assertEqual(done.returncode, 0)
-        for _ in range(500):
+        for _ in range(3000):
             if re.search(r"tenure: traps: process \d+: found 1 ", path.read_text()):
                 break
             time.sleep(0.02)

@@ -67,7 +67,7 @@ static void settle(fault_run *run)
     assert_true(ours == TNR_OK || ours == TNR_ERR_INVALID_EXPORT);
     assert_true(theirs == TNR_OK || theirs == TNR_ERR_INVALID_EXPORT);
     tnr_publication_info info = {.struct_bytes = sizeof(info)};
-    for (int i = 0; i < 10000 && tnr_publication_at(&info, 0) == TNR_OK; i++)
+    for (int i = 0; i < 60000 && tnr_publication_at(&info, 0) == TNR_OK; i++)
         (void)usleep(1000);
     step_trim(run, 0);
     tnr_stats stats = {.struct_bytes = sizeof(stats)};

@@ -163,7 +163,7 @@ static void a_holder_comes_late(void **state)
         assert_int_equal(generation, 2 * round + 2);
         assert_ok(tnr_unpublish("w"));
         (void)must(&publisher, 'U', 0);
-        for (int tries = 0; tries < 200 && round > 0 && descriptors_count() > kept; tries++)
+        for (int tries = 0; tries < 12000 && round > 0 && descriptors_count() > kept; tries++)
             (void)usleep(5000);
         if (round == 0)
             kept = descriptors_count();

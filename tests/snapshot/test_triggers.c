@@ -28,7 +28,7 @@
 
 #include "log/history.h"
 
-static const char *folder = ".";
+static const char *folder;  /* what is in it is removed */
 static const char *program; /* its file: under memcheck, /proc/self/exe is another */
 
 static const char *conf_with(const char *format)
@@ -163,6 +163,22 @@ static int program_parent(void)
     return status != 0;
 }
 
+/* A shutdown at once would leave the snapshot unwritten: what is said of it is waited for first,
+ * and passed on. */
+static int program_signal(void)
+{
+    char said[1024];
+    int ends[2], before = dup(STDERR_FILENO);
+    if (before < 0 || pipe(ends) != 0 || dup2(ends[1], STDERR_FILENO) < 0)
+        return 6;
+    raise(SIGUSR1);
+    ssize_t bytes = read(ends[0], said, sizeof(said));
+    if (bytes <= 0 || dup2(before, STDERR_FILENO) < 0 ||
+        write(STDERR_FILENO, said, (size_t)bytes) != bytes)
+        return 7;
+    return tnr_shutdown(1) != TNR_OK;
+}
+
 static int program_run(const char *what)
 {
     if (strcmp(what, "afresh") == 0)
@@ -177,11 +193,8 @@ static int program_run(const char *what)
         return program_forks();
     if (strcmp(what, "parent") == 0)
         return program_parent();
-    if (strcmp(what, "signal") == 0) {
-        raise(SIGUSR1);
-        usleep(100000); /* a shutdown at once would leave it unwritten */
-        return tnr_shutdown(1) != TNR_OK;
-    }
+    if (strcmp(what, "signal") == 0)
+        return program_signal();
     if (strcmp(what, "oom") == 0) { /* and asks again, as programs do that cannot believe it */
         void *ptr;
         for (int i = 0; i < 3; i++)
@@ -473,11 +486,13 @@ int main(int argc, char **argv)
         folder = argv[3];
         return program_run(argv[2]);
     }
-    if (argc > 1) {
-        folder = argv[1];
-        if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-            return 2;
-        files_remove();
+    if (argc != 2) {
+        fputs("usage: test_snapshot_triggers FOLDER, whose files are removed\n", stderr);
+        return 2;
     }
+    folder = argv[1];
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        return 2;
+    files_remove();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
