@@ -541,6 +541,8 @@ int snapshot_html(int argc, char **argv)
         return EXIT_CODE_BAD_INPUT;
     beside.found = html_findings ? &found : NULL;
     code = snapshot_load_named(&html_syntax, parsed.positionals[0], &limits, &snapshots[0]);
+    if (code == EXIT_CODE_OK) /* before anything else takes memory */
+        beside.contradictions = contradictions_count(&snapshots[0]);
     model_start(&snapshots[1], &limits);
     if (code == EXIT_CODE_OK && html_compare)
         code = snapshot_load_named(&html_syntax, html_compare, &limits, &snapshots[1]);
@@ -549,8 +551,6 @@ int snapshot_html(int argc, char **argv)
                                                : html_thin(&parts[i], &plans[i]);
     if (code == EXIT_CODE_OK)
         code = html_findings ? html_findings_load(&found, &limits) : EXIT_CODE_OK;
-    if (code == EXIT_CODE_OK)
-        beside.contradictions = contradictions_count(&snapshots[0]);
     if (code == EXIT_CODE_OK)
         code =
             html_write(parts, html_compare ? 2 : 1, &beside, template_path, parsed.positionals[1]);
