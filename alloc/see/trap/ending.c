@@ -188,17 +188,30 @@ static int device_wait(tnri_device *device, uint64_t until_ns)
     return is_over;
 }
 
-static void last_look(tnri_device *device, uint64_t until_ns)
+/* What was freed for all streams while a capture was under way, or is kept no more, is filled now, on
+ * a stream of its own. In the order of an arena's stream it could be looked at before. */
+static int device_fill(tnri_device *device, uint64_t until_ns)
 {
     const tnri_upper *upper = tnri_upper_get();
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
         if (!tnri_pool_work_begin(pool)) /* it sleeps */
             continue;
         tnri_arena *arena = tnri_arena_walk(pool, NULL);
-        /* What was freed for all streams while a capture was under way is filled and looked at. */
         if (arena != NULL && upper != NULL)
             (void)upper->collect(arena, SIZE_MAX, TNRI_COLLECT_OVER);
-        for (; arena != NULL; arena = tnri_arena_walk(pool, arena))
+        tnri_pool_work_end(pool);
+    }
+    return device_wait(device, until_ns);
+}
+
+static void last_look(tnri_device *device, uint64_t until_ns)
+{
+    if (!device_fill(device, until_ns))
+        return;
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
+        if (!tnri_pool_work_begin(pool))
+            continue;
+        for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
             arena_look(arena, until_ns);
         tnri_pool_work_end(pool);
     }
