@@ -104,6 +104,46 @@ class Names(CommandTest):
                 found = json.loads(self.run_tenure("snapshot", "summary", "--json", other).stdout)
                 self.assertEqual({one["name"]: one["live_bytes"] for one in found["stacks"]}, names)
 
+    # What the linker calls it, and what people do. Names of another kind stay as they are.
+    MANGLED = {
+        "_ZN3net5layer7forwardERKNS_6tensorE": "net::layer::forward",
+        "_ZN3net12_GLOBAL__N_15poolsE": "net::pools",
+        "_ZNK3net4gemmIfLi16EN7cutlass4arch4Sm80EE3runIPKfEEvT_i": "net::gemm::run",
+        "_ZN3netL7stagingEPvm": "_ZN3netL7stagingEPvm",
+        "_Z5trainRSt6vectorIfSaIfEE": "train",
+        "_ZSt4sortIPfEvT_S1_": "std::sort",
+        "_ZZN3net3runEiENKUlvE_clEv": "_ZZN3net3runEiENKUlvE_clEv",
+        "_ZN3net5applyIZNS_3runEiEUlvE_EEvT_": "net::apply",
+        "_ZN3net4halfIDF16_EEv": "_ZN3net4halfIDF16_EEv",
+        "_ZN3net8batch_ofINS_3mapISt4pairIKSsiELb1EJLi1ELi22EEEEEEvPT_": "net::batch_of",
+        "_ZN3netI": "_ZN3netI", "_ZN": "_ZN", "_Z": "_Z", "_Z9": "_Z9", "_ZN99999999999999999999aE":
+        "_ZN99999999999999999999aE", "_ZN3netIL": "_ZN3netIL", "_ZN3netIT": "_ZN3netIT",
+        "_ZN3netIS": "_ZN3netIS", "_ZN" + "1a" * 300 + "E": "_ZN" + "1a" * 300 + "E",
+        "_ZN1a" + "I" * 5000 + "E" * 5000 + "E": "a", "_ZN1aI" + "S_" * 5000 + "EE": "a"}
+
+    def test_names_of_the_linkers(self):
+        """The library knows exported functions by these, and a file that is not here tells no
+        others: of a machine with a GPU, looked at on another one. With functions_demangle not
+        called (tools/tenure/snapshot.c), or the test of a part's length taken out, this fails."""
+        path, _ = self.file("cpp")
+        self.run_tenure("snapshot", "convert", "--to", "tenure", path, self.folder / "plain.json")
+        plain = json.loads((self.folder / "plain.json").read_text())
+        for mangled, wanted in self.MANGLED.items():
+            with self.subTest(mangled=mangled[:60]):
+                own = copy.deepcopy(plain)
+                own["strings"] += [mangled, "/home/me/lib/libnet.so"]
+                count = len(own["strings"])
+                row = {"function": count - 2, "file": 0, "line": 0, "module": count - 1,
+                       "offset": 4096}
+                own["frames"]["rows"].append([row[name] for name in own["frames"]["columns"]])
+                own["stacks"] = [[len(own["frames"]["rows"]) - 1] if stack else stack
+                                 for stack in own["stacks"]]
+                own["modules"] = {"columns": ["module", "build_id"], "rows": [[count - 1, 0]]}
+                other = self.write("mangled.json", json.dumps(own).encode())
+                found = json.loads(self.run_tenure("snapshot", "summary", "--json", other).stdout)
+                name, = {one["name"].split(" ")[0] for one in found["stacks"]}
+                self.assertEqual(name, wanted[:max(len(name), 100)])   # long ones are cut
+
     def test_growth(self):
         before, _ = self.file("all", "before.pickle", blocks=3)
         after, names = self.file("all")

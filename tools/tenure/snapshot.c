@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "demangle.h"
 #include "elfutils.h"
 #include "named.h"
 #include "progress.h"
@@ -133,6 +134,8 @@ exit_code snapshot_load_named(const cli_syntax *syntax, const char *path, budget
     exit_code code = snapshot_load(syntax, path, limits, result);
     if (code == EXIT_CODE_OK)
         code = names_look_up(syntax, path, limits, result);
+    if (code == EXIT_CODE_OK && functions_demangle(result) != 0)
+        code = snapshot_no_memory(syntax, limits);
     if (code == EXIT_CODE_OK)
         stacks_trim(result);
     return code;
