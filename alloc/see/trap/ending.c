@@ -188,8 +188,8 @@ static int device_wait(tnri_device *device, uint64_t until_ns)
     return is_over;
 }
 
-/* What was freed for all streams while a capture was under way, or is kept no more, is filled now, on
- * a stream of its own. In the order of an arena's stream it could be looked at before. */
+/* What was freed for all streams while a capture was under way, or is kept no more, is filled now,
+ * on a stream of its own. In the order of an arena's stream it could be looked at before. */
 static int device_fill(tnri_device *device, uint64_t until_ns)
 {
     const tnri_upper *upper = tnri_upper_get();
