@@ -74,7 +74,8 @@ class Waste(unittest.TestCase):
         for name, (when, mib, advice) in PLANTED.items():
             one = places[name]
             self.assertEqual((one["waste"], one["bytes"], one["blocks"]), (when, mib << 20, 1))
-            self.assertGreaterEqual(one[when], one["bytes"] * LONG_S * 0.99, name)
+            # A host that is held up, on a busy machine, counts as using what it waits for.
+            self.assertGreaterEqual(one[when], one["bytes"] * BOUND_MS / 1000, name)
             self.assertEqual({key for key in WHENS if one[key] > 0}, {when}, one)
             self.assertGreater(one["idle_share"], 0.5)
             self.assertAlmostEqual(one["idle_share"], one[when] / one["byte_seconds"], 3)
