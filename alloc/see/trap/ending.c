@@ -204,10 +204,11 @@ static int device_fill(tnri_device *device, uint64_t until_ns)
     return device_wait(device, until_ns);
 }
 
-static void last_look(tnri_device *device, uint64_t until_ns)
+/* 0: work that was still to be filled is not over in time, so nothing was looked at. */
+static int last_look(tnri_device *device, uint64_t until_ns)
 {
     if (!device_fill(device, until_ns))
-        return;
+        return 0;
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
         if (!tnri_pool_work_begin(pool))
             continue;
@@ -215,12 +216,13 @@ static void last_look(tnri_device *device, uint64_t until_ns)
             arena_look(arena, until_ns);
         tnri_pool_work_end(pool);
     }
+    return 1;
 }
 
 void tnri_trap_last_look(tnri_device *device)
 {
     if (!tnri_capturing() && device_wait(device, 0))
-        last_look(device, 0);
+        (void)last_look(device, 0);
     tnri_looks_settle(device, 0);
 }
 
@@ -284,7 +286,7 @@ static void exit_look(void)
             if (turn == 0)
                 is_quiet = is_quiet && device_wait(device, until_ns);
             else if (is_quiet)
-                last_look(device, until_ns);
+                is_quiet = last_look(device, until_ns);
             else
                 tnri_looks_settle(device, 1); /* those that are over */
             tnri_device_leave(&visit);
