@@ -227,7 +227,9 @@ class Choosing(Ctl):
         process, path = self.hold()
         process.kill()
         process.wait()
-        names = [self.sockets / f".{path.name}", self.sockets / f".{path.name[:-6]}0.sock"]
+        stem, last = path.name[:-6], path.name[-6]  # of a random number
+        names = [self.sockets / f".{path.name}",
+                 self.sockets / f".{stem}{'1' if last == '0' else '0'}.sock"]
         for name in names:
             with socket.socket(socket.AF_UNIX) as listener:
                 listener.bind(str(name))
