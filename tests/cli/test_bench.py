@@ -79,13 +79,9 @@ class Bench(CommandTest):
         for beside, wanted in ((None, {"tenure", "driver_malloc"}), ("none", {"tenure"}),
                                ("driver", {"tenure", "driver_malloc", "driver_pool"})):
             option = ["--beside", beside] if beside else []
-            rows = self.json_lines(self.run_tenure(*QUICK, *option, "--only", "cold,growth,moves",
+            rows = self.json_lines(self.run_tenure(*QUICK, *option, "--only", "cold,growth",
                                                    "--json"))
             self.assertEqual({one["allocator"] for one in rows}, wanted)
-            uses = self.json_lines(self.run_tenure(*QUICK, *option, "--only", "uses,storm",
-                                                   "--threads", "1", "--json"))
-            self.assertEqual({one["allocator"] for one in uses},
-                             {"tenure"} if beside == "none" else {"tenure", "driver_event"})
         for beside, text in (("none,driver", '"none" is neither'), ("pool", '"pool" is neither'),
                              ("torch", "needs --torch PLUGIN.so")):
             result = self.run_tenure(*QUICK, "--beside", beside, code=BAD_INPUT)
@@ -142,16 +138,6 @@ class Bench(CommandTest):
                          [(bench, live) for bench in ("live", "live_large")
                           for live in (50, 100, 500, 5000)])
 
-    def test_handover_and_storm(self):
-        rows = self.json_lines(self.run_tenure(*QUICK, "--only", "handover,storm", "--threads",
-                                               "1,2,4", "--json"))
-        self.assertEqual([(one["bench"], one["allocator"], one["threads"]) for one in rows],
-                         [("handover", "tenure", 2), ("handover", "tenure", 4)] +
-                         [("storm", name, threads) for threads in (1, 2, 4)
-                          for name in ("tenure", "driver_event")])
-        for one in rows:
-            self.assertIsNone(one["error"])
-
     def test_cold(self):
         rows = self.json_lines(self.run_tenure(*QUICK, "--only", "cold", "--json"))
         self.assertEqual([(one["bench"], one["allocator"]) for one in rows],
@@ -162,16 +148,14 @@ class Bench(CommandTest):
             self.assertIsNone(one["error"])
         self.assertGreater(times["cold_start", "tenure"], times["cold_second", "tenure"])
 
-    def test_growth_and_moves(self):
-        rows = self.json_lines(self.run_tenure(*QUICK, "--only", "growth,moves", "--json"))
+    def test_growth(self):
+        rows = self.json_lines(self.run_tenure(*QUICK, "--only", "growth", "--json"))
         own = {(one["bench"], one["bytes"]): one for one in rows if one["allocator"] == "tenure"}
         self.assertEqual(list(own), [("growth", 1 << 30), ("growth", 4 << 30), ("growth", 64 << 30),
-                                     ("growth_steps", 64 << 20), ("move", 4 << 20),
-                                     ("move", 32 << 20), ("move", 512 << 20)])
+                                     ("growth_steps", 64 << 20)])
         for one in own.values():
             self.assertIsNone(one["error"])
             self.assertGreater(one["driver_calls"], 0)
-        self.assertGreater(own["move", 512 << 20]["driver_calls"], 256)
 
     def test_replay(self):
         path = self.folder / "two.csv"
@@ -189,18 +173,18 @@ class Bench(CommandTest):
     def test_list_and_only(self):
         lines = self.run_tenure("bench", "--list").stdout.splitlines()
         listed = [line.split()[0] for line in lines]
-        self.assertEqual(listed, ["pair", "uses", "cold", "growth", "moves", "replay", "threads",
-                                  "mix", "live", "handover", "storm"])
+        self.assertEqual(listed, ["pair", "cold", "growth", "replay", "threads", "mix", "live"])
         result = self.run_tenure(*QUICK, "--only", "pair,pears", code=BAD_INPUT)
         self.assertIn('no section "pears"', result.stderr)
-        result = self.run_tenure(*QUICK, "--only", "pair,moves")
-        self.assertRegex(result.stderr, r"section pair +\d+\.\d s\nsection moves")
+        result = self.run_tenure(*QUICK, "--only", "pair,growth")
+        self.assertRegex(result.stderr, r"section pair +\d+\.\d s\nsection growth")
 
     def test_times_are_predicted(self):
-        result = self.run_tenure("bench", "--driver", "sim", "--only", "handover,moves",
+        result = self.run_tenure("bench", "--driver", "sim", "--only", "threads,growth",
                                  "--threads", "2", "--rounds", "1")
-        self.assertRegex(result.stderr, r"predicted moves +\d+ s\npredicted handover +\d+ s\n"
-                                        r"predicted in all +\d+ s\nsection moves")
+        self.assertRegex(result.stderr, r"predicted growth +\d+ s\npredicted threads +\d+ s\n"
+                                        r"predicted in all +\d+ s\nsection growth")
+
 
     def test_budget(self):
         """No section begins after the time; the CSV has those before."""
@@ -219,20 +203,6 @@ class Bench(CommandTest):
         self.assertNotIn("driver pool", text)
         self.assertIn("live/thread", text)
         self.assertRegex(text, r"How Tenure served the mixes.*\n.*reserved/live\nmix +1 +200 ")
-
-    def test_uses(self):
-        rows = self.json_lines(self.run_tenure(*QUICK, "--only", "uses", "--json"))
-        self.assertEqual([(one["bench"], one["allocator"]) for one in rows],
-                         [("record_use", "tenure"), ("record_use", "driver_event"),
-                          ("record_stream_free", "tenure"), ("alloc_use_free", "tenure"),
-                          ("alloc_stream_free", "tenure"), ("pair_waiting_0", "tenure"),
-                          ("pair_waiting_1024", "tenure")])
-        for one in rows:
-            self.assertGreater(one["median_ns"], 0)
-            self.assertIsNone(one["error"])
-        text = self.run_tenure(*QUICK, "--only", "uses").stdout
-        self.assertIn("record_use beside a bare event (limit 1.30)", text)
-        self.assertIn("a pair with 1,024 blocks waiting beside none", text)
 
     def test_csv(self):
         path = self.folder / "out.csv"

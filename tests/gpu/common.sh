@@ -25,6 +25,16 @@ find_tenure() {
     fi
 }
 
+# Sets `bench` to the program with all benchmarks, which is built beside the command: after
+# find_tenure. BENCH names another.
+find_bench() {
+    bench=${BENCH:-$(dirname "$tenure")/../tests/bench_sections}
+    if [ ! -x "$bench" ]; then
+        echo "the program bench_sections was not found: build it, or set BENCH=/path/to/it" >&2
+        exit 2
+    fi
+}
+
 # Ends the script with 77 unless the command can use a real GPU.
 require_gpu() {
     local report

@@ -7,7 +7,8 @@
 #
 #   tests/gpu/lifetime.sh [--json FILE] [--csv FILE] [--quick]
 #
-# --json FILE gets the offload program's objects, --csv FILE the numbers of `tenure bench`.
+# --json FILE gets the offload program's objects, --csv FILE the numbers of the
+# benchmarks.
 # TENURE=/path/to/tenure chooses the command; the programs lie in ../tests beside its folder, or
 # where LIFETIME_PROGRAMS says. Exit codes: 0 all as it must be; 1 not; 2 bad options; 77 no GPU.
 set -euo pipefail
@@ -34,6 +35,7 @@ while [ $# -gt 0 ]; do
 done
 find_tenure
 require_gpu
+find_bench
 
 programs=${LIFETIME_PROGRAMS:-$(dirname "$tenure")/../tests}
 for program in lifetime_precision lifetime_offload; do
@@ -69,5 +71,5 @@ options=(--driver cuda --only uses "${quick[@]}")
 if path=$("$repository/tests/gpu/build_torch_plugin.sh" "$work/torch_allocator.so"); then
     options+=(--torch "$(tail -n 1 <<<"$path")")
 fi
-part "$tenure" bench "${options[@]}"
+part "$bench" bench "${options[@]}"
 exit "$worst"

@@ -87,10 +87,6 @@ static const bench_section sections[] = {
      "a cached allocation and its free, 512 B to 16 MiB, one thread",
      bench_pair_run,
      {.rows = 5, .tenure_s = 0.1, .driver_s = 0.8, .torch_s = 0.5}},
-    {"uses",
-     "blocks that a second stream uses, and pairs while blocks wait",
-     bench_uses_run,
-     {.rows = 6, .tenure_s = 0.2, .driver_s = 0.1, .torch_s = 0.2}},
     {"cold",
      "the first block of a fresh process, and the second",
      bench_cold_run,
@@ -99,10 +95,6 @@ static const bench_section sections[] = {
      "memory from the driver: 1, 4, 64 GiB in one block, 1 GiB in 16",
      bench_growth_run,
      {.rows = 4, .tenure_s = 2, .driver_s = 2, .torch_s = 1}},
-    {"moves",
-     "blocks that only fit when 2, 16 or 256 chunks move",
-     bench_moves_run,
-     {.rows = 3, .tenure_s = 0.5, .driver_s = 0.1}},
     {"replay",
      "the TRACEs, in ns per operation",
      bench_replay_run,
@@ -119,16 +111,20 @@ static const bench_section sections[] = {
      "the same on one thread with 1,000 to 100,000 live blocks, small and large",
      bench_live_run,
      {.rows = 8, .tenure_s = 2, .driver_s = 4, .torch_s = 3}},
-    {"handover",
-     "allocations by one thread, frees by another",
-     bench_handover_run,
-     {.rows_per_threads = 1, .tenure_s = 0.2, .driver_s = 1.4, .torch_s = 1.4}},
-    {"storm",
-     "blocks that four other streams use, on several threads",
-     bench_storm_run,
-     {.rows_per_threads = 1, .tenure_s = 1.2, .driver_s = 1.2, .torch_s = 1.2}},
 };
 enum { SECTIONS = sizeof(sections) / sizeof(sections[0]) };
+
+static size_t sections_count(const bench_setup *setup)
+{
+    return setup->program->sections_count + SECTIONS;
+}
+
+/* Those of the program come first. */
+static const bench_section *section_at(const bench_setup *setup, size_t index)
+{
+    size_t own = setup->program->sections_count;
+    return index < own ? &setup->program->sections[index] : &sections[index - own];
+}
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
@@ -235,16 +231,17 @@ static int section_is_wanted(const bench_section *section)
 }
 
 /* Every word of --only names a section. */
-static int only_check(void)
+static int only_check(const bench_setup *setup)
 {
+    size_t count = sections_count(setup);
     char copy[256];
     snprintf(copy, sizeof(copy), "%s", only_option);
     char *rest = copy;
     for (char *part = strsep(&rest, ","); part; part = strsep(&rest, ",")) {
         size_t i = 0;
-        while (i < SECTIONS && strcmp(sections[i].name, part) != 0)
+        while (i < count && strcmp(section_at(setup, i)->name, part) != 0)
             i++;
-        if (i == SECTIONS)
+        if (i == count)
             return cli_usage_error(
                 &syntax, "--only: there is no section \"%s\"; --list has their names", part);
     }
@@ -292,7 +289,7 @@ static int options_check(bench_setup *setup, long *device, long *budget_ms)
         return EXIT_CODE_BAD_INPUT;
     if (live_option && cli_number(&syntax, "live", live_option, 1, 10000000, &live) != 0)
         return EXIT_CODE_BAD_INPUT;
-    if (only_option && only_check() != 0)
+    if (only_option && only_check(setup) != 0)
         return EXIT_CODE_BAD_INPUT;
     setup->rounds = (int)rounds;
     setup->is_quick = is_quick;
@@ -362,12 +359,13 @@ static void sections_predict(const bench_setup *setup)
     double sum_s = 0;
     if (setup->is_quick)
         return;
-    for (size_t i = 0; i < SECTIONS; i++) {
-        if (!section_is_wanted(&sections[i]))
+    for (size_t i = 0; i < sections_count(setup); i++) {
+        const bench_section *section = section_at(setup, i);
+        if (!section_is_wanted(section))
             continue;
-        double one_s = section_predict(setup, &sections[i]);
+        double one_s = section_predict(setup, section);
         sum_s += one_s;
-        fprintf(stderr, "predicted %-9s %5.0f s\n", sections[i].name, one_s);
+        fprintf(stderr, "predicted %-9s %5.0f s\n", section->name, one_s);
     }
     fprintf(stderr, "predicted in all    %5.0f s\n", sum_s);
 }
@@ -380,9 +378,9 @@ static exit_code sections_run(const bench_setup *setup, bench_rows *out, const c
     uint64_t began = clock_now_ns();
     progress bar;
     sections_predict(setup);
-    progress_start(&bar, "bench", SECTIONS, wants_progress);
-    for (size_t i = 0; i < SECTIONS; i++) {
-        const bench_section *section = &sections[i];
+    progress_start(&bar, "bench", sections_count(setup), wants_progress);
+    for (size_t i = 0; i < sections_count(setup); i++) {
+        const bench_section *section = section_at(setup, i);
         uint64_t before = clock_now_ns();
         if (!section_is_wanted(section) || section_is_left_out(setup, section, began, budget_ms))
             continue;
@@ -444,14 +442,14 @@ static exit_code device_run(bench_setup *setup, bench_rows *out, const char *com
     return code;
 }
 
-static int sections_list(void)
+static int sections_list(const bench_setup *setup)
 {
-    for (size_t i = 0; i < SECTIONS; i++)
-        printf("%-9s %s\n", sections[i].name, sections[i].text);
+    for (size_t i = 0; i < sections_count(setup); i++)
+        printf("%-9s %s\n", section_at(setup, i)->name, section_at(setup, i)->text);
     return EXIT_CODE_OK;
 }
 
-int command_bench(int argc, char **argv)
+int bench_main(const bench_program *program, int argc, char **argv)
 {
     char command[1024];
     char error[2 * PATH_MAX + 1024];
@@ -460,13 +458,14 @@ int command_bench(int argc, char **argv)
     session active;
     long device = 0, budget_ms = 0;
     memset(&setup, 0, sizeof(setup));
-    cli_command_text("bench", argc, argv, command, sizeof(command));
+    setup.program = program;
+    cli_command_text(program->name, argc, argv, command, sizeof(command));
     if (cli_parse(&syntax, argc, argv, &arguments) != 0)
         return EXIT_CODE_BAD_INPUT;
     if (arguments.help_wanted)
         return EXIT_CODE_OK;
     if (is_list)
-        return sections_list();
+        return sections_list(&setup);
     if (options_check(&setup, &device, &budget_ms) != 0)
         return EXIT_CODE_BAD_INPUT;
     if (cold_child_option)
@@ -491,4 +490,10 @@ int command_bench(int argc, char **argv)
     }
     free(out.rows);
     return code;
+}
+
+int command_bench(int argc, char **argv)
+{
+    static const bench_program program = {.name = "tenure bench"};
+    return bench_main(&program, argc, argv);
 }

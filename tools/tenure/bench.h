@@ -3,6 +3,8 @@
  * Benchmarks: what they have in common. bench.c has the command line and the list of sections,
  * bench_allocator.c the allocators under test, bench_crew.c the threads, bench_report.c the output.
  * Each other bench_*.c has one section or a few, and begins with the question that they answer.
+ * The sections of tests/bench/bench_*.c only tell those who work on Tenure something: a program of
+ * the tests has them and these (tests/bench/bench_sections.c).
  *
  * All allocators run in one process and take turns. Each round runs every allocator once, in an
  * order that rotates, so that whatever disturbs the machine disturbs all of them. All are called
@@ -47,7 +49,10 @@ typedef struct bench_allocator {
     const char *(*error)(void); /* why the calling thread's latest call failed */
 } bench_allocator;
 
+typedef struct bench_program bench_program;
+
 typedef struct bench_setup {
+    const bench_program *program;
     session *active;
     /* One per thread, made once. An allocator remembers the streams that it has seen, so they live
      * until the allocator has been shut down. */
@@ -131,16 +136,32 @@ typedef struct bench_section {
     bench_cost cost;
 } bench_section;
 
+/* How rows are shown as a table. */
+typedef struct bench_group {
+    const char *prefix; /* of the names of its rows */
+    const char *title;
+    int has_many; /* threads and live blocks differ: their columns, and the throughput's */
+} bench_group;
+
+/* What a program has besides the sections of `tenure bench`. */
+struct bench_program {
+    const char *name;              /* as it is called, for the header of the CSV */
+    const bench_section *sections; /* run before the others */
+    size_t sections_count;
+    const bench_group *groups;
+    size_t groups_count;
+    void (*table)(const bench_row *rows, size_t count, FILE *file); /* after all; may be null */
+};
+
+/* The command line, and all that it asks for. Returns an exit code. */
+int bench_main(const bench_program *program, int argc, char **argv);
+
 exit_code bench_pair_run(const bench_setup *setup, bench_rows *out); /* bench_pair.c */
 exit_code bench_threads_run(const bench_setup *setup, bench_rows *out);
-exit_code bench_handover_run(const bench_setup *setup, bench_rows *out); /* bench_handover.c */
-exit_code bench_storm_run(const bench_setup *setup, bench_rows *out);
 exit_code bench_mix_run(const bench_setup *setup, bench_rows *out); /* bench_mix.c */
 exit_code bench_live_run(const bench_setup *setup, bench_rows *out);
-exit_code bench_uses_run(const bench_setup *setup, bench_rows *out);   /* bench_uses.c */
 exit_code bench_cold_run(const bench_setup *setup, bench_rows *out);   /* bench_cold.c */
 exit_code bench_growth_run(const bench_setup *setup, bench_rows *out); /* bench_growth.c */
-exit_code bench_moves_run(const bench_setup *setup, bench_rows *out);
 exit_code bench_replay_run(const bench_setup *setup, bench_rows *out); /* bench_replay.c */
 
 /* Appends a row, cleared but for its name; never more than BENCH_ROWS_MAX. */
@@ -155,6 +176,10 @@ size_t bench_turn(const bench_setup *setup, int round, size_t k);
 void bench_cell_fail(bench_cell *cell, const char *error);
 /* Notes a round: `ops` operations in `ns`. */
 void bench_cell_round(bench_cell *cell, double ops, double ns, uint64_t checksum);
+/* A row of blocks that are new in each round; its columns are bench_malloc_columns. */
+bench_row *bench_growth_row(bench_rows *out, const char *bench, size_t bytes, uint64_t blocks);
+/* A round of such a row by cuMemAlloc. */
+void bench_driver_round(const bench_setup *setup, const bench_row *row, bench_cell *cell);
 /* Gives all memory of all allocators back. */
 void bench_trim_all(const bench_setup *setup);
 
@@ -162,6 +187,10 @@ void bench_trim_all(const bench_setup *setup);
  * sentence. */
 int bench_allocators_open(bench_setup *setup, const char *torch_plugin, char *error,
                           size_t error_bytes);
+
+/* The columns where cuMemAlloc stands between Tenure and the other allocators. */
+enum { BENCH_COLUMN_MALLOC = 1 };
+extern const bench_column bench_malloc_columns[BENCH_ALLOCATORS_MAX];
 
 /* How many driver calls Tenure has made on the device, of all kinds. */
 uint64_t bench_driver_calls(const bench_setup *setup);
@@ -177,6 +206,8 @@ int bench_cold_child(const char *driver, int device, const char *key, const char
 /* Loads the plugin and starts PyTorch's allocator. Returns 0, or -1 with a sentence. */
 int bench_torch_open(const char *path, int device, bench_allocator *allocator, char *error,
                      size_t error_bytes);
+/* Finds a function of the plugin that is open. Returns 0, or -1 with a sentence. */
+int bench_torch_symbol(void *function, const char *name, char *error, size_t error_bytes);
 
 double bench_cell_median_ns(const bench_cell *cell);
 double bench_cell_min_ns(const bench_cell *cell);

@@ -7,7 +7,6 @@
  * structure. It is written before any thread starts, and only read afterwards.
  */
 #include "bench.h"
-#include "bench_uses.h"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -24,7 +23,6 @@ static struct {
     void (*torch_trim)(void);
     const char *(*torch_error)(void);
     const char *(*torch_version)(void);
-    bench_torch_uses torch_uses;
 } bench;
 
 /* The driver's latest error in this thread. */
@@ -175,7 +173,7 @@ static void torch_thread_enter(void)
     bench.torch_thread(bench.device);
 }
 
-static int torch_symbol(void *function, const char *name, char *error, size_t error_bytes)
+int bench_torch_symbol(void *function, const char *name, char *error, size_t error_bytes)
 {
     void *symbol = dlsym(bench.torch_library, name);
     memcpy(function, &symbol, sizeof(symbol));
@@ -192,18 +190,16 @@ static int torch_open(const char *path, char *error, size_t error_bytes)
         snprintf(error, error_bytes, "the PyTorch plugin cannot be loaded: %s", dlerror());
         return -1;
     }
-    if (torch_symbol(&bench.torch_init, "tnr_bench_torch_init", error, error_bytes) != 0 ||
-        torch_symbol(&bench.torch_alloc, "tnr_bench_torch_alloc", error, error_bytes) != 0 ||
-        torch_symbol(&bench.torch_free, "tnr_bench_torch_free", error, error_bytes) != 0 ||
-        torch_symbol(&bench.torch_thread, "tnr_bench_torch_thread", error, error_bytes) != 0 ||
-        torch_symbol(&bench.torch_trim, "tnr_bench_torch_trim", error, error_bytes) != 0 ||
-        torch_symbol(&bench.torch_error, "tnr_bench_torch_error", error, error_bytes) != 0 ||
-        torch_symbol(&bench.torch_version, "tnr_bench_torch_version", error, error_bytes) != 0 ||
-        torch_symbol(&bench.torch_uses.enter, "tnr_bench_torch_enter", error, error_bytes) != 0 ||
-        torch_symbol(&bench.torch_uses.use, "tnr_bench_torch_use", error, error_bytes) != 0 ||
-        torch_symbol(&bench.torch_uses.uses, "tnr_bench_torch_uses", error, error_bytes) != 0)
+    if (bench_torch_symbol(&bench.torch_init, "tnr_bench_torch_init", error, error_bytes) != 0 ||
+        bench_torch_symbol(&bench.torch_alloc, "tnr_bench_torch_alloc", error, error_bytes) != 0 ||
+        bench_torch_symbol(&bench.torch_free, "tnr_bench_torch_free", error, error_bytes) != 0 ||
+        bench_torch_symbol(&bench.torch_thread, "tnr_bench_torch_thread", error, error_bytes) !=
+            0 ||
+        bench_torch_symbol(&bench.torch_trim, "tnr_bench_torch_trim", error, error_bytes) != 0 ||
+        bench_torch_symbol(&bench.torch_error, "tnr_bench_torch_error", error, error_bytes) != 0 ||
+        bench_torch_symbol(&bench.torch_version, "tnr_bench_torch_version", error, error_bytes) !=
+            0)
         return -1;
-    bench.torch_uses.error = bench.torch_error;
     if (bench.torch_init(bench.device) == 0)
         return 0;
     snprintf(error, error_bytes, "PyTorch's allocator does not start: %s", bench.torch_error());
@@ -222,12 +218,14 @@ int bench_torch_open(const char *path, int device, bench_allocator *allocator, c
     return 0;
 }
 
-const bench_torch_uses *bench_allocators_torch_uses(void)
-{
-    return bench.torch_library ? &bench.torch_uses : NULL;
-}
-
 /* ---- all ------------------------------------------------------------------------------------ */
+
+const bench_column bench_malloc_columns[BENCH_ALLOCATORS_MAX] = {
+    {"Tenure", "tenure"},
+    [BENCH_COLUMN_MALLOC] = {"cuMemAlloc", "driver_malloc"},
+    {"driver pool", "driver_pool"},
+    {"PyTorch", "pytorch"},
+};
 
 int bench_allocators_open(bench_setup *setup, const char *torch_plugin, char *error,
                           size_t error_bytes)

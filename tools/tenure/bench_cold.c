@@ -26,12 +26,6 @@ extern char **environ;
 
 enum { COLD_BYTES = 1 << 20, COLD_ROUNDS_MAX = 5, COLD_ROWS = 3, COLD_COLUMNS = 4 };
 
-static const bench_column columns[BENCH_ALLOCATORS_MAX] = {
-    {"Tenure", "tenure"},
-    {"cuMemAlloc", "driver_malloc"},
-    {"driver pool", "driver_pool"},
-    {"PyTorch", "pytorch"},
-};
 _Static_assert((int)BENCH_ALLOCATORS_MAX == (int)COLD_COLUMNS, "a column for each");
 
 /* ---- the child ------------------------------------------------------------------------------ */
@@ -214,8 +208,9 @@ static void column_run(const bench_setup *setup, bench_row **rows, int column)
 {
     uint64_t fresh[3], warm[3];
     char error[512];
-    if (cold_measure(setup, columns[column].key, 0, fresh, error, sizeof(error)) != 0 ||
-        cold_measure(setup, columns[column].key, 1, warm, error, sizeof(error)) != 0) {
+    const char *key = bench_malloc_columns[column].key;
+    if (cold_measure(setup, key, 0, fresh, error, sizeof(error)) != 0 ||
+        cold_measure(setup, key, 1, warm, error, sizeof(error)) != 0) {
         for (int row = 0; row < COLD_ROWS; row++)
             bench_cell_fail(&rows[row]->cells[column], error);
         return;
@@ -233,7 +228,7 @@ exit_code bench_cold_run(const bench_setup *setup, bench_rows *out)
     int rounds = setup->is_quick ? 1 : COLD_ROUNDS_MAX;
     for (int i = 0; i < COLD_ROWS; i++) {
         rows[i] = bench_row_add(out, names[i]);
-        rows[i]->columns = columns;
+        rows[i]->columns = bench_malloc_columns;
         rows[i]->bytes = COLD_BYTES;
         rows[i]->threads = 1;
         rows[i]->live = i == COLD_ROWS - 1 ? 2 : 1;
@@ -244,7 +239,8 @@ exit_code bench_cold_run(const bench_setup *setup, bench_rows *out)
             int column = (round + k) % COLD_COLUMNS;
             bench_cell *cell = &rows[0]->cells[column];
             uint64_t began = clock_now_ns();
-            if (has_column(setup, columns[column].key) && bench_cell_goes_on(cell, rounds))
+            if (has_column(setup, bench_malloc_columns[column].key) &&
+                bench_cell_goes_on(cell, rounds))
                 column_run(setup, rows, column);
             cell->spent_ns += clock_now_ns() - began;
         }

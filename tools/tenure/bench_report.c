@@ -12,7 +12,6 @@
 #include <tenure_commit.h>
 
 #include "bench.h"
-#include "bench_uses.h"
 #include "json.h"
 #include "table.h"
 
@@ -80,13 +79,6 @@ static double ratio_to_tenure(const bench_row *row, const bench_cell *cell)
 
 /* ---- tables --------------------------------------------------------------------------------- */
 
-/* How a benchmark is shown. Those of other streams' uses have a table of their own. */
-typedef struct bench_group {
-    const char *prefix; /* of the names of its rows */
-    const char *title;
-    int has_many; /* threads and live blocks differ: their columns, and the throughput's */
-} bench_group;
-
 static const bench_group groups[] = {
     {"pair", "Cached pair: ns per allocation and free, one thread, one stream", 0},
     {"pair_own", "Cached pair of 4 KiB, each thread on its own stream", 1},
@@ -99,13 +91,11 @@ static const bench_group groups[] = {
     {"mix_shared", "Random mix, all threads on one stream", 1},
     {"live", "Random mix of 512 B to 256 KiB, one thread", 1},
     {"live_large", "Random mix of 1 to 1.25 MiB, one thread", 1},
-    {"handover", "4 KiB: one thread allocates, another frees; M/s counts both", 1},
     {"cold_start", "Fresh process, to the first block of 1 MiB", 0},
     {"cold_first", "The first block alone", 0},
     {"cold_second", "The second block", 0},
     {"growth", "One block, of memory that comes from the driver", 0},
     {"growth_steps", "1 GiB in 16 blocks, of memory that comes from the driver", 0},
-    {"move", "A block that only fits when chunks of 2 MiB move", 0},
     {"replay:", "Traces, from an allocator that holds nothing", 1},
     {"again:", "Traces, a second time", 1},
 };
@@ -308,10 +298,14 @@ static void counts_table(const bench_row *rows, size_t count, FILE *file)
 
 void bench_tables(const bench_setup *setup, const bench_row *rows, size_t count, FILE *file)
 {
+    const bench_program *program = setup->program;
+    for (size_t i = 0; i < program->groups_count; i++)
+        bench_table(setup, rows, count, &program->groups[i], file);
     for (size_t i = 0; i < GROUPS; i++)
         bench_table(setup, rows, count, &groups[i], file);
     counts_table(rows, count, file);
-    bench_uses_table(rows, count, file);
+    if (program->table)
+        program->table(rows, count, file);
     fprintf(
         file,
         "\nMedians over rounds, allocators taking turns in one process. p99.9 and worst are of\n"

@@ -266,7 +266,7 @@ void cli_visit(const cli_group *group, const cli_visitor *visitor)
 
 void cli_command_text(const char *command, int argc, char **argv, char *text, size_t bytes)
 {
-    size_t length = (size_t)snprintf(text, bytes, "tenure %s", command);
+    size_t length = (size_t)snprintf(text, bytes, "%s", command);
     for (int i = 0; i < argc && length < bytes; i++) {
         const char *slash = strrchr(argv[i], '/');
         length += (size_t)snprintf(text + length, bytes - length, " %s",

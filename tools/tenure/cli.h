@@ -86,8 +86,8 @@ int cli_spares_input(const cli_syntax *syntax, const char *out, const char *in);
 int cli_number(const cli_syntax *syntax, const char *option, const char *text, long min, long max,
                long *value);
 
-/* What the user typed, for reports: "tenure bench --quick". Only the last part of paths is kept,
- * because it is the same on every machine. */
+/* What the user typed, for reports: "tenure bench --quick", where `command` is "tenure bench". Only
+ * the last part of paths is kept, because it is the same on every machine. */
 void cli_command_text(const char *command, int argc, char **argv, char *text, size_t bytes);
 
 #endif

@@ -421,7 +421,7 @@ int command_fuzz(int argc, char **argv)
     fuzz_campaign_options campaign;
     cli_result parsed;
     char command[1024];
-    cli_command_text("fuzz", argc, argv, command, sizeof(command));
+    cli_command_text("tenure fuzz", argc, argv, command, sizeof(command));
     if (cli_parse(&syntax, argc, argv, &parsed) != 0)
         return EXIT_CODE_BAD_INPUT;
     if (parsed.help_wanted)

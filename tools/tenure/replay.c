@@ -233,7 +233,7 @@ static exit_code device_run(const trace *traces, int count, long device, replay_
 
 int command_replay(int argc, char **argv)
 {
-    cli_command_text("replay", argc, argv, command_line, sizeof(command_line));
+    cli_command_text("tenure replay", argc, argv, command_line, sizeof(command_line));
     cli_result arguments;
     replay_settings first; /* the extent of checking depends on the device */
     long device = 0;

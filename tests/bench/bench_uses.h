@@ -4,8 +4,8 @@
  * but the columns are not the allocators: they are Tenure, the driver's bare event, and PyTorch. If
  * a row lacks a column, the column has no rounds and has not failed.
  */
-#ifndef TENURE_TOOLS_BENCH_USES_H
-#define TENURE_TOOLS_BENCH_USES_H
+#ifndef TENURE_TESTS_BENCH_USES_H
+#define TENURE_TESTS_BENCH_USES_H
 
 #include "bench.h"
 
@@ -23,9 +23,9 @@ typedef struct bench_torch_uses {
 /* What the cells of such a row belong to. */
 extern const bench_column bench_uses_columns[BENCH_ALLOCATORS_MAX];
 
-/* PyTorch's part; null without the plugin. After bench_allocators_open. With it, PyTorch is the
- * last allocator of the setup. */
-const bench_torch_uses *bench_allocators_torch_uses(void);
+/* PyTorch's part; null without the plugin, or where it has none. With it, PyTorch is the last
+ * allocator of the setup. */
+const bench_torch_uses *bench_torch_uses_get(const bench_setup *setup);
 
 /* Prints the rows that are of this benchmark, if there are any. */
 void bench_uses_table(const bench_row *rows, size_t count, FILE *file);

@@ -13,7 +13,7 @@
  * A round does all of its batches for one contender, then the streams are synchronised. The clock
  * is read once per 64 operations.
  */
-#include "bench.h"
+#include "bench_sections.h"
 
 #include <string.h>
 
@@ -305,6 +305,22 @@ const bench_column bench_uses_columns[BENCH_ALLOCATORS_MAX] = {
     {NULL, NULL},
 };
 
+const bench_torch_uses *bench_torch_uses_get(const bench_setup *setup)
+{
+    static bench_torch_uses uses;
+    char error[256];
+    if (!setup->torch_plugin || uses.error)
+        return setup->torch_plugin ? &uses : NULL;
+    if (bench_torch_symbol(&uses.enter, "tnr_bench_torch_enter", error, sizeof(error)) != 0 ||
+        bench_torch_symbol(&uses.use, "tnr_bench_torch_use", error, sizeof(error)) != 0 ||
+        bench_torch_symbol(&uses.uses, "tnr_bench_torch_uses", error, sizeof(error)) != 0) {
+        fprintf(stderr, "tenure bench: %s\n", error);
+        return NULL;
+    }
+    uses.error = setup->allocators[setup->allocators_count - 1].error;
+    return &uses;
+}
+
 static void row_start(const bench_setup *setup, bench_row *row)
 {
     row->columns = bench_uses_columns;
@@ -316,7 +332,7 @@ static void row_start(const bench_setup *setup, bench_row *row)
 
 exit_code bench_uses_run(const bench_setup *setup, bench_rows *out)
 {
-    const bench_torch_uses *torch = bench_allocators_torch_uses();
+    const bench_torch_uses *torch = bench_torch_uses_get(setup);
     uses_bench self = {.setup = setup, .torch = torch};
     bench_row *rows[BENCH_USES_ROWS];
     self.own = setup->streams[STREAM_OWN];

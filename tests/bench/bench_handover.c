@@ -12,6 +12,7 @@
  *              any allocator needs, and PyTorch's record_stream, four times.
  */
 #include "bench_crew.h"
+#include "bench_sections.h"
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -268,7 +269,7 @@ static void storm_finish(bench_worker *self)
 /* A row: the columns that there is something to run for. */
 static exit_code storm_row_run(const bench_setup *setup, bench_row *row)
 {
-    const bench_torch_uses *torch = bench_allocators_torch_uses();
+    const bench_torch_uses *torch = bench_torch_uses_get(setup);
     storm what[USES_COLUMNS];
     bench_contestant list[USES_COLUMNS];
     size_t count = 0;
