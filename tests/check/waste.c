@@ -17,9 +17,8 @@
  *
  * The program has TICKS of TICK_MS, and what is used all the time is used in each.
  */
-#include <cuda.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "must.h"
+
 #include <string.h>
 #include <time.h>
 
@@ -27,15 +26,6 @@
 
 enum { TICK_MS = 50, TICKS = 36, BEGIN = 2, END = TICKS - 2, MIB = 1 << 20, SMALL = 1 << 16 };
 enum { LONG_MS = TICK_MS * (END - BEGIN) };
-
-#define MUST(call)                                                                                 \
-    do {                                                                                           \
-        CUresult result_ = (call);                                                                 \
-        if (result_ != CUDA_SUCCESS) {                                                             \
-            fprintf(stderr, "%s:%d: %s gave %d\n", __FILE__, __LINE__, #call, (int)result_);       \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 static CUfunction quick, slow;
 static CUstream stream;
@@ -144,22 +134,8 @@ static int is_used_at(const way *one, int tick)
 
 static CUgraphExec graph_of(CUdeviceptr block)
 {
-    CUgraph graph;
-    CUgraphNode node;
-    CUgraphExec exec;
     void *params[] = {&block};
-    CUDA_KERNEL_NODE_PARAMS kernel = {.func = quick,
-                                      .gridDimX = 1,
-                                      .gridDimY = 1,
-                                      .gridDimZ = 1,
-                                      .blockDimX = 1,
-                                      .blockDimY = 1,
-                                      .blockDimZ = 1,
-                                      .kernelParams = params};
-    MUST(cuGraphCreate(&graph, 0));
-    MUST(cuGraphAddKernelNode(&node, graph, NULL, 0, &kernel));
-    MUST(cuGraphInstantiate(&exec, graph, 0));
-    return exec;
+    return exec_of_one_kernel(quick, params, 0);
 }
 
 /* A kernel that takes long, and how the host waits for it. A copy that is no stream's waits for

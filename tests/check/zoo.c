@@ -168,25 +168,9 @@ void touch(CUdeviceptr address, CUstream stream)
 
 CUgraphExec exec_by_hand(CUdeviceptr address, int is_changed)
 {
-    CUgraph graph;
-    CUgraphNode node;
-    CUgraphExec exec;
     unsigned count = 1;
     void *params[] = {&address, &count};
-    CUDA_KERNEL_NODE_PARAMS kernel = {.func = the.touch,
-                                      .gridDimX = 1,
-                                      .gridDimY = 1,
-                                      .gridDimZ = 1,
-                                      .blockDimX = 1,
-                                      .blockDimY = 1,
-                                      .blockDimZ = 1,
-                                      .kernelParams = params};
-    MUST(cuGraphCreate(&graph, 0));
-    MUST(cuGraphAddKernelNode(&node, graph, NULL, 0, &kernel));
-    MUST(cuGraphInstantiate(&exec, graph, 0));
-    if (is_changed)
-        MUST(cuGraphExecKernelNodeSetParams(exec, node, &kernel));
-    return exec;
+    return exec_of_one_kernel(the.touch, params, is_changed);
 }
 
 void wait_for(CUstream first, CUstream second)

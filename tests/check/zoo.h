@@ -8,9 +8,7 @@
 #ifndef TENURE_TESTS_CHECK_ZOO_H
 #define TENURE_TESTS_CHECK_ZOO_H
 
-#include <cuda.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "must.h"
 
 /* As many bytes of parameters as a kernel may have. */
 enum {
@@ -19,16 +17,6 @@ enum {
     PAIR_BYTES = 64 + sizeof(CUtensorMap),
     LARGE_WORDS = 512
 };
-
-#define MUST_BE(call, expected)                                                                    \
-    do {                                                                                           \
-        CUresult result_ = (call);                                                                 \
-        if (result_ != (expected)) {                                                               \
-            fprintf(stderr, "%s:%d: %s gave %d\n", __FILE__, __LINE__, #call, (int)result_);       \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-#define MUST(call) MUST_BE(call, CUDA_SUCCESS)
 
 /* What all have: streams that nothing orders with each other, and kernels. */
 typedef struct zoo {

@@ -5,7 +5,7 @@
 Taken back, to see a test fail:
   run.c, run_traps_follow: test_while_it_runs (it hangs)
   run_end, `is_trapped`: every exit code of 99
-  run_traps.c, debug_info_find and between_is: test_names_and_lines; demangled: test_a_name_of_cpp
+  run_traps.c, debug_info_find and between_is: test_names_and_lines; demangle: test_a_name_of_cpp
   tell.c, frames_end: test_names_and_lines
   file_open, the standard error for a file that cannot be opened: test_a_child_that_outlives_all
   service.c, conf_restore: test_a_program_that_clears_its_environment
@@ -85,10 +85,9 @@ class Traps(PreloadTest):
         self.assertNotIn("libc", text)
 
     def test_a_name_of_cpp(self):
-        if not ctypes.util.find_library("dw") or not ctypes.util.find_library("stdc++"):
-            self.skipTest("libdw or libstdc++ is not installed")
-        self.assertIn("(engine::take(void**, unsigned long, CUstream_st*))",
-                      self.run_trapped("async").err)
+        if not ctypes.util.find_library("dw"):
+            self.skipTest("libdw is not installed")
+        self.assertIn("(engine::take(...))", self.run_trapped("async").err)
 
     def test_the_users_file(self):
         path = self.folder / "found.txt"

@@ -207,7 +207,9 @@ typedef struct readable {
 } readable;
 
 /* The name of a function of C++, as the source has it; the same text for what is none. The C++
- * library does it, if the program has one. Under the lock. */
+ * library does it, if the program has one: unlike tools/snapshot/demangle.h it has parameters and
+ * template arguments, by which rules of --suppress tell functions apart, and the names are the
+ * program's own. Under the lock. */
 static const char *name_readable(const char *mangled, const char **kept)
 {
     enum { PARTS = 512 };

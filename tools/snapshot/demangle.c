@@ -14,6 +14,8 @@ typedef struct reader {
     const char *at;
     char *text;
     size_t length, room;
+    const char *latest; /* the name read last, in what is read: constructors have it, too */
+    size_t latest_length;
     int is_wrong;
 } reader;
 
@@ -43,8 +45,10 @@ static const char *identifier(reader *self, size_t *length)
         self->is_wrong = 1;
         return NULL;
     }
+    self->latest = self->at;
+    self->latest_length = *length;
     self->at += *length;
-    return self->at - *length;
+    return self->latest;
 }
 
 /* Behind "S_" or "S1a_", which stand for what came before, or "Sa", a name of std. */
@@ -110,6 +114,11 @@ static int part(reader *self)
     } else if (strncmp(self->at, "cl", 2) == 0) {
         self->at += 2;
         put_text(self, "operator()");
+    } else if ((*self->at == 'C' || *self->at == 'D') && isdigit((unsigned char)self->at[1]) &&
+               self->latest != NULL) {
+        put(self, "~", *self->at == 'D');
+        put(self, self->latest, self->latest_length);
+        self->at += 2;
     } else if (isdigit((unsigned char)*self->at)) {
         const char *name = identifier(self, &length);
         if (name != NULL && strncmp(name, anonymous, strlen(anonymous)) == 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Names of C++ as people write them. The library knows exported functions by the names that the
- * linker has, "_ZN2at6detail10empty_cudaEN3c10..."; so do files without debug information.
+ * linker has, "_ZN2at6detail10empty_cudaEN3c10..."; so do files without debug information. For
+ * snapshots, and for what traps report.
  *
  * The C++ library has a function for this. It takes time and memory without a bound for names that
  * were made to do that, and a snapshot's names are not the reader's own. So this reads the name

@@ -2,7 +2,6 @@
 /* What traps find, while the program runs: see run_traps.h. */
 #include "run_traps.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -17,9 +16,10 @@
 
 #include "between.h"
 #include "code_lines.h"
+#include "demangle.h"
 #include "shown.h"
 
-enum { LINE_BYTES = 8192, NAP_NS = 20000000, INLINED_MAX = 8 };
+enum { LINE_BYTES = 8192, NAP_NS = 20000000, INLINED_MAX = 8, NAME_BYTES = 512 };
 
 static code_lines lines; /* of the thread that follows; then run_traps_end's */
 
@@ -80,32 +80,17 @@ exit_code run_traps_begin(run_traps *traps, const char *folder)
 
 /* ---- frames --------------------------------------------------------------------------------- */
 
-/* A name as C++ writes it, if the C++ library is there; the caller frees it. Null: as it is. */
-static char *demangled(const char *name)
-{
-    static char *(*demangle)(const char *, char *, size_t *, int *);
-    static int is_asked;
-    int status;
-    if (!is_asked) {
-        void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL);
-        void *found = library ? dlsym(library, "__cxa_demangle") : NULL;
-        memcpy(&demangle, &found, sizeof(found));
-        is_asked = 1;
-    }
-    return demangle && strncmp(name, "_Z", 2) == 0 ? demangle(name, NULL, NULL, &status) : NULL;
-}
-
 static void place_print(FILE *to, const char *path, uint64_t offset, const debug_place *place)
 {
     const char *slash = strrchr(path, '/');
-    char *plain = place->function ? demangled(place->function) : NULL;
+    char plain[NAME_BYTES];
     say(to, "    %s+0x%" PRIx64, slash ? slash + 1 : path, offset);
     if (place->function)
-        say(to, " (%s)", plain ? plain : place->function);
+        say(to, " (%s)",
+            demangle(place->function, plain, sizeof(plain)) > 0 ? plain : place->function);
     if (place->file)
         say(to, "  %s:%" PRIu32, place->file, place->line);
     fputs("\n", to);
-    free(plain);
 }
 
 /* "    PATH+0xOFFSET (NAME)", as the library writes it: 1 if the line is one. */
