@@ -28,6 +28,7 @@ enum {
 enum {
     TNRI_WINDOW_STRETCHES = 512, /* [bound] stretches looked at for one request */
     TNRI_WINDOW_RECORDS = 64,    /* [bound] records of one; what lies above is not considered */
+    TNRI_DONOR_RUNS = 32, /* [fd17caf] runs that are put in order at once by what they keep */
 };
 
 /* ---- windows that are made again ------------------------------------------------------------- */
@@ -35,6 +36,7 @@ enum {
 enum {
     TNRI_RECIPES_MAX = 16384,      /* [8eb4045] windows that a world remembers */
     TNRI_RECIPE_LOOKS = 1024,      /* [8eb4045] of them that are tried for a request */
+    TNRI_RECORDS_NEAR = 64,        /* [44d84ed] neighbours over which its record is sought */
     TNRI_LOW_WATER_SHARE = 32,     /* [8eb4045] this part (1/n) of the peak is near the least */
     TNRI_LOW_WATER_FINE = 16,      /* [3d7137d] part (1/n) of that, where chunks cannot go home */
     TNRI_LOW_WATER_FIRST = 128,    /* [c56e6d7] allocations in which the least is looked for: */

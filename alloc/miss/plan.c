@@ -4,6 +4,7 @@
 
 #include "base/conf/conf.h"
 #include "base/error.h"
+#include "base/heuristics.h"
 #include "base/host_memory.h"
 #include "memory/arena/alias.h"
 #include "memory/arena/count.h"
@@ -328,8 +329,6 @@ typedef struct donor_run {
     size_t pages, rest_bytes;
 } donor_run;
 
-enum { DONOR_RUNS_MAX = 32 }; /* that are put in order at once */
-
 /* 1 if a run keeps less than another, beside what they give. */
 static int run_keeps_less(const donor_run *one, const donor_run *other)
 {
@@ -348,9 +347,9 @@ static size_t runs_list(const tnri_world *donor, size_t bytes_max, donor_run *li
             continue;
         size_t pages = end - first;
         donor_run one = {run, pages, run->bytes - (pages << donor->space->page_shift)};
-        if (count == DONOR_RUNS_MAX && !run_keeps_less(&one, &list[count - 1]))
+        if (count == TNRI_DONOR_RUNS && !run_keeps_less(&one, &list[count - 1]))
             continue;
-        size_t at = count < DONOR_RUNS_MAX ? count++ : count - 1;
+        size_t at = count < TNRI_DONOR_RUNS ? count++ : count - 1;
         for (; at > 0 && run_keeps_less(&one, &list[at - 1]); at--)
             list[at] = list[at - 1];
         list[at] = one;
@@ -363,7 +362,7 @@ static size_t runs_list(const tnri_world *donor, size_t bytes_max, donor_run *li
  * little fits there at the next peak. */
 static size_t world_donate(tnri_plan *plan, tnri_world *donor)
 {
-    donor_run list[DONOR_RUNS_MAX];
+    donor_run list[TNRI_DONOR_RUNS];
     size_t bytes_max = tnri_run_bytes_max(plan->request->bytes);
     size_t taken = 0;
     size_t before;

@@ -9,7 +9,7 @@
 #include "base/host_memory.h"
 #include "memory/arena/world_retired.h"
 
-enum { RECIPE_SLOTS = 256, RECORDS_NEAR = 64 }; /* farther ones the map finds */
+enum { RECIPE_SLOTS = 256 };
 
 struct tnri_recipes {
     uint32_t first[RECIPE_SLOTS], last[RECIPE_SLOTS]; /* number plus 1; 0: the slot is empty */
@@ -38,7 +38,7 @@ tnri_recipe *tnri_recipe_find(const tnri_world *world, size_t bytes, const tnri_
  * that has merged knows the neighbour that it had: records are readable as long as their world. */
 static tnri_block *record_near(tnri_block *record, uintptr_t address)
 {
-    for (int steps = 0; record != NULL && steps < RECORDS_NEAR; steps++) {
+    for (int steps = 0; record != NULL && steps < TNRI_RECORDS_NEAR; steps++) {
         int is_used = record->state != TNRI_UNUSED;
         if (is_used && address - record->base < record->bytes)
             return record;
