@@ -49,7 +49,7 @@ static check_block *overlapping_first(CUdeviceptr base, size_t bytes, check_bloc
 static __attribute__((noinline)) void block_lighten_more(check_block *block)
 {
     if (block->records != NULL) {
-        free(block->records->covered.at);
+        check_clock_clear(&block->records->covered);
         free(block->records->until_free);
         free(block->records);
         block->records = NULL;

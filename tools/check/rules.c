@@ -324,7 +324,7 @@ static void free_is_wrong(CUdeviceptr address, const check_touch *freed)
 static int is_recorded(const check_block *block, const check_touch *use)
 {
     return block->records != NULL &&
-           check_clock_has(&block->records->covered, use->index, use->number);
+           check_clock_at(&block->records->covered, use->index) >= use->number;
 }
 
 /* Ends a block. `stream`: null on the host. `has_waited`: the free comes after all uses. */

@@ -20,7 +20,9 @@
 struct check_moment {
     size_t index;
     uint64_t number;
-    check_clock clock; /* of other streams */
+    uint64_t by;       /* as `known_by` of the stream, */
+    check_point only;  /* and `known_only`, */
+    check_clock clock; /* and what it knows */
     size_t sharers;
 };
 
@@ -38,10 +40,10 @@ static check_clock host;
 static check_clock maybe; /* what the host may know by memory that it has polled */
 static uint64_t host_changes = 1;
 static check_clock host_when; /* the number of the change by which it last learned of an index */
-static size_t legacy[LEGACY_MAX];             /* index + 1 of each device's legacy stream */
-static uint64_t blocking_changes[LEGACY_MAX]; /* of the clocks of its blocking streams */
-static handles by_handle = HANDLES_INIT;      /* -> index + 1 */
-static handles events = HANDLES_INIT;         /* -> moment */
+static size_t legacy[LEGACY_MAX]; /* index + 1 of each device's legacy stream */
+static check_stream *changed[CHECK_CHANGED_FOR][LEGACY_MAX]; /* for whom: first of a list */
+static handles by_handle = HANDLES_INIT;                     /* -> index + 1 */
+static handles events = HANDLES_INIT;                        /* -> moment */
 
 static _Atomic int has_captures; /* since the first one, for ever */
 
@@ -80,70 +82,36 @@ __attribute__((constructor)) static void lock_watch_forks(void)
 
 /* ---- clocks --------------------------------------------------------------------------------- */
 
-static int clock_grow(check_clock *clock, size_t count)
+/* Who comes after a work comes after all that it came after. So a clock has all that a stream knew
+ * if it has the first work which the stream was given after that, or the only one that it knows
+ * of. */
+static int work_is_new(const check_clock *to, const check_moment *work)
 {
-    if (count <= clock->count)
-        return 1;
-    if (count > clock->room) {
-        size_t room = count > clock->room * 2 ? count : clock->room * 2;
-        uint64_t *grown = realloc(clock->at, room * sizeof(*grown));
-        if (grown == NULL)
-            return 0;
-        clock->at = grown;
-        clock->room = room;
-    }
-    memset(clock->at + clock->count, 0, (count - clock->count) * sizeof(clock->at[0]));
-    clock->count = count;
-    return 1;
+    return check_clock_at(to, work->index) < work->by &&
+           (work->only.number == 0 || check_clock_at(to, work->only.index) < work->only.number);
 }
 
-static void clock_reset(check_clock *clock)
+/* Takes over into a clock what comes before a work of a stream, and that work. A stream's clock
+ * says nothing of the stream itself: most know of no other, and then theirs are empty. */
+static int work_join(check_clock *to, const check_moment *work, int is_new)
 {
-    clock->count = 0;
-    clock->is_open = 0;
+    int has_grown = work->clock.is_open > to->is_open;
+    to->is_open |= work->clock.is_open;
+    if (is_new)
+        has_grown |= check_clock_join(to, &work->clock);
+    return check_clock_raise(to, work->index, work->number) | has_grown;
 }
 
-static uint64_t clock_at(const check_clock *clock, size_t index)
+/* The stream's latest work, while the lock is held. Its clock is the stream's own. The work that
+ * would come after all of that may be another stream's, if the index gets another: so it counts
+ * only once it is there. */
+static check_moment work_of(const check_stream *stream)
 {
-    return index < clock->count ? clock->at[index] : 0;
-}
-
-/* 1 if it has grown. */
-static int clock_raise(check_clock *clock, size_t index, uint64_t number)
-{
-    if (clock_at(clock, index) >= number || !clock_grow(clock, index + 1))
-        return 0;
-    clock->at[index] = number;
-    return 1;
-}
-
-static int clock_join(check_clock *to, const check_clock *from)
-{
-    int has_grown = from->is_open > to->is_open;
-    to->is_open |= from->is_open;
-    if (!clock_grow(to, from->count))
-        return has_grown;
-    for (size_t i = 0; i < from->count; i++) {
-        if (to->at[i] >= from->at[i])
-            continue;
-        to->at[i] = from->at[i];
-        has_grown = 1;
-    }
-    return has_grown;
-}
-
-/* Takes over what comes before the work of a stream with this number, and that. A stream's clock
- * says nothing of the stream itself: most know of no other, and then they have none. */
-static int stream_join(check_clock *to, const check_stream *stream, uint64_t number)
-{
-    int has_grown = clock_join(to, &stream->known);
-    return clock_raise(to, stream->index, number) | has_grown;
-}
-
-static int moment_join(check_clock *to, const check_moment *moment)
-{
-    int has_grown = clock_join(to, &moment->clock);
-    return clock_raise(to, moment->index, moment->number) | has_grown;
+    return (check_moment){.index = stream->index,
+                          .number = stream->done,
+                          .by = stream->known_by > stream->done ? UINT64_MAX : stream->known_by,
+                          .only = stream->known_only,
+                          .clock = stream->known};
 }
 
 /* ---- streams -------------------------------------------------------------------------------- */
@@ -242,11 +210,68 @@ void check_capture_begins(void)
     atomic_store(&has_captures, 1);
 }
 
+/* What has changed since the host, or the legacy stream, last took all of a device over is in a
+ * list, so that each change is looked at once. */
+static void changed_add(check_stream *stream, int for_whom)
+{
+    check_changed *self = &stream->changed[for_whom];
+    check_stream **first = &changed[for_whom][stream->device];
+    if (self->link != NULL)
+        return;
+    self->next = *first;
+    self->link = first;
+    if (*first != NULL)
+        (*first)->changed[for_whom].link = &self->next;
+    *first = stream;
+}
+
+static void changed_remove(check_stream *stream, int for_whom)
+{
+    check_changed *self = &stream->changed[for_whom];
+    if (self->link == NULL)
+        return;
+    *self->link = self->next;
+    if (self->next != NULL)
+        self->next->changed[for_whom].link = self->link;
+    self->link = NULL;
+}
+
 static void stream_changed(check_stream *stream)
 {
     stream->changes++;
+    changed_add(stream, CHECK_CHANGED_FOR_HOST);
     if (stream->is_blocking)
-        blocking_changes[stream->device]++;
+        changed_add(stream, CHECK_CHANGED_FOR_LEGACY);
+}
+
+/* 1 if the work comes after all that the stream knows. */
+static int is_after_all(const check_moment *work, const check_stream *stream)
+{
+    const check_point *only = &stream->known_only;
+    return stream->known_by == 0 ||
+           check_clock_at(&work->clock, stream->index) >= stream->known_by ||
+           (only->number > 0 && only->index == work->index && only->number <= work->number);
+}
+
+/* What comes next on the stream comes after this work. If the work came after all that the stream
+ * knows, it is the only one that the stream knows of, and shares its clock. That does not go for
+ * one that its stream was given before what it knows now. */
+static void stream_follow(check_stream *stream, const check_moment *work)
+{
+    const check_point none = {0, 0}, only = {work->index, work->number};
+    int is_own = work->only.number > 0 && work->only.index == stream->index;
+    int is_new = work->by > 0 && !is_own && work_is_new(&stream->known, work);
+    int is_taken = is_after_all(work, stream), has_grown = is_taken && is_new;
+    if (has_grown)
+        check_clock_take(&stream->known, &work->clock);
+    if (is_own) /* the host may be told less of the stream than it knows by others */
+        has_grown |= check_clock_raise(&stream->known, stream->index, work->only.number);
+    has_grown |= work_join(&stream->known, work, is_new);
+    if (!has_grown)
+        return;
+    stream->known_only = is_taken && work->number >= work->by ? only : none;
+    stream->known_by = stream->done + 1;
+    stream_changed(stream);
 }
 
 /* An index whose stream is gone, and its work over as the host knows; else a new one. Where many
@@ -257,8 +282,10 @@ static check_stream *stream_room(void)
     static size_t turn;
     for (size_t i = 0; i < streams_count && i < LOOKED_AT && dead_count > 0; i++) {
         size_t at = turn++ % streams_count;
-        if (!streams[at]->is_dead || streams[at]->done > clock_at(&host, at))
+        if (!streams[at]->is_dead || streams[at]->done > check_clock_at(&host, at))
             continue;
+        changed_remove(streams[at], CHECK_CHANGED_FOR_HOST);
+        changed_remove(streams[at], CHECK_CHANGED_FOR_LEGACY);
         dead_count--;
         return streams[at];
     }
@@ -290,8 +317,9 @@ static check_stream *stream_make(const void *key, int device, int is_legacy, int
     stream->is_legacy = is_legacy != 0;
     stream->is_blocking = is_blocking != 0;
     stream->is_dead = 0;
-    stream->host_seen = stream->others_seen = 0;
-    clock_reset(&stream->known);
+    stream->host_seen = stream->others_seen = stream->known_by = 0;
+    stream->known_only = (check_point){0, 0};
+    check_clock_clear(&stream->known);
     if (is_legacy)
         legacy[device] = stream->index + 1;
     handles_set(&by_handle, key, stream->index + 1);
@@ -303,21 +331,22 @@ static check_stream *stream_make(const void *key, int device, int is_legacy, int
  * the host knows all that it knew before. */
 static void stream_settle(check_stream *stream)
 {
-    int has_grown = 0;
     stream->host_seen = host_changes;
-    if (stream->is_legacy && stream->others_seen != blocking_changes[stream->device]) {
-        stream->others_seen = blocking_changes[stream->device];
-        for (size_t i = 0; i < streams_count; i++)
-            if (streams[i]->is_blocking && streams[i]->device == stream->device)
-                has_grown |= stream_join(&stream->known, streams[i], streams[i]->done);
+    if (stream->is_legacy) {
+        check_stream *other;
+        while ((other = changed[CHECK_CHANGED_FOR_LEGACY][stream->device]) != NULL) {
+            check_moment work = work_of(other);
+            changed_remove(other, CHECK_CHANGED_FOR_LEGACY);
+            stream_follow(stream, &work);
+        }
     } else if (stream->is_blocking && legacy[stream->device] != 0) {
         const check_stream *first = streams[legacy[stream->device] - 1];
-        if (stream->others_seen != first->changes)
-            has_grown |= stream_join(&stream->known, first, first->done);
+        if (stream->others_seen != first->changes) {
+            check_moment work = work_of(first);
+            stream_follow(stream, &work);
+        }
         stream->others_seen = first->changes;
     }
-    if (has_grown)
-        stream_changed(stream);
 }
 
 /* What was found lately is found again for as long as nothing in the table changes. */
@@ -401,18 +430,14 @@ check_stream *check_stream_stamped(check_stamp stamp)
 
 void check_clock_cover(check_clock *to, const check_stream *stream)
 {
-    (void)stream_join(to, stream, stream->done);
+    check_moment work = work_of(stream);
+    (void)work_join(to, &work, work_is_new(to, &work));
 }
 
 void check_clock_cover_moment(check_clock *to, const check_moment *moment)
 {
     if (moment != NULL)
-        (void)moment_join(to, moment);
-}
-
-int check_clock_has(const check_clock *clock, size_t index, uint64_t number)
-{
-    return clock_at(clock, index) >= number;
+        (void)work_join(to, moment, work_is_new(to, moment));
 }
 
 uint64_t check_stream_work(check_stream *stream)
@@ -423,20 +448,21 @@ uint64_t check_stream_work(check_stream *stream)
 
 int check_is_after(const check_stream *stream, size_t index, uint64_t number)
 {
-    return index == stream->index
-               ? stream->done >= number
-               : clock_at(&stream->known, index) >= number || clock_at(&host, index) >= number;
+    return index == stream->index ? stream->done >= number
+                                  : check_clock_at(&stream->known, index) >= number ||
+                                        check_clock_at(&host, index) >= number;
 }
 
 int check_was_after(const check_stream *stream, size_t index, uint64_t number)
 {
-    return clock_at(&stream->known, index) >= number ||
-           (clock_at(&host, index) >= number && clock_at(&host_when, index) < stream->host_seen);
+    return check_clock_at(&stream->known, index) >= number ||
+           (check_clock_at(&host, index) >= number &&
+            check_clock_at(&host_when, index) < stream->host_seen);
 }
 
 int check_host_is_after(size_t index, uint64_t number)
 {
-    return clock_at(&host, index) >= number;
+    return check_clock_at(&host, index) >= number;
 }
 
 void check_stream_made(CUstream handle, unsigned flags)
@@ -458,20 +484,15 @@ void check_stream_ends(CUstream handle)
 
 /* ---- moments -------------------------------------------------------------------------------- */
 
-static void moment_set(check_moment *moment, const check_stream *stream)
-{
-    moment->index = stream->index;
-    moment->number = stream->done;
-    (void)clock_join(&moment->clock, &stream->known);
-}
-
 check_moment *check_moment_of(const check_stream *stream)
 {
-    check_moment *moment = calloc(1, sizeof(*moment));
+    check_moment *moment = malloc(sizeof(*moment));
     if (moment == NULL)
         return NULL;
+    *moment = work_of(stream);
     moment->sharers = 1;
-    moment_set(moment, stream);
+    moment->clock.root = NULL;
+    check_clock_take(&moment->clock, &stream->known);
     return moment;
 }
 
@@ -486,67 +507,80 @@ void check_moment_drop(check_moment *moment)
 {
     if (moment == NULL || --moment->sharers > 0)
         return;
-    free(moment->clock.at);
+    check_clock_clear(&moment->clock);
     free(moment);
 }
 
 void check_stream_follow(check_stream *stream, const check_moment *moment)
 {
-    if (moment != NULL && moment_join(&stream->known, moment))
-        stream_changed(stream);
+    if (moment != NULL)
+        stream_follow(stream, moment);
 }
 
+/* What is in no list the host knows, and so the stream's next work comes after it. */
 void check_stream_follow_all(check_stream *stream)
 {
-    for (size_t i = 0; i < streams_count; i++)
-        if (stream_join(&stream->known, streams[i], streams[i]->done))
-            stream_changed(stream);
+    for (int device = 0; device < LEGACY_MAX; device++)
+        for (const check_stream *other = changed[CHECK_CHANGED_FOR_HOST][device]; other != NULL;
+             other = other->changed[CHECK_CHANGED_FOR_HOST].next) {
+            check_moment work = work_of(other);
+            if (other != stream)
+                stream_follow(stream, &work);
+        }
 }
 
 /* What was waited for unseen is over: all work that is there by now may be. */
 static void host_close(void)
 {
     for (size_t i = 0; i < streams_count; i++)
-        (void)clock_raise(&maybe, i, streams[i]->done);
+        (void)check_clock_raise(&maybe, i, streams[i]->done);
 }
 
 /* Once for each index, which is what is learned. */
-static void host_learn(size_t index, uint64_t number)
+static void host_learned(size_t index)
 {
-    if (clock_raise(&host, index, number))
-        (void)clock_raise(&host_when, index, host_changes++);
+    (void)check_clock_raise(&host_when, index, host_changes++);
 }
 
-static void host_join(const check_clock *clock)
+static void host_follow(const check_moment *work)
 {
-    if (clock->is_open)
+    if (work->clock.is_open)
         host_close();
-    for (size_t i = 0; i < clock->count; i++)
-        host_learn(i, clock->at[i]);
+    if (work_is_new(&host, work)) {
+        check_clock_beyond(&work->clock, &host, host_learned);
+        (void)check_clock_join(&host, &work->clock);
+    }
+    if (check_clock_raise(&host, work->index, work->number))
+        host_learned(work->index);
 }
 
 void check_host_follow(const check_moment *moment)
 {
-    if (moment == NULL)
-        return;
-    host_join(&moment->clock);
-    host_learn(moment->index, moment->number);
+    if (moment != NULL)
+        host_follow(moment);
 }
 
 /* What the stream waits for since that moment counts as well: that only orders more. */
 void check_host_saw(const check_stream *stream, uint64_t number)
 {
-    host_join(&stream->known);
-    host_learn(stream->index, number < stream->done ? number : stream->done);
+    check_moment work = work_of(stream);
+    if (work.number > number)
+        work.number = number;
+    host_follow(&work);
     if (stream->done <= number)
         streams[stream->index]->known.is_open = 0;
 }
 
 void check_host_saw_device(int device)
 {
-    for (size_t i = 0; i < streams_count; i++)
-        if (device < 0 || streams[i]->device == device)
-            check_host_saw(streams[i], streams[i]->done);
+    int first = device < 0 ? 0 : device, end = device < 0 ? LEGACY_MAX : device + 1;
+    for (int i = first; i < end; i++) {
+        check_stream *stream;
+        while ((stream = changed[CHECK_CHANGED_FOR_HOST][i]) != NULL) {
+            changed_remove(stream, CHECK_CHANGED_FOR_HOST);
+            check_host_saw(stream, stream->done);
+        }
+    }
 }
 
 /* ---- what is not seen ----------------------------------------------------------------------- */
@@ -560,14 +594,16 @@ const char *check_doubt(const check_stream *stream, size_t index, uint64_t numbe
 {
     if (stream != NULL && stream->known.is_open)
         return check_means_values;
-    return clock_at(&maybe, index) >= number ? check_means_polls : NULL;
+    return check_clock_at(&maybe, index) >= number ? check_means_polls : NULL;
 }
 
 void check_host_may_poll(const check_stream *stream, int of_itself)
 {
+    check_moment work = work_of(stream);
+    work.number -= !of_itself;
     if (stream->known.is_open)
         host_close();
-    (void)stream_join(&maybe, stream, stream->done - !of_itself);
+    (void)work_join(&maybe, &work, work_is_new(&maybe, &work));
     maybe.is_open = 0;
 }
 
@@ -594,10 +630,14 @@ void check_event_set(CUevent event, check_moment *moment)
  * and again. */
 static int moment_renew(check_moment *moment, const check_stream *stream)
 {
-    if (moment == NULL || moment->sharers > 1 || !clock_grow(&moment->clock, stream->known.count))
+    if (moment == NULL || moment->sharers > 1)
         return 0;
-    clock_reset(&moment->clock);
-    moment_set(moment, stream);
+    check_clock clock = moment->clock;
+    check_clock_take(&clock, &stream->known);
+    *moment = work_of(stream);
+    moment->sharers = 1;
+    moment->clock = clock;
+    moment->clock.is_open = stream->known.is_open;
     return 1;
 }
 

@@ -27,12 +27,7 @@
 #include <stdint.h>
 
 #include "check/check.h"
-
-typedef struct check_clock {
-    uint64_t *at; /* by index; what is beyond `count` is 0 */
-    size_t count, room;
-    uint8_t is_open; /* something is waited for that cannot be seen: it may come after any work */
-} check_clock;
+#include "check/clock.h"
 
 /* A moment of a stream that others can be ordered after; it counts its holders. Null: no memory,
  * and then nothing is ordered. */
@@ -44,6 +39,19 @@ typedef struct check_stamp {
     uint64_t name;
 } check_stamp;
 
+/* Who takes over all streams of a device at once, if they have changed. */
+enum check_changed_for { CHECK_CHANGED_FOR_HOST, CHECK_CHANGED_FOR_LEGACY, CHECK_CHANGED_FOR };
+
+typedef struct check_changed {
+    struct check_stream *next, **link; /* null link: it is in no list */
+} check_changed;
+
+/* A work of the stream with this index; number 0: none. */
+typedef struct check_point {
+    size_t index;
+    uint64_t number;
+} check_point;
+
 typedef struct check_stream {
     const void *handle; /* as the driver has it; of a thread's default stream, a place of its own */
     uint64_t name;      /* streams are numbered from 1 in the order in which they were seen */
@@ -51,11 +59,14 @@ typedef struct check_stream {
     size_t index;
     int device;
     uint8_t is_legacy, is_blocking, is_dead;
-    uint64_t done;        /* how much has been enqueued */
-    uint64_t changes;     /* of its clock, and of what it has enqueued */
-    uint64_t host_seen;   /* the host's changes when it was last asked for */
-    uint64_t others_seen; /* the same of the legacy stream, or of all blocking ones */
-    check_clock known;    /* of other streams, without what the host knows */
+    uint64_t done;          /* how much has been enqueued */
+    uint64_t changes;       /* of its clock, and of what it has enqueued */
+    uint64_t host_seen;     /* the host's changes when it was last asked for */
+    uint64_t others_seen;   /* the same of the legacy stream */
+    check_clock known;      /* of other streams, without what the host knows */
+    uint64_t known_by;      /* the first work that comes after all of it; 0: it is empty */
+    check_point known_only; /* it is what comes before this work of another's, and that work */
+    check_changed changed[CHECK_CHANGED_FOR];
 } check_stream;
 
 /* A stream of the program's, as the program named it. */
@@ -101,7 +112,6 @@ check_stream *check_stream_stamped(check_stamp stamp);
 /* Takes over into a clock what a stream, or a moment, knows. */
 void check_clock_cover(check_clock *to, const check_stream *stream);
 void check_clock_cover_moment(check_clock *to, const check_moment *moment);
-int check_clock_has(const check_clock *clock, size_t index, uint64_t number);
 
 /* Numbers a piece of work on the stream. */
 uint64_t check_stream_work(check_stream *stream);
