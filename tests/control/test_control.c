@@ -42,18 +42,9 @@
 #include "client.h"
 #include "commit_seed.h"
 #include "few.h"
+#include "own_threads.h"
 
 static char own_program[4096];
-
-static int threads_count(void)
-{
-    int count = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    for (struct dirent *entry; (entry = readdir(tasks)) != NULL;)
-        count += entry->d_name[0] != '.';
-    closedir(tasks);
-    return count;
-}
 
 static int sockets_count(void)
 {

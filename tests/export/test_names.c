@@ -285,17 +285,20 @@ static void end_with_a_silent_one(void *data)
 }
 
 /* The same end without it is the measure, so that a slow machine does not matter: to wait for one
- * would take 10 s. */
+ * would take 10 s. A machine may be held up for as long once, and not each time. */
 static void the_end_waits_for_nobody(void **state)
 {
     (void)state;
-    int asks = 1;
-    double began = seconds_now();
-    assert_int_equal(unit_in_child(end_with_a_silent_one, NULL, 0), 0);
-    double without = seconds_now() - began;
-    began = seconds_now();
-    assert_int_equal(unit_in_child(end_with_a_silent_one, &asks, 0), 0);
-    assert_true(seconds_now() - began < 4 * without + 8);
+    int asks = 1, is_at_once = 0;
+    for (int tries = 0; tries < 5 && !is_at_once; tries++) {
+        double began = seconds_now();
+        assert_int_equal(unit_in_child(end_with_a_silent_one, NULL, 0), 0);
+        double without = seconds_now() - began;
+        began = seconds_now();
+        assert_int_equal(unit_in_child(end_with_a_silent_one, &asks, 0), 0);
+        is_at_once = seconds_now() - began < 4 * without + 8;
+    }
+    assert_true(is_at_once);
 }
 
 static void a_child_of_who_offers_lives(void **state)

@@ -34,7 +34,8 @@ WORSE = re.compile(r"said nothing|left after shutdown|left$|violations|is gone|l
                    r"no longer what it was|tnr_validate|the shutdown at the end|does not fit|race|"
                    r"exception")
 EVERY = "TENURE_TEST_LONG" in os.environ
-COMMIT = zlib.crc32(pathlib.Path(os.environ["TENURE_COMMIT_HEADER"]).read_bytes())
+COMMIT = zlib.crc32(os.environ["TENURE_TEST_COMMIT"].encode() if "TENURE_TEST_COMMIT" in os.environ
+                    else pathlib.Path(os.environ["TENURE_COMMIT_HEADER"]).read_bytes())
 CAPTURES = ["cuStreamBeginCapture", "cuStreamEndCapture", "cuStreamIsCapturing", "cuGraphLaunch",
             "cuUserObjectCreate"]
 

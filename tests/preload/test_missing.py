@@ -48,7 +48,7 @@ class Missing(PreloadTest):
         folder = self.driver_without(symbol)
         results = []
         for scenario in scenarios if folder else []:
-            result = self.run_with([ENGINE, "lookup2", scenario], driver=folder, timeout=100,
+            result = self.run_with([ENGINE, "lookup2", scenario], driver=folder,
                                    options=["--check", "--account"] if IS_LONG else [],
                                    environment={"ENGINE_MAY_LACK": 1, "TENURE_SIM_DEVICES": 2})
             results.append((symbol, scenario, result))

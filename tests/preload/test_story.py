@@ -129,11 +129,10 @@ class Story(PreloadTest):
                                  '"$TENURE_PRELOAD_CHECK_SAID" '
                                  '"$TENURE_PRELOAD_CHECK_JSON"; do rm "$f"; mkfifo "$f"; done',
                                  ["--check"])]:
-            result = self.run_program([TENURE, "run", *options, "--", "sh", "-c", script],
-                                      timeout=100)
+            result = self.run_program([TENURE, "run", *options, "--", "sh", "-c", script])
             self.assertEqual(result.code, 0, result.err)
         os.mkfifo(self.folder / "pipe")
-        result = self.run_program([TENURE, "run", "--", self.folder / "pipe"], timeout=100)
+        result = self.run_program([TENURE, "run", "--", self.folder / "pipe"])
         self.assertEqual(result.code, 126)
 
     def test_a_report_of_one_that_died(self):

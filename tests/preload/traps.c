@@ -14,6 +14,7 @@
  *   (until its standard input ends)
  */
 #define _GNU_SOURCE
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,15 +83,14 @@ static void run(const char *what)
     }
 }
 
-/* The parent ends at once, and the child when it is nobody's of ours any more. */
+/* The parent ends at once, and the child goes on when `tenure run`, its parent's, has ended too. */
 static void child_go_on(void)
 {
-    pid_t parent = getpid();
+    pid_t runner = getppid();
     if (fork() != 0)
         _exit(0);
-    while (getppid() == parent)
+    while (kill(runner, 0) == 0)
         usleep(1000);
-    usleep(300000);
 }
 
 int main(int argc, char **argv)

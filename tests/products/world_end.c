@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "own_folder.h"
+#include "own_threads.h"
 
 /* ThreadSanitizer starts a thread of its own when a program has begun. */
 #if defined(__SANITIZE_THREAD__)
@@ -84,7 +85,7 @@ world *world_begin(uint64_t seed)
             drive(cuStreamCreate(&w->lanes[d][i], CU_STREAM_NON_BLOCKING));
     }
     w->descriptors = entries("/proc/self/fd");
-    w->threads = entries("/proc/self/task");
+    w->threads = threads_count();
     ok(tnr_init());
     tnr_trap_callback_set(trap_found, NULL);
     ok(tnr_device_access_set(0, 1, TNR_ACCESS_READWRITE));
@@ -232,7 +233,7 @@ static void driver_check(world *w)
                         (unsigned long long)live.allocations,
                         (unsigned long long)live.primary_references);
     int descriptors = entries("/proc/self/fd") - w->descriptors;
-    int threads = entries("/proc/self/task") - w->threads;
+    int threads = threads_count() - w->threads;
     /* What was published has a thread and a socket until the process ends. */
     if (descriptors > w->published || threads > (w->published != 0) + SANITIZERS_THREADS)
         compose_finding("after the end: %d descriptors and %d threads more", descriptors, threads);

@@ -12,6 +12,7 @@
  */
 #include "unit/unit.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -38,8 +39,23 @@ static double seconds_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Runs body in a process, and sends it a signal after a while, if not 0. Its status; the process
- * must end by itself. `least`: how many seconds it must have lived. */
+/* 1 if the process's main thread has ended, and others of it live: it is a zombie that cannot be
+ * waited for. */
+static int main_has_ended(pid_t process)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)process);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = file < 0 ? -1 : read(file, text, sizeof(text) - 1);
+    if (file >= 0)
+        (void)close(file);
+    text[bytes > 0 ? bytes : 0] = '\0';
+    const char *state = strrchr(text, ')');
+    return state != NULL && strncmp(state, ") Z", 3) == 0;
+}
+
+/* Runs body in a process, and sends it a signal when its main thread has ended, if not 0. Its
+ * status; the process must end by itself. `least`: how many seconds it must have lived. */
 static int process_run(void (*body)(const char *), const char *argument, int number, double least)
 {
     int status = -1;
@@ -52,8 +68,10 @@ static int process_run(void (*body)(const char *), const char *argument, int num
         _exit(9);
     }
     for (int waited = 0; waited < PATIENCE_MS; waited++) {
-        if (number != 0 && waited == WORK_MS)
+        if (number != 0 && main_has_ended(child)) {
             assert_int_equal(kill(child, number), 0);
+            number = 0;
+        }
         if (waitpid(child, &status, WNOHANG) == child) {
             assert_true(seconds_now() - began >= least);
             return status;
