@@ -9,8 +9,8 @@
  * become one. It joins neighbouring memory of the same stream. So each entry has the stream that
  * the memory has later. If a record's memory became two streams', there is an entry for each.
  *
- * Names of pools and pending uses are in the extra key `tenure`, as in the library's own pickles.
- * The viewer ignores it.
+ * The dictionary itself is described in alloc/see/snapshot/torch.h, and the library's own pickles
+ * have the same.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,67 +19,19 @@
 #include "base/plural.h"
 #include "encode.h"
 #include "rewind.h"
-#include "see/snapshot/pickle_write.h"
+#include "see/snapshot/torch.h"
 #include "torch.h"
-
-/* The keys of the dictionaries that come often. Each is written once and then named. */
-enum {
-    KEY_ACTION,
-    KEY_ADDR,
-    KEY_SIZE,
-    KEY_STREAM,
-    KEY_TIME,
-    KEY_FRAMES,
-    KEY_USER,
-    KEY_COMPILE,
-    KEY_POOL,
-    KEY_DEVICE_FREE,
-    KEY_ADDRESS,
-    KEY_REQUESTED,
-    KEY_STATE,
-    KEY_FILENAME,
-    KEY_LINE,
-    KEY_NAME,
-    KEY_NO_CONTEXT,
-    KEY_LIVE,
-    KEY_RETIRED,
-    KEY_INACTIVE,
-    KEY_ACTIONS,
-    KEYS_COUNT = KEY_ACTIONS + TORCH_ACTIONS_COUNT,
-};
-
-static const char *const key_texts[KEY_ACTIONS] = {"action",
-                                                   "addr",
-                                                   "size",
-                                                   "stream",
-                                                   "time_us",
-                                                   "frames",
-                                                   "user_metadata",
-                                                   "compile_context",
-                                                   "pool_id",
-                                                   "device_free",
-                                                   "address",
-                                                   "requested_size",
-                                                   "state",
-                                                   "filename",
-                                                   "line",
-                                                   "name",
-                                                   "N/A",
-                                                   "active_allocated",
-                                                   "active_pending_free",
-                                                   "inactive"};
 
 #define MEMO_NONE UINT32_MAX
 
 typedef struct writer {
-    tnri_pickle to;
+    tnri_torch to; /* the first: from it the writer is found */
     uint32_t memo_count;
     const model *in;
     losses *lost;
     rewind_result history;
     array stack_memos, frame_memos, string_memos; /* uint32_t */
-    uint32_t keys[KEYS_COUNT];
-    uint64_t left_out[RECORD_KINDS_COUNT]; /* records without an equivalent */
+    uint64_t left_out[RECORD_KINDS_COUNT];        /* records without an equivalent */
     uint64_t modules_lost;
     map64 grown;  /* address -> the latest growth there, as the number of its record */
     int is_short; /* 1: it has no memory */
@@ -93,185 +45,133 @@ static void out_put(void *out, const char *bytes, size_t count)
 }
 
 /* What was written last gets the next number in the memo. */
-static void memo_set(writer *to, uint32_t *memo)
+static void memo_set(writer *self, uint32_t *memo)
 {
-    *memo = to->memo_count++;
-    tnri_pickle_memo(&to->to, *memo);
+    *memo = self->memo_count++;
+    tnri_pickle_memo(&self->to.out, *memo);
 }
 
-static void again_or_text(writer *to, uint32_t *memo, const char *text)
+static void string_write(writer *self, uint32_t index)
 {
+    uint32_t *memo = MODEL_AT(self->string_memos, uint32_t, index);
     if (*memo != MEMO_NONE) {
-        tnri_pickle_again(&to->to, *memo);
+        tnri_pickle_again(&self->to.out, *memo);
         return;
     }
-    tnri_pickle_text(&to->to, text);
-    memo_set(to, memo);
+    tnri_pickle_text(&self->to.out, model_string(self->in, index));
+    memo_set(self, memo);
 }
 
-static void key(writer *to, unsigned number)
+static void mark_write(tnri_torch *to, uint32_t mark)
 {
-    again_or_text(to, &to->keys[number],
-                  number < KEY_ACTIONS ? key_texts[number] : torch_actions[number - KEY_ACTIONS]);
+    string_write((writer *)to, mark);
 }
 
-static void key_int(writer *to, unsigned name, uint64_t number)
+static void frame_write(writer *self, uint32_t index)
 {
-    key(to, name);
-    tnri_pickle_int(&to->to, (int64_t)number);
-}
-
-static void named_int(writer *to, const char *name, uint64_t number)
-{
-    tnri_pickle_text(&to->to, name);
-    tnri_pickle_int(&to->to, (int64_t)number);
-}
-
-static void string_write(writer *to, uint32_t index)
-{
-    again_or_text(to, MODEL_AT(to->string_memos, uint32_t, index), model_string(to->in, index));
-}
-
-static void frame_write(writer *to, uint32_t index)
-{
-    const frame *one = MODEL_AT(to->in->frames, frame, index);
-    uint32_t *memo = MODEL_AT(to->frame_memos, uint32_t, index);
+    tnri_torch *to = &self->to;
+    const frame *one = MODEL_AT(self->in->frames, frame, index);
+    uint32_t *memo = MODEL_AT(self->frame_memos, uint32_t, index);
     char place_text[32];
     if (*memo != MEMO_NONE) {
-        tnri_pickle_again(&to->to, *memo);
+        tnri_pickle_again(&to->out, *memo);
         return;
     }
-    tnri_pickle_dict(&to->to);
-    key(to, KEY_FILENAME);
+    tnri_pickle_dict(&to->out);
+    tnri_torch_word_put(to, TNRI_TORCH_filename);
     /* Without symbols, the module and the place in it are what can be looked up later. */
-    string_write(to, one->file != 0 ? one->file : one->module);
-    key_int(to, KEY_LINE, one->line);
-    key(to, KEY_NAME);
+    string_write(self, one->file != 0 ? one->file : one->module);
+    tnri_torch_int(to, TNRI_TORCH_line, one->line);
+    tnri_torch_word_put(to, TNRI_TORCH_name);
     snprintf(place_text, sizeof(place_text), "0x%" PRIx64, one->offset);
     if (one->function != 0)
-        string_write(to, one->function);
+        string_write(self, one->function);
     else
-        tnri_pickle_text(&to->to, place_text);
-    tnri_pickle_dict_end(&to->to);
-    memo_set(to, memo);
-    to->modules_lost += one->module != 0;
+        tnri_pickle_text(&to->out, place_text);
+    tnri_pickle_dict_end(&to->out);
+    memo_set(self, memo);
+    self->modules_lost += one->module != 0;
 }
 
-static void stack_write(writer *to, uint32_t index)
+static void stack_write(tnri_torch *to, uint32_t index)
 {
-    const stack *one = MODEL_AT(to->in->stacks, stack, index);
-    uint32_t *memo = MODEL_AT(to->stack_memos, uint32_t, index);
-    key(to, KEY_FRAMES);
+    writer *self = (writer *)to;
+    const stack *one = MODEL_AT(self->in->stacks, stack, index);
+    uint32_t *memo = MODEL_AT(self->stack_memos, uint32_t, index);
     if (*memo != MEMO_NONE) {
-        tnri_pickle_again(&to->to, *memo);
+        tnri_pickle_again(&to->out, *memo);
         return;
     }
-    tnri_pickle_list(&to->to);
+    tnri_pickle_list(&to->out);
     for (uint32_t i = 0; i < one->count; i++) {
-        tnri_pickle_item(&to->to);
-        frame_write(to, *MODEL_AT(to->in->stack_frames, uint32_t, one->first + i));
+        tnri_pickle_item(&to->out);
+        frame_write(self, *MODEL_AT(self->in->stack_frames, uint32_t, one->first + i));
     }
-    tnri_pickle_list_end(&to->to);
-    memo_set(to, memo);
+    tnri_pickle_list_end(&to->out);
+    memo_set(self, memo);
 }
 
-static void pool_id_write(writer *to, int32_t index)
+/* The number of a pool in PyTorch's format: two of them. */
+static void pool_id(const writer *self, int32_t index, int64_t id[2])
 {
-    int64_t id[2] = {0, 0};
-    if (index >= 0) {
-        const pool *one = MODEL_AT(to->in->pools, pool, index);
-        if (one->torch_id[0] >= 0 && one->torch_id[1] >= 0) {
-            id[0] = one->torch_id[0];
-            id[1] = one->torch_id[1];
-        } else {
-            id[1] = (int64_t)one->number;
-        }
-    }
-    tnri_pickle_int(&to->to, id[0]);
-    tnri_pickle_int(&to->to, id[1]);
-    tnri_pickle_pair(&to->to);
+    id[0] = id[1] = 0;
+    if (index < 0)
+        return;
+    const pool *one = MODEL_AT(self->in->pools, pool, index);
+    int is_given = one->torch_id[0] >= 0 && one->torch_id[1] >= 0;
+    id[0] = is_given ? one->torch_id[0] : 0;
+    id[1] = is_given ? one->torch_id[1] : (int64_t)one->number;
 }
 
 /* The stream's number. What belongs to none, as memory of graph pools does, is on none that a
  * program can have; PyTorch itself says 0 of such a record. */
-static uint64_t handle_of(const writer *to, int32_t index)
+static int64_t handle_of(const writer *self, int32_t index)
 {
     if (index < 0)
-        return to->in->origin == ORIGIN_TENURE ? TORCH_NO_STREAM : 0;
-    return torch_stream_number(MODEL_AT(to->in->streams, stream, index));
+        return self->in->origin == ORIGIN_TENURE ? TNRI_TORCH_NO_STREAM : 0;
+    return (int64_t)torch_stream_number(MODEL_AT(self->in->streams, stream, index));
 }
 
 /* ---- segments ------------------------------------------------------------------------------- */
 
-static void block_write(writer *to, const block *one)
+static tnri_torch_word state_word(block_state state)
 {
-    int active = one->state == STATE_LIVE || one->state == STATE_RETIRED;
-    tnri_pickle_item(&to->to);
-    tnri_pickle_dict(&to->to);
-    key_int(to, KEY_ADDRESS, one->address);
-    key_int(to, KEY_SIZE, one->bytes);
-    key_int(to, KEY_REQUESTED, active ? one->requested_bytes : 0);
-    key(to, KEY_STATE);
-    key(to, one->state == STATE_LIVE      ? KEY_LIVE
-            : one->state == STATE_RETIRED ? KEY_RETIRED
-                                          : KEY_INACTIVE);
-    stack_write(to, one->stack);
-    tnri_pickle_dict_end(&to->to);
+    return state == STATE_LIVE      ? TNRI_TORCH_active_allocated
+           : state == STATE_RETIRED ? TNRI_TORCH_active_pending_free
+                                    : TNRI_TORCH_inactive;
 }
 
-static void segment_sums(const writer *to, const segment *one, uint64_t *allocated,
-                         uint64_t *active, uint64_t *requested)
+static void segment_write(writer *self, const segment *one, uint64_t device_index)
 {
-    *allocated = *active = *requested = 0;
+    const model *in = self->in;
+    tnri_torch_segment shown = {.device = (int64_t)device_index,
+                                .stream = handle_of(self, one->stream),
+                                .address = one->address,
+                                .bytes = one->bytes,
+                                .is_small = one->small,
+                                .is_expandable = in->origin == ORIGIN_TENURE || one->expandable,
+                                .tag = MODEL_AT(in->pools, pool, one->pool)->tag,
+                                .stack = one->stack};
+    pool_id(self, one->pool, shown.pool);
+    tnri_torch_segment_begin(&self->to, &shown);
     for (size_t i = 0; i < one->blocks_count; i++) {
-        const block *part = MODEL_AT(to->in->blocks, block, one->first_block + i);
-        if (part->state == STATE_LIVE)
-            *allocated += part->bytes;
-        if (part->state == STATE_LIVE || part->state == STATE_RETIRED) {
-            *active += part->bytes;
-            *requested += part->requested_bytes;
-        }
+        const block *part = MODEL_AT(in->blocks, block, one->first_block + i);
+        tnri_torch_word state = state_word(part->state);
+        const tnri_torch_block written = {
+            .address = part->address,
+            .bytes = part->bytes,
+            .requested = state == TNRI_TORCH_inactive ? 0 : part->requested_bytes,
+            .state = state,
+            .stack = part->stack};
+        tnri_torch_block_put(&self->to, &written);
     }
-}
-
-static void segment_write(writer *to, const segment *one, uint64_t device_index)
-{
-    uint64_t allocated, active, requested;
-    segment_sums(to, one, &allocated, &active, &requested);
-    tnri_pickle_item(&to->to);
-    tnri_pickle_dict(&to->to);
-    named_int(to, "device", device_index);
-    key_int(to, KEY_ADDRESS, one->address);
-    named_int(to, "total_size", one->bytes);
-    named_int(to, "allocated_size", allocated);
-    named_int(to, "active_size", active);
-    named_int(to, "requested_size", requested);
-    key_int(to, KEY_STREAM, handle_of(to, one->stream));
-    tnri_pickle_text(&to->to, "segment_type");
-    tnri_pickle_text(&to->to, one->small ? "small" : "large");
-    tnri_pickle_text(&to->to, "segment_pool_id");
-    pool_id_write(to, one->pool);
-    tnri_pickle_text(&to->to, "is_expandable");
-    tnri_pickle_boolean(&to->to, to->in->origin == ORIGIN_TENURE || one->expandable);
-    const char *tag = MODEL_AT(to->in->pools, pool, one->pool)->tag;
-    if (tag) {
-        tnri_pickle_text(&to->to, "tag");
-        tnri_pickle_text(&to->to, tag);
-    }
-    stack_write(to, one->stack);
-    tnri_pickle_text(&to->to, "blocks");
-    tnri_pickle_list(&to->to);
-    for (size_t i = 0; i < one->blocks_count; i++)
-        block_write(to, MODEL_AT(to->in->blocks, block, one->first_block + i));
-    tnri_pickle_list_end(&to->to);
-    tnri_pickle_dict_end(&to->to);
+    tnri_torch_segment_end(&self->to);
 }
 
 static void segments_write(writer *to)
 {
     const model *in = to->in;
-    tnri_pickle_text(&to->to, "segments");
-    tnri_pickle_list(&to->to);
+    tnri_torch_list(&to->to, TNRI_TORCH_segments);
     for (size_t i = 0; i < in->devices.count; i++) {
         uint64_t index = MODEL_AT(in->devices, device, i)->index;
         for (size_t k = 0; k < in->segments.count; k++) {
@@ -280,7 +180,7 @@ static void segments_write(writer *to)
                 segment_write(to, one, index);
         }
     }
-    tnri_pickle_list_end(&to->to);
+    tnri_pickle_list_end(&to->to.out);
 }
 
 /* ---- traces --------------------------------------------------------------------------------- */
@@ -341,32 +241,36 @@ static void actions_of(const writer *to, const record *event, torch_action actio
     }
 }
 
-static void entry_write(writer *to, const record *event, torch_action action)
+static void entry_write(writer *self, const record *event, torch_action action)
 {
+    static const tnri_torch_word words[TORCH_ACTIONS_COUNT] = {
+        [TORCH_ALLOC] = TNRI_TORCH_alloc,
+        [TORCH_FREE_REQUESTED] = TNRI_TORCH_free_requested,
+        [TORCH_FREE_COMPLETED] = TNRI_TORCH_free_completed,
+        [TORCH_SEGMENT_ALLOC] = TNRI_TORCH_segment_alloc,
+        [TORCH_SEGMENT_FREE] = TNRI_TORCH_segment_free,
+        [TORCH_SEGMENT_MAP] = TNRI_TORCH_segment_map,
+        [TORCH_SEGMENT_UNMAP] = TNRI_TORCH_segment_unmap,
+        [TORCH_SNAPSHOT] = TNRI_TORCH_snapshot,
+        [TORCH_OOM] = TNRI_TORCH_oom,
+        [TORCH_ANNOTATE] = TNRI_TORCH_annotate,
+    };
     int of_block = action <= TORCH_FREE_COMPLETED || action == TORCH_OOM;
-    uint64_t size = of_block ? event->requested_bytes : event->bytes;
-    tnri_pickle_item(&to->to);
-    tnri_pickle_dict(&to->to);
-    key(to, KEY_ACTION);
-    key(to, KEY_ACTIONS + action);
+    int64_t id[2];
+    pool_id(self, event->pool, id);
+    tnri_torch_entry entry = {.action = words[action],
+                              .address = event->address,
+                              .bytes = of_block ? event->requested_bytes : event->bytes,
+                              .stream = handle_of(self, event->stream),
+                              .time_us = -1,
+                              .stack = event->stack,
+                              .mark = event->mark,
+                              .pool = action == TORCH_SNAPSHOT ? NULL : id};
     if (action == TORCH_OOM)
-        key_int(to, KEY_DEVICE_FREE, event->value < 0 ? 0 : (uint64_t)event->value);
-    else
-        key_int(to, KEY_ADDR, event->address);
-    key_int(to, KEY_SIZE, size);
-    key_int(to, KEY_STREAM, handle_of(to, event->stream));
+        entry.address = event->value < 0 ? 0 : (uint64_t)event->value;
     if (event->time_ns >= 0)
-        key_int(to, KEY_TIME, to->in->zero_epoch_us + (uint64_t)event->time_ns / 1000);
-    stack_write(to, event->stack);
-    key(to, KEY_COMPILE);
-    key(to, KEY_NO_CONTEXT);
-    key(to, KEY_USER);
-    string_write(to, event->mark);
-    if (action != TORCH_SNAPSHOT) {
-        key(to, KEY_POOL);
-        pool_id_write(to, event->pool);
-    }
-    tnri_pickle_dict_end(&to->to);
+        entry.time_us = (int64_t)self->in->zero_epoch_us + event->time_ns / 1000;
+    tnri_torch_entry_put(&self->to, &entry);
 }
 
 /* Of what came, an entry for each stream that has some of it later. */
@@ -443,8 +347,8 @@ static void trace_write(writer *to, size_t device_at, int tells_rest)
 {
     const model *in = to->in;
     size_t parts = to->history.parts.count;
-    tnri_pickle_item(&to->to);
-    tnri_pickle_list(&to->to);
+    tnri_pickle_item(&to->to.out);
+    tnri_pickle_list(&to->to.out);
     for (size_t i = 0; i < in->records.count; i++) {
         const record *event = MODEL_AT(in->records, record, i);
         size_t after = parts;
@@ -455,7 +359,7 @@ static void trace_write(writer *to, size_t device_at, int tells_rest)
     }
     if (tells_rest && !has_moment(to))
         moment_write(to);
-    tnri_pickle_list_end(&to->to);
+    tnri_pickle_list_end(&to->to.out);
 }
 
 static void traces_write(writer *to)
@@ -466,104 +370,95 @@ static void traces_write(writer *to)
         const device *one = MODEL_AT(in->devices, device, i);
         count = one->index >= count ? one->index + 1 : count;
     }
-    tnri_pickle_text(&to->to, "device_traces");
-    tnri_pickle_list(&to->to);
+    tnri_torch_list(&to->to, TNRI_TORCH_device_traces);
     for (uint64_t index = 0; index < count; index++) {
         size_t at = 0;
         while (at < in->devices.count && MODEL_AT(in->devices, device, at)->index != index)
             at++;
         trace_write(to, at == in->devices.count ? DEVICE_NONE : at, at == 0);
     }
-    tnri_pickle_list_end(&to->to);
+    tnri_pickle_list_end(&to->to.out);
 }
 
 /* ---- the rest ------------------------------------------------------------------------------- */
 
-static void annotation_write(writer *to, const record *event)
+static void annotation_write(writer *self, const record *event)
 {
-    const char *name = *MODEL_AT(to->in->strings, const char *, event->mark);
+    tnri_torch *to = &self->to;
+    const char *name = *MODEL_AT(self->in->strings, const char *, event->mark);
     size_t end = strlen(TORCH_ANNOTATION_END);
     int is_end = strncmp(name, TORCH_ANNOTATION_END, end) == 0;
-    tnri_pickle_item(&to->to);
-    tnri_pickle_dict(&to->to);
-    tnri_pickle_text(&to->to, "stage");
-    tnri_pickle_text(&to->to, is_end ? "END" : "START");
-    tnri_pickle_text(&to->to, "name");
-    tnri_pickle_text(&to->to, is_end ? name + end : name);
-    if (event->device != DEVICE_NONE) {
-        tnri_pickle_text(&to->to, "device");
-        tnri_pickle_int(&to->to, (int64_t)MODEL_AT(to->in->devices, device, event->device)->index);
-    }
+    tnri_pickle_item(&to->out);
+    tnri_pickle_dict(&to->out);
+    tnri_torch_text(to, TNRI_TORCH_stage, is_end ? "END" : "START");
+    tnri_torch_text(to, TNRI_TORCH_name, is_end ? name + end : name);
+    if (event->device != DEVICE_NONE)
+        tnri_torch_int(to, TNRI_TORCH_device,
+                       (int64_t)MODEL_AT(self->in->devices, device, event->device)->index);
     if (event->time_ns >= 0)
-        key_int(to, KEY_TIME, to->in->zero_epoch_us + (uint64_t)event->time_ns / 1000);
-    tnri_pickle_dict_end(&to->to);
+        tnri_torch_int(to, TNRI_TORCH_time_us,
+                       (int64_t)self->in->zero_epoch_us + event->time_ns / 1000);
+    tnri_pickle_dict_end(&to->out);
 }
 
-static void annotations_write(writer *to)
+static void annotations_write(writer *self)
 {
-    tnri_pickle_text(&to->to, "external_annotations");
-    tnri_pickle_list(&to->to);
-    for (size_t i = 0; to->in->origin == ORIGIN_TORCH && i < to->in->records.count; i++) {
-        const record *event = MODEL_AT(to->in->records, record, i);
+    tnri_torch_list(&self->to, TNRI_TORCH_external_annotations);
+    for (size_t i = 0; self->in->origin == ORIGIN_TORCH && i < self->in->records.count; i++) {
+        const record *event = MODEL_AT(self->in->records, record, i);
         if (event->kind == RECORD_MARK && event->address == 0 && event->mark != 0)
-            annotation_write(to, event);
+            annotation_write(self, event);
     }
-    tnri_pickle_list_end(&to->to);
+    tnri_pickle_list_end(&self->to.out);
 }
 
-static void settings_write(writer *to)
+static void settings_write(writer *self)
 {
-    tnri_pickle_text(&to->to, "allocator_settings");
-    tnri_pickle_dict(&to->to);
-    for (size_t i = 0; i < to->in->settings.count; i++) {
-        const setting *one = MODEL_AT(to->in->settings, setting, i);
-        tnri_pickle_text(&to->to, one->key);
-        tnri_pickle_text(&to->to, one->text);
+    tnri_pickle *to = &self->to.out;
+    tnri_torch_word_put(&self->to, TNRI_TORCH_allocator_settings);
+    tnri_pickle_dict(to);
+    for (size_t i = 0; i < self->in->settings.count; i++) {
+        const setting *one = MODEL_AT(self->in->settings, setting, i);
+        tnri_pickle_text(to, one->key);
+        tnri_pickle_text(to, one->text);
     }
-    tnri_pickle_dict_end(&to->to);
-    annotations_write(to);
-    if (to->in->history.overwritten == 0)
+    tnri_pickle_dict_end(to);
+    annotations_write(self);
+    if (self->in->history.overwritten == 0)
         return;
-    tnri_pickle_text(&to->to, "trace_alloc_overflowed");
-    tnri_pickle_list(&to->to);
-    for (size_t i = 0; i < to->in->devices.count; i++) {
-        tnri_pickle_item(&to->to);
-        tnri_pickle_boolean(&to->to, 1);
+    tnri_pickle_text(to, "trace_alloc_overflowed");
+    tnri_pickle_list(to);
+    for (size_t i = 0; i < self->in->devices.count; i++) {
+        tnri_pickle_item(to);
+        tnri_pickle_boolean(to, 1);
     }
-    tnri_pickle_list_end(&to->to);
-    tnri_pickle_text(&to->to, "trace_alloc_max_entries");
-    tnri_pickle_list(&to->to);
-    for (size_t i = 0; i < to->in->devices.count; i++) {
-        tnri_pickle_item(&to->to);
-        tnri_pickle_int(&to->to, (int64_t)to->in->history.capacity);
+    tnri_pickle_list_end(to);
+    tnri_pickle_text(to, "trace_alloc_max_entries");
+    tnri_pickle_list(to);
+    for (size_t i = 0; i < self->in->devices.count; i++) {
+        tnri_pickle_item(to);
+        tnri_pickle_int(to, (int64_t)self->in->history.capacity);
     }
-    tnri_pickle_list_end(&to->to);
+    tnri_pickle_list_end(to);
 }
 
-/* [{address, kind, stream, mark_number, since_us, graph}]: only what applies. */
-static void waits_write(writer *to)
+static void waits_write(writer *self)
 {
-    const model *in = to->in;
-    tnri_pickle_text(&to->to, "waits");
-    tnri_pickle_list(&to->to);
+    const model *in = self->in;
+    tnri_torch_list(&self->to, TNRI_TORCH_waits);
     for (size_t i = 0; i < in->waits.count; i++) {
         const wait *one = MODEL_AT(in->waits, wait, i);
-        tnri_pickle_item(&to->to);
-        tnri_pickle_dict(&to->to);
-        key_int(to, KEY_ADDRESS, MODEL_AT(in->blocks, block, one->block)->address);
-        tnri_pickle_text(&to->to, "kind");
-        tnri_pickle_text(&to->to, wait_kind_names[one->kind]);
-        if (one->stream >= 0)
-            key_int(to, KEY_STREAM, handle_of(to, one->stream));
-        if (one->mark_number >= 0)
-            named_int(to, "mark_number", (uint64_t)one->mark_number);
-        if (one->since_ns >= 0)
-            named_int(to, "since_us", in->zero_epoch_us + (uint64_t)one->since_ns / 1000);
-        if (one->graph >= 0)
-            named_int(to, "graph", (uint64_t)one->graph);
-        tnri_pickle_dict_end(&to->to);
+        const tnri_torch_wait written = {
+            .address = MODEL_AT(in->blocks, block, one->block)->address,
+            .kind = wait_kind_names[one->kind],
+            .has_stream = one->stream >= 0,
+            .stream = handle_of(self, one->stream),
+            .mark_number = one->mark_number,
+            .since_us = one->since_ns < 0 ? -1 : (int64_t)in->zero_epoch_us + one->since_ns / 1000,
+            .graph = one->graph};
+        tnri_torch_wait_put(&self->to, &written);
     }
-    tnri_pickle_list_end(&to->to);
+    tnri_pickle_list_end(&self->to.out);
 }
 
 /* 1 if a name is all that the file can say of its stream's number: that may be other streams', too,
@@ -583,57 +478,34 @@ static int stream_is_named(const model *in, size_t index)
     return 1;
 }
 
-/* [{device, stream, name}] of those that have a name. */
-static void streams_write(writer *to)
+static void extra_write(writer *self)
 {
-    tnri_pickle_text(&to->to, "streams");
-    tnri_pickle_list(&to->to);
-    for (size_t i = 0; i < to->in->streams.count; i++) {
-        const stream *one = MODEL_AT(to->in->streams, stream, i);
-        if (!stream_is_named(to->in, i))
-            continue;
-        tnri_pickle_item(&to->to);
-        tnri_pickle_dict(&to->to);
-        named_int(to, "device", one->device);
-        key_int(to, KEY_STREAM, torch_stream_number(one));
-        key(to, KEY_NAME);
-        tnri_pickle_text(&to->to, one->name);
-        tnri_pickle_dict_end(&to->to);
-    }
-    tnri_pickle_list_end(&to->to);
-}
-
-/* What PyTorch has no word for, as the library writes it into pickles of its own. */
-static void extra_write(writer *to)
-{
-    const model *in = to->in;
-    tnri_pickle_text(&to->to, "tenure");
-    tnri_pickle_dict(&to->to);
-    named_int(to, "version", 1);
-    named_int(to, "taken_us", in->zero_epoch_us + (uint64_t)in->taken_ns / 1000);
-    named_int(to, "records_overwritten", in->history.overwritten);
-    named_int(to, "records_missed", in->history.missed);
-    named_int(to, "records_left_out", to->history.contradictions_count);
-    tnri_pickle_text(&to->to, "pools");
-    tnri_pickle_list(&to->to);
+    const model *in = self->in;
+    tnri_torch *to = &self->to;
+    tnri_torch_word_put(to, TNRI_TORCH_tenure);
+    tnri_pickle_dict(&to->out);
+    tnri_torch_int(to, TNRI_TORCH_version, 1);
+    tnri_torch_int(to, TNRI_TORCH_taken_us, (int64_t)in->zero_epoch_us + in->taken_ns / 1000);
+    tnri_torch_int(to, TNRI_TORCH_records_overwritten, (int64_t)in->history.overwritten);
+    tnri_torch_int(to, TNRI_TORCH_records_missed, (int64_t)in->history.missed);
+    tnri_torch_int(to, TNRI_TORCH_records_left_out, (int64_t)self->history.contradictions_count);
+    tnri_torch_list(to, TNRI_TORCH_pools);
     for (size_t i = 0; i < in->pools.count; i++) {
         const pool *one = MODEL_AT(in->pools, pool, i);
-        tnri_pickle_item(&to->to);
-        tnri_pickle_dict(&to->to);
-        named_int(to, "device", one->device);
-        named_int(to, "number", one->number);
-        tnri_pickle_text(&to->to, "kind");
-        tnri_pickle_text(&to->to, one->kind);
-        key(to, KEY_NAME);
-        tnri_pickle_text(&to->to, one->name);
-        named_int(to, "reserved_bytes", one->reserved_bytes);
-        named_int(to, "asleep_bytes", one->asleep_bytes);
-        tnri_pickle_dict_end(&to->to);
+        tnri_torch_pool_put(
+            to, one->kind, one->name,
+            (const uint64_t[]){one->device, one->number, one->reserved_bytes, one->asleep_bytes});
     }
-    tnri_pickle_list_end(&to->to);
-    streams_write(to);
-    waits_write(to);
-    tnri_pickle_dict_end(&to->to);
+    tnri_pickle_list_end(&to->out);
+    tnri_torch_list(to, TNRI_TORCH_streams);
+    for (size_t i = 0; i < in->streams.count; i++) {
+        const stream *one = MODEL_AT(in->streams, stream, i);
+        if (stream_is_named(in, i))
+            tnri_torch_stream_put(to, one->device, (int64_t)torch_stream_number(one), one->name);
+    }
+    tnri_pickle_list_end(&to->out);
+    waits_write(self);
+    tnri_pickle_dict_end(&to->out);
 }
 
 static void losses_find(writer *to)
@@ -682,28 +554,29 @@ static int memos_start(writer *to)
         for (size_t k = 0; k < counts[i]; k++)
             *MODEL_AT(*all[i], uint32_t, k) = MEMO_NONE;
     }
-    for (size_t i = 0; i < KEYS_COUNT; i++)
-        to->keys[i] = MEMO_NONE;
     return 0;
 }
 
 int encode_torch(const model *snapshot, output *out, losses *lost)
 {
-    writer to = {.in = snapshot, .lost = lost};
+    writer to = {.to = {.stack = stack_write, .mark = mark_write},
+                 .memo_count = TNRI_TORCH_WORDS,
+                 .in = snapshot,
+                 .lost = lost};
     map64_start(&to.grown, snapshot->limits);
     int code = rewind_run(snapshot, &to.history);
     if (code == 0)
         code = memos_start(&to);
     if (code == 0) {
-        tnri_pickle_begin(&to.to, out_put, out);
-        tnri_pickle_dict(&to.to);
+        tnri_pickle_begin(&to.to.out, out_put, out);
+        tnri_pickle_dict(&to.to.out);
         segments_write(&to);
         traces_write(&to);
         settings_write(&to);
         if (snapshot->origin == ORIGIN_TENURE)
             extra_write(&to);
-        tnri_pickle_dict_end(&to.to);
-        tnri_pickle_end(&to.to);
+        tnri_pickle_dict_end(&to.to.out);
+        tnri_pickle_end(&to.to.out);
         losses_find(&to);
         code = to.is_short ? -1 : 0;
     }
