@@ -171,8 +171,6 @@ void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fu
         draw_planted_range(limits, &first, &end);
         draw->illegal_kind = first + (int)below(draw, (uint64_t)(end - first));
         draw->illegal_after = 20 + below(draw, limits->ops > 2000 ? 2000 : limits->ops);
-        if (limits->gated)
-            draw->illegal_kind = gate_planted_kind(draw->illegal_kind);
         setup->devices = draw->devices = draw_planted_devices(draw->illegal_kind);
     }
     if (limits->illegal && limits->gated) {

@@ -148,13 +148,9 @@ int draw_chain(fuzz_draw *draw, const model *m);
 
 /* Planted errors: see plant.c. Returns 1 once the steps are queued. */
 extern const char *const fuzz_planted_names[];
-/* The kinds that are drawn: first to end - 1. */
+/* The kinds that are drawn: first to end - 1. Not all are possible in gated programs. */
 void draw_planted_range(const fuzz_limits *limits, int *first, int *end);
 int draw_plant(fuzz_draw *draw, model *m);
 int draw_planted_devices(int kind); /* how many the error needs */
-/* The same, for errors that contents must show: see gate_plant.c. Not all kinds are possible
- * there. */
-int gate_plant(fuzz_draw *draw, const model *m);
-int gate_planted_kind(int kind);
 
 #endif
