@@ -58,7 +58,7 @@
 
 /* ---- allocating from an arena --------------------------------------------------------------- */
 
-/* Releases what the cached path took. If nobody looks, that is the arena's lock alone. */
+/* Releases what the cached path took. If the gate is shut, that is the arena's lock alone. */
 static inline void arena_release(tnri_arena *arena, int seen)
 {
     if (seen)

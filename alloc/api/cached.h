@@ -9,7 +9,7 @@
 tnr_status tnri_arena_malloc(tnri_arena *arena, const tnri_request *request, void **ptr);
 
 /* The same for `bytes`, above 0, of the default alignment, while the gate is shut: no setting
- * rounds sizes, nothing is captured, and nobody looks. */
+ * rounds sizes, nothing is captured, and the gate is shut. */
 tnr_status tnri_arena_malloc_quick(tnri_arena *arena, size_t bytes, void **ptr);
 
 /* Frees the block that starts at `ptr`. `block` is the map's record for `ptr`; it must be that

@@ -32,8 +32,8 @@
 
 tnri_lock tnri_library_lock = {.rank = TNRI_RANK_LIBRARY};
 
-static _Atomic int library_forked; /* set in a child, for ever */
-static _Atomic int driver_touched; /* set before the driver is first called, for ever */
+static _Atomic int library_forked; /* set in a child, and never cleared */
+static _Atomic int driver_touched; /* set before the driver is first called, and never cleared */
 static tnri_once fork_once = TNRI_ONCE_INIT;
 
 static void library_mark_forked(void)

@@ -2,8 +2,8 @@
 /*
  * One libtenure in a process. A second copy (another file, or the same one from another folder) has
  * tables of its own. It knows none of the first copy's blocks, streams and captures, so a pointer
- * or an announcement that reaches the wrong copy is lost. Nobody notices until memory is corrupt.
- * So the copy that is started second refuses.
+ * or an announcement that reaches the wrong copy is lost, and nothing shows it until memory is
+ * corrupt. So the copy that is started second refuses.
  */
 #ifndef TNRI_API_SINGLE_COPY_H
 #define TNRI_API_SINGLE_COPY_H

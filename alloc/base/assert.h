@@ -40,8 +40,6 @@ _Noreturn void tnri_assert_failed(const char *condition, const char *file, int l
 /* Hints for branches whose likelihood the compiler cannot know. */
 #define tnri_likely(c) __builtin_expect(!!(c), 1)
 #define tnri_unlikely(c) __builtin_expect(!!(c), 0)
-/* For a choice that nothing can predict: both sides are computed, and one is taken. */
-#define TNRI_EITHER(c) __builtin_expect_with_probability(!!(c), 1, 0.5)
 /* For a function that is kept out of its caller, which is fast without it. */
 #define TNRI_SELDOM __attribute__((noinline, cold))
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every number that was tried and not derived. Numbers that a user may change are settings
- * (base/conf/settings.def); nobody should have to change these.
+ * (base/conf/settings.def); users need not change these.
  *
  * Behind each stands its evidence: the commit of a row of docs/benchmarks/changes.csv, which says
  * what was predicted and measured. A `bound` only keeps work from growing, and decides nothing:

@@ -59,8 +59,8 @@ static void lock_own_sooner(tnri_lock *lock)
         lock->streak_wanted /= 2;
 }
 
-/* Takes the lock away from its owner, if nobody else is doing that. Without `waits`, an owner that
- * is inside keeps it. */
+/* Takes the lock away from its owner, if no other thread is doing that. Without `waits`, an owner
+ * that is inside keeps it. */
 static void lock_disown(tnri_lock *lock, uintptr_t owner, int waits)
 {
     if (!atomic_compare_exchange_strong(&lock->owner, &owner, TNRI_OWNER_LEAVING))

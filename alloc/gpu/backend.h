@@ -69,7 +69,7 @@ enum { TNRI_SAMPLE = 64 };
 void tnri_driver_count(tnri_driver_counters *counters, tnr_driver_kind kind, uint64_t calls,
                        uint64_t ns);
 
-/* Each verb, for what is said of it. */
+/* Each verb: for its name, and whether the driver has it. */
 typedef enum tnri_gpu_verb {
     TNRI_GPU_DEVICES,
     TNRI_GPU_DEVICE_FIND,

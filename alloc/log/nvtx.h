@@ -4,7 +4,7 @@
  * compute-sanitizer sees them inside of Tenure's memory, and which streams are Tenure's own.
  *
  *   heap     all addresses of a device, or a segment of cuMemAlloc (memory/device/allocated.h), a
- *            sub-allocator's: what is in no region is nobody's. Its name is its address.
+ *            sub-allocator's: what is in no region has no owner. Its name is its address.
  *   region   a block, from the moment when it is handed out until it is freed; named by its pool
  *   name     of a stream of Tenure's own
  *

@@ -47,7 +47,7 @@ static int ring_is_held(const tnri_ring *ring)
     return 0;
 }
 
-/* Takes the older rings that nobody holds out of the list that begins at the current one. */
+/* Takes the older rings that no thread holds out of the list that begins at the current one. */
 static tnri_ring *rings_unheld(void)
 {
     tnri_ring *unheld = NULL;

@@ -39,8 +39,8 @@ uint32_t tnri_stack_take(void);
 /* The return addresses of a stack, innermost first; *count of them. Null: there is no such stack.
  * They stay where they are. */
 const uintptr_t *tnri_stack_get(uint32_t number, size_t *count);
-/* 1 for a file whose innermost frames nobody wants to see, because they lie between the program and
- * Tenure: the preloaded library, and the CUDA runtime. */
+/* 1 for a file whose innermost frames tell a reader nothing, because they lie between the program
+ * and Tenure: the preloaded library, and the CUDA runtime. */
 int tnri_module_is_between(const char *path);
 uint32_t tnri_stacks_count(void);
 /* Stacks that were not kept. */

@@ -53,7 +53,7 @@ static int is_used(int device)
            atomic_load_explicit(&tnri_device_at(device)->in_use, memory_order_acquire);
 }
 
-/* Refuses tags that nobody has before anything is done on any device. */
+/* Refuses tags that no memory has before anything is done on any device. */
 static tnr_status tags_check(const tnri_control_request *request)
 {
     for (size_t i = 0; i < request->tags_count; i++) {

@@ -28,7 +28,7 @@ void tnri_snapshot_forget(tnri_connection *connection, int folder);
 
 /* The fields of the answer to status; with those of streams and of the account, or without. */
 void tnri_status_tell(tnri_answer *answer, int has_streams, int has_account);
-/* How much of a device's used memory is explained, and by what; nothing if nobody knows. */
+/* How much of a device's used memory is explained, and by what; nothing if that is not known. */
 void tnri_account_tell(tnri_answer *answer, int device);
 /* What the pools with a tag have on a device, as a value of a list. */
 void tnri_tag_tell(tnri_answer *answer, const char *tag, int device);

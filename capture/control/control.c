@@ -91,7 +91,7 @@ static tnri_server *ending_take(int is_idle)
 }
 
 /* The end of the process: its name goes, and the thread, unless it is in the middle of something
- * that may take for ever. */
+ * that may never return. */
 static void exit_end(void)
 {
     server_switch_off();

@@ -16,7 +16,7 @@
 
 static struct {
     tnri_mutex mutex;
-    tnr_outside_function function; /* null: nobody is asked */
+    tnr_outside_function function; /* null: none is asked */
     void *user;
 } outside = {.mutex = TNRI_MUTEX_INIT};
 

@@ -50,7 +50,7 @@ typedef struct tnri_server {
  * Errors: TNR_ERR_FILE, TNR_ERR_HOST_MEMORY. */
 tnr_status tnri_server_make(tnri_server **made, const char *setting);
 
-/* Removes the socket's name and tells the thread to end. Waits for nobody. */
+/* Removes the socket's name and tells the thread to end. Does not wait. */
 void tnri_server_retire(tnri_server *server);
 /* Waits for the thread of a retired server, which is not the calling thread, and frees the
  * server. */

@@ -197,13 +197,13 @@ static tnr_graph sharer_find(const tnri_graph *graph, uintptr_t address)
 
 /* What is at an address, without regard to the graph. */
 typedef struct spot {
-    tnri_arena *arena; /* null: nobody's */
+    tnri_arena *arena; /* null: in none */
     int is_mapped;
     uintptr_t end;   /* of the live block; 0: none */
     tnr_graph graph; /* that the live block was handed out for; 0: none */
 } spot;
 
-/* Takes the arena's lock if the arena has the address, lent to nobody; else returns 0. */
+/* Takes the arena's lock if the arena has the address, not lent; else returns 0. */
 static int enter_if_has(tnri_arena *arena, tnri_block *near, uintptr_t address)
 {
     const tnri_block *record = NULL;

@@ -81,7 +81,7 @@ void tnri_graph_place_remove(tnri_graph *graph);
 /* Ties the graph to a CUDA graph. */
 tnr_status tnri_graph_tie(tnri_graph *graph, CUgraph cuda_graph);
 
-/* Destroys a CUDA graph that nobody is to have. If the driver refuses, tries again later. */
+/* Destroys a CUDA graph that no caller gets. If the driver refuses, tries again later. */
 void tnri_graph_discard(tnri_graph *graph, CUgraph cuda_graph);
 
 /* Ends a graph: lets go what it held. */
@@ -112,7 +112,7 @@ void tnri_graph_ranges_settle(tnri_graph *graph);
 /* 1 if [base, end) meets a range of the graph, whose ranges are settled. */
 int tnri_graph_meets(const tnri_graph *graph, uintptr_t base, uintptr_t end);
 
-/* Ends the graphs that the driver has let go of, and the private pools that nobody needs any more.
+/* Ends the graphs that the driver has let go of, and the private pools that nothing needs any more.
  * Any thread, no lock held; costs two loads if there is nothing. */
 void tnri_graphs_settle(void);
 

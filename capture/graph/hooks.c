@@ -187,7 +187,7 @@ static int block_may_capture(tnri_arena *arena, const tnri_block *block)
     return is_open;
 }
 
-/* 1 if the caller vouches for what captures do with the block, and nobody else uses it. */
+/* 1 if the caller vouches for what captures do with the block, and no other stream uses it. */
 static int is_vouched_for(tnri_arena *arena, const tnri_block *block)
 {
     if (!arena->account->is_vouched)

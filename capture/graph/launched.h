@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Launches whose ends the history is to have. While the history is on, Tenure puts a mark on the
- * stream after each launch. When it sees that the mark is over, it notes the end. Nobody waits for
- * the mark and no thread watches it. Tenure looks when the next graph is launched, when memory is
- * looked for or counted, and when a snapshot is taken. So the moment that is noted is at or after
- * the end.
+ * stream after each launch. When it sees that the mark is over, it notes the end. No thread waits
+ * for the mark and no thread watches it. Tenure looks when the next graph is launched, when memory
+ * is looked for or counted, and when a snapshot is taken. So the moment that is noted is at or
+ * after the end.
  *
  * Nothing here fails for the caller: if the end of a launch cannot be marked, the history has no
  * end for it. An entry refers to no graph, pool or stream, because all of these may be gone before

@@ -239,7 +239,7 @@ static int frontier_is(const tnri_view *view, const int32_t *frontier, size_t co
            (count == 0 || memcmp(view->frontier, frontier, count * sizeof(frontier[0])) == 0);
 }
 
-/* A view whose old frontier is longer than can be watched begins anew at each move. */
+/* A view whose old frontier is longer than can be watched begins again at each move. */
 static int frontier_was_met(const tnri_view *view, uint64_t met)
 {
     if (view->frontier_count > 64)
@@ -249,7 +249,7 @@ static int frontier_was_met(const tnri_view *view, uint64_t met)
     return met == all;
 }
 
-/* 1 if the view, which has begun anew, has seen all nodes of a frontier that it had. */
+/* 1 if the view, which has begun again, has seen all nodes of a frontier that it had. */
 static int view_has_seen(const tnri_order *order, const tnri_view *view, const int32_t *frontier,
                          size_t count)
 {

@@ -10,7 +10,7 @@
  * the edges of each node once, whatever the number of streams.
  *
  * A program may also drop nodes from a frontier (cuStreamUpdateCaptureDependencies). The walk
- * notices this because it does not meet the old frontier on its way. The view then begins anew. It
+ * notices this because it does not meet the old frontier on its way. The view then begins again. It
  * counts such *turns*: what was known of a stream before a turn does not hold after it.
  *
  * Owned by a capture; under the graph lock.

@@ -24,7 +24,7 @@ void tnri_captured_prune(tnri_captured *captured, int view);
  * loses nothing. Under the arena's lock. */
 void tnri_piece_begin(tnri_captured *captured);
 
-/* A view of the capture has moved: on, or anew. In all of its places. */
+/* A view of the capture has moved on, or begun again. In all of its places. */
 void tnri_pieces_look(struct tnri_capture *capture, int view, int anew);
 
 /* Step 1 of a request: *block is null if there is no room. *is_reused: it has memory of pieces. */

@@ -100,7 +100,7 @@ static void uses_fence(tnri_uses *uses, tnri_stream *proxy, uint64_t number, tnr
     tnri_event_hold(event);
     use->next = uses->first;
     uses->first = use;
-    /* Until this store nobody else reads the list; from the insertion on, somebody may end the
+    /* Until this store no other thread reads the list; from the insertion on, one may end the
      * block, so nothing is touched after it. */
     atomic_store_explicit(&uses->is_unfenced, 0, memory_order_release);
     tnri_pending_add(proxy, use);

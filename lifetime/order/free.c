@@ -103,7 +103,7 @@ static void parked_free(tnri_arena *arena, const tnri_block *block, void *ptr, t
     int is_parked = 0, is_held = 1;
     for (int looks = 0; looks < 2 && is_held; looks++) {
         if (looks > 0)
-            tnri_captures_settle(arena->device); /* graphs may have ended that nobody looked for */
+            tnri_captures_settle(arena->device); /* graphs may have ended unseen */
         tnri_arena_enter(arena);
         is_parked = block->state == TNRI_PARKED && block->base == (uintptr_t)ptr;
         is_held = is_parked && block->uses != NULL && block->uses->holds > 0;

@@ -58,11 +58,11 @@ typedef enum tnri_message {
 /* The error for a message that failed, while `doing` something. */
 tnr_status tnri_message_error(tnri_message message, const char *doing);
 
-/* Sends one message, with the file unless it is -1. Waits for room, not for ever. */
+/* Sends one message, with the file unless it is -1. Waits for room, but not without end. */
 tnri_message tnri_message_send(int socket, const void *data, size_t bytes, int file);
 
 /* Receives one message of that length, and the first file that comes with it; other files are
- * closed. If `is_patient`, it waits for the message, but not for ever. If `other` is not -1, it
+ * closed. If `is_patient`, it waits for the message, but not without end. If `other` is not -1, it
  * also stops waiting when `other` hangs up. */
 tnri_message tnri_message_receive(int socket, int other, int is_patient, void *data, size_t bytes,
                                   tnri_descriptor *file);

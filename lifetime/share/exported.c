@@ -432,7 +432,7 @@ static void sending_begin(importer *fresh)
     tnri_lock_release(&all.lock);
 }
 
-/* It has been sent it, and is looked at from now on; or not, and then nobody knows it any more. */
+/* It has been sent it, and is looked at from now on; or not, and then no table has it any more. */
 static void sending_end(importer *fresh, int is_sent)
 {
     tnri_lock_take(&all.lock);

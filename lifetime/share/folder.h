@@ -7,7 +7,7 @@
  * is made if it is not there.
  *
  * The setting control_dir names it. Without that there are two places: `tenure` in the user's
- * runtime folder (XDG_RUNTIME_DIR, else /run/user/UID), where nobody else can take the name, and
+ * runtime folder (XDG_RUNTIME_DIR, else /run/user/UID), where no other user can take the name, and
  * /tmp/tenure-UID, which is there for everybody. A process makes its own files in the first, if its
  * environment names it; processes of cron, of root's shells and of containers, whose does not, in
  * the second. Who looks for others looks in both, in one order for all. What several processes
@@ -15,9 +15,9 @@
  *
  * A socket is called tenure-PID-BOOT-RANDOM.sock. PID is the process's number as it sees itself;
  * two containers may have the same one. BOOT says which boot of which machine the socket is of.
- * RANDOM makes the name unlike any other for ever. The socket gets that name only when its process
- * listens at it. So if nobody answers at a name, and BOOT is the reader's own, nobody ever will
- * again, and the reader may remove the name.
+ * RANDOM makes the name unlike any other, also of the past. The socket gets that name only when its
+ * process listens at it. So if no process answers at a name, and BOOT is the reader's own, none
+ * ever will again, and the reader may remove the name.
  *
  * A path may be longer than a socket's address can be. The folder is then reached through its open
  * descriptor.

@@ -331,7 +331,7 @@ static void import_enter(imported *one)
     tnri_lock_release(&all.lock);
 }
 
-/* Takes back an import that nobody has used. In the device's context. */
+/* Takes back an import that is not used yet. In the device's context. */
 static void import_abandon(imported *one)
 {
     tnri_error_aside first;

@@ -49,7 +49,7 @@ typedef struct asker {
 
 static struct {
     tnri_mutex starting;    /* protects the token, and what is written before it is published */
-    _Atomic uint64_t token; /* 0: nobody answers */
+    _Atomic uint64_t token; /* 0: no thread answers */
     _Atomic int is_ending;
     tnri_descriptor listener; /* constant once the thread runs */
     tnri_system_thread thread;
@@ -95,7 +95,7 @@ static int is_same_user(int connection, int *process)
 
 /* ---- answering ------------------------------------------------------------------------------ */
 
-/* Between these two nobody pauses. */
+/* Between these two no thread pauses. */
 static void sending_begin(void)
 {
     tnri_mutex_lock(&server.mutex);
@@ -133,7 +133,7 @@ static void request_answer(int connection)
         (void)tnri_message_send(connection, &why, sizeof(why), -1);
 }
 
-/* Who asks next. 0: nobody, for now. */
+/* The next process that asks. 0: none, for now. */
 static int connection_accept(tnri_descriptor *connection)
 {
     tnri_descriptors_enter();
@@ -186,8 +186,8 @@ static void askers_reap(int is_last)
     tnri_mutex_unlock(&server.mutex);
 }
 
-/* Answers one that asks on a thread of its own, so that nobody waits for one that is silent or does
- * not take what it is sent; on this thread where there is no other. */
+/* Answers one that asks on a thread of its own, so that the others don't wait for one that is
+ * silent or does not take what it is sent; on this thread where there is no other. */
 static void asker_take(asker *fresh)
 {
     tnri_mutex_lock(&server.mutex);
@@ -218,8 +218,8 @@ static int asker_accept(void)
     return error == EINTR || error == ECONNABORTED || error == EAGAIN;
 }
 
-/* How long to wait for the next one: until then nobody looks who is over. One that is being
- * answered may come to have memory of another process. */
+/* How long to wait for the next one: until then it is not looked at which are over. One that is
+ * being answered may come to have memory of another process. */
 static int look_ms(void)
 {
     (void)pthread_mutex_lock(&server.mutex);
@@ -348,7 +348,7 @@ void tnri_offered_resume(void)
 
 /* ---- asking --------------------------------------------------------------------------------- */
 
-/* Nobody may keep this process waiting for ever, were it by a full queue. */
+/* No process may keep this one waiting without end, not even by a full queue. */
 static int connection_make(const offer_name *name, int connection)
 {
     char address[ADDRESS_BYTES];

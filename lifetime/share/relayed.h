@@ -9,7 +9,7 @@
  * So a relay does not name its process in its greeting. It passes the socket that came from the
  * exporter (the origin) on to everybody along with the memory, and for the exporter the relay is
  * over when that socket is closed everywhere. If a process with the memory is just ending, the
- * memory may then be handed out while that process's last work still reads it. That harms nobody.
+ * memory may then be handed out while that process's last work still reads it. That does no harm.
  */
 #ifndef TNRI_LIFETIME_RELAYED_H
 #define TNRI_LIFETIME_RELAYED_H

@@ -44,7 +44,7 @@ static void live(tnri_block *block, uintptr_t base, size_t bytes, int many)
     block->bytes = bytes;
     block->state = TNRI_LIVE;
     block->world = &nobody;
-    tnri_block_map_enter(&map, block);
+    tnri_block_map_put(&map, tnri_block_map_entry(&map, base), block);
 }
 
 static void starts_and_interiors(void **state)

@@ -624,7 +624,7 @@ static void gone_enter(char *page, uintptr_t address)
     assert_true(tnri_block_map_prepare(&g.space.map, address, 0));
     *gone = (tnri_block){
         .base = address, .bytes = PAGE, .state = TNRI_LIVE, .world = world_of(ARENAS - 1)};
-    tnri_block_map_enter(&g.space.map, gone);
+    tnri_block_map_put(&g.space.map, tnri_block_map_entry(&g.space.map, address), gone);
     assert_int_equal(mprotect(page, 4096, PROT_NONE), 0);
 }
 

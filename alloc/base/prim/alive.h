@@ -36,11 +36,11 @@ void tnri_alive_start(void);
 uint32_t tnri_alive_id(void);
 
 /* 1 if no thread lives at the address: no thread that had it will ever store anything again. 0 if
- * one lives there, or if nobody can tell. */
+ * one lives there, or if that cannot be known. */
 int tnri_alive_none_at(uintptr_t address);
 
 /* 1 if the thread that had this address and this id is gone, as far as anybody can tell; another
- * thread may have the address now. 0 if it lives, or if nobody can tell. */
+ * thread may have the address now. 0 if it lives, or if that cannot be known. */
 int tnri_alive_is_gone(uintptr_t address, uint32_t id);
 
 #endif

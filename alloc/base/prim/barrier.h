@@ -19,7 +19,7 @@
  * Other ways do not serve. A change of a page's protection interrupts other processors only on some
  * x86-64 (AArch64 and newer AMD ones are told of it without an interrupt). A signal to the owner
  * needs a handler, and handlers belong to the program. A wait until the owner comes and sees by
- * itself can take for ever, because the owner may be asleep. /proc tells when the owner was
+ * itself can take without end, because the owner may be asleep. /proc tells when the owner was
  * switched, but that may take as long, and sandboxes hide /proc first.
  */
 #ifndef TNRI_BASE_PRIM_BARRIER_H

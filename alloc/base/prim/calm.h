@@ -3,7 +3,7 @@
  * A stretch in which the thread is not cancelled.
  *
  * pthread_cancel ends a thread at the next call of the system that may wait: it would leave the
- * locks and half-made things of the call that it is in for ever. So each public function that can
+ * locks and half-made things of the call that it is in. So each public function that can
  * come to such a call begins with TNRI_CALM_CALL: there, where nothing has been done, a thread that
  * was cancelled ends, and from there on it is not cancelled. The cached path comes to no such call;
  * where it ends (a miss, a visit to the driver, a trap), a stretch begins with TNRI_CALM.

@@ -75,7 +75,7 @@ int tnri_file_lock(int file, int is_patient);
 /* Locks one byte for this process alone, or unlocks it, at once or not at all. 0: refused. The
  * lock goes when the process closes the file. */
 int tnri_byte_lock(int file, int at, int is_wanted);
-/* 1 if another process has it, or nobody can tell. */
+/* 1 if another process has it, or that cannot be known. */
 int tnri_byte_is_locked(int file, int at);
 
 #endif

@@ -428,7 +428,7 @@ CUresult tnri_gpu_tether_drop(CUuserObject tether)
     DRIVE_IF(cuUserObjectRelease, (tether, 1));
 }
 
-/* ---- what is said of verbs ------------------------------------------------------------------ */
+/* ---- names of verbs ------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;

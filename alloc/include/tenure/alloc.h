@@ -35,8 +35,8 @@
  *
  * Signals. Do not call Tenure from a signal handler that may have interrupted a call of Tenure in
  * the same thread. Both calls would be inside one structure: totals and lists go wrong, or the
- * thread waits for itself for ever. No call checks for this. Let the handler set a flag, or block
- * the signal in threads that call Tenure (pthread_sigmask).
+ * thread waits for itself without end. No call checks for this. Let the handler set a flag, or
+ * block the signal in threads that call Tenure (pthread_sigmask).
  *
  * Failure. A call that returns an error has changed nothing: no block lost, no block made.
  * Every function that returns a tnr_status also leaves a sentence for tnr_last_error().
@@ -438,10 +438,10 @@ typedef enum tnr_access {
  * addresses, and other threads may go on allocating meanwhile. A pool begins closed, or as
  * tnr_device_access_set says.
  *
- * Opening calls the driver once for each chunk that there is. It also makes each new chunk dearer,
- * because access costs as much again for each device. So open only what a peer needs. Closing waits
- * for all work that `peer` has been given. It does not hold back work that `peer` is given
- * meanwhile; that work then fails.
+ * Opening calls the driver once for each chunk that there is. It also makes each new chunk more
+ * expensive, because access costs as much again for each device. So open only what a peer needs.
+ * Closing waits for all work that `peer` has been given. It does not hold back work that `peer` is
+ * given meanwhile; that work then fails.
  *
  * Tenure does not know what a peer's streams do: tell it with tnr_record_use, as for any other
  * stream, or free with tnr_free_sync. May block. Like cudaMemPoolSetAccess.

@@ -82,8 +82,8 @@ typedef struct tnr_frame_info {
 typedef size_t (*tnr_frames_take)(uintptr_t *frames, size_t room);
 typedef void (*tnr_frames_describe)(tnr_frame_info *info, uintptr_t frame);
 
-/* Sets both functions, for ever. Null and null ends it for later stacks. A process has the
- * functions of one interpreter: TNR_ERR_BUSY if others are set. Starts nothing. Errors:
+/* Sets both functions, until the process ends. Null and null ends it for later stacks. A process
+ * has the functions of one interpreter: TNR_ERR_BUSY if others are set. Starts nothing. Errors:
  * TNR_ERR_INVALID_ARGUMENT (one without the other), TNR_ERR_BUSY. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_frames_source_set(tnr_frames_take take,
                                                        tnr_frames_describe describe);

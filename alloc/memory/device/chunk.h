@@ -110,7 +110,7 @@ tnri_chunk *tnri_chunk_create_asleep(const tnri_chunk *whole, size_t pages, size
  * headroom_mb; otherwise TNR_ERR_LIMIT or TNR_ERR_OUT_OF_MEMORY. In the device's context. */
 tnr_status tnri_chunk_exchange_check(const tnri_account *account, size_t gone, size_t come);
 
-/* Gives back a chunk that is mapped nowhere. There is nobody to return an error to. So if the
+/* Gives back a chunk that is mapped nowhere. No caller is there to take an error. So if the
  * driver refuses, the chunk is taken off the books and kept in a list of the device, to be tried
  * again. */
 void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk);

@@ -33,7 +33,7 @@ typedef struct tnri_tag {
     tnri_tag_sum on[TNRI_DEVICES_MAX];
 } tnri_tag;
 
-/* The tag of this name; null: nobody has asked for it. */
+/* The tag of this name; null: no call has asked for it. */
 tnri_tag *tnri_tag_find(const char *name);
 
 /* The same, entered if it is not there. TNR_ERR_INVALID_ARGUMENT: no name that a tag can have, or

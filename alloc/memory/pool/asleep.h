@@ -2,7 +2,7 @@
 /*
  * Sleeping pools, as this layer sees them. A layer above puts pools to sleep. A sleep changes only
  * chunks: their memory goes back to the driver, and comes back at the same addresses. Records of
- * blocks and free runs stay as they are, so a free is the same as ever.
+ * blocks and free runs stay as they are, so a free does what it does in any pool.
  *
  * What must not happen meanwhile:
  *   - a chunk being mapped, moved, unmapped or released. A thread that does that to a pool's chunks
@@ -30,7 +30,7 @@ tnr_status tnri_asleep_error(tnr_pool pool);
  * No user's callback in between. */
 int tnri_pool_work_begin(tnr_pool pool);
 void tnri_pool_work_end(tnr_pool pool);
-/* Waits until nobody works on a pool that is no longer awake. */
+/* Waits until no thread works on a pool that is no longer awake. */
 void tnri_pool_work_wait(tnr_pool pool);
 
 /* The end of a pool that sleeps, or has slept: see tnri_sleeper_ops. */

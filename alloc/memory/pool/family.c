@@ -48,7 +48,7 @@ tnr_status tnri_family_pool(tnri_device *device, tnr_pool handle, tnr_pool *pool
     options.name = tag->name;
     tnri_tagging tagging = {tag, handle, (int)(family_number(handle) % TNRI_FAMILY_CONTENTS)};
     tnr_status status = tnri_pool_make(device, &options, TNRI_POOL_PLAIN, &tagging, pool);
-    /* It is new, and known to nobody but who finds it here: nobody ends it. */
+    /* It is new, and only threads that find it here know it: none ends it. */
     if (status == TNR_OK && !tnri_pool_hold(*pool))
         status = tnri_error(TNR_ERR_INVALID_POOL, "pool \"%s\" has been destroyed.", tag->name);
     return status;

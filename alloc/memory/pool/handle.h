@@ -31,7 +31,7 @@
  * memory, or if all numbers are used up: 1,048,576 pools at a time, 10^12 in a process. */
 tnr_pool tnri_pool_new(void);
 
-/* Returns the structure of a pool that is not live and that nobody holds. */
+/* Returns the structure of a pool that is not live and that no thread holds. */
 void tnri_pool_retire(tnr_pool pool);
 
 /* Frees all structures; no pool is live. Under the library lock, at shutdown. */

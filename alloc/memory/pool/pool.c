@@ -453,6 +453,6 @@ void tnri_pools_seal(tnri_stream *stream)
 {
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(stream->device, pool)) != NULL;)
         pool_seal(pool, stream);
-    if (stream->thread == 0) /* else nobody remembers them */
+    if (stream->thread == 0) /* else no thread remembers them */
         tnri_generation_advance();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where threads are routed (tnr_pool_push). So a pool knows how many threads are routed to it, and
- * a thread that ends without tnr_pool_pop does not keep the pool for ever.
+ * a thread that ends without tnr_pool_pop does not keep the pool.
  *
  * A thread that is routed for the first time gets a record of its own: it alone writes there,
  * without a lock. Threads end without telling Tenure. So Tenure looks whether the threads of all

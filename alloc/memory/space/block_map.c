@@ -116,11 +116,6 @@ tnri_map_entry *tnri_block_map_entry(const tnri_block_map *map, uintptr_t addres
     return start & 1 ? &((tnri_slots *)(start - 1))->slot[tnri_map_slot(address)] : entry;
 }
 
-void tnri_block_map_enter(tnri_block_map *map, tnri_block *block)
-{
-    tnri_block_map_put(map, tnri_block_map_entry(map, block->base), block);
-}
-
 void tnri_block_map_enter_start(tnri_block_map *map, tnri_block *block)
 {
     atomic_store_explicit(tnri_block_map_entry(map, block->base), (uintptr_t)block,

@@ -20,7 +20,7 @@
  *
  * An entry is written when a block becomes live at a new place, and never cleared. So a reader must
  * check, under the arena's lock, that the record it found is live and contains the address. Then a
- * stale entry can mislead nobody, and a free writes nothing. Records stay readable as long as the
+ * stale entry misleads no thread, and a free writes nothing. Records stay readable as long as the
  * map leads to them (memory/space/block.h). When a span is given back, its entries are wiped. So a
  * search that may meet entries of others, or begins where nothing need be live, keeps spans from
  * going meanwhile, by tnri_device_look_begin (memory/arena/find.h). Two do without: the look at the
@@ -93,9 +93,6 @@ tnri_map_entry *tnri_block_map_entry(const tnri_block_map *map, uintptr_t addres
 /* Makes sure that a block can later begin at `address` without needing host memory. `many`: the
  * world has small blocks, so a table is needed. Returns 0 if there is no host memory for it. */
 int tnri_block_map_prepare(tnri_block_map *map, uintptr_t address, int many);
-
-/* Enters a block that is becoming live; tnri_block_map_prepare has succeeded for its base. */
-void tnri_block_map_enter(tnri_block_map *map, tnri_block *block);
 
 /* Enters only the start of a record, for a block that has addresses and no memory yet. */
 void tnri_block_map_enter_start(tnri_block_map *map, tnri_block *block);

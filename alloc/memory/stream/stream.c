@@ -156,7 +156,7 @@ static void stream_empty(tnri_stream *stream)
     stream->clock = NULL;
 }
 
-/* Makes spares of the objects that nobody refers to any more. Under the registry's lock. */
+/* Makes spares of the objects that nothing refers to any more. Under the registry's lock. */
 static void registry_collect(void)
 {
     tnri_assert_held(&registry.lock);
@@ -280,7 +280,7 @@ tnri_stream *tnri_stream_look(const tnri_device *device, tnr_stream handle)
     return stream;
 }
 
-/* A default stream: the driver has it for ever, so it is not asked. */
+/* A default stream: the driver always has it, so it is not asked. */
 static tnr_status default_find(tnri_device *device, tnr_stream handle, uintptr_t key,
                                tnri_stream **found)
 {

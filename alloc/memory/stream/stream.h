@@ -5,11 +5,12 @@
  *
  * Identity. A stream is known by its device and key, and by the driver's own id for it: the driver
  * gives handles again to new streams, but never ids. Default streams need no id: the driver has
- * them for ever, and the key of a per-thread default stream has the thread's number in it.
+ * them until the process ends, and the key of a per-thread default stream has the thread's number
+ * in it.
  *
  * The end. tnr_stream_destroying ends an object. If a handle's id has changed without that call,
  * Tenure notices it when the thread's cache misses, and then treats the former stream as destroyed.
- * The per-thread default stream ends with its thread. Nobody says so, so Tenure asks the kernel
+ * The per-thread default stream ends with its thread, without a call, so Tenure asks the kernel
  * (tnri_streams_reap). An ended stream has a seal, an event at the end of its work, and is marked
  * no more.
  *
@@ -65,7 +66,7 @@ static inline void tnri_stream_hold_spare(tnri_stream *stream)
         tnri_stream_hold(stream);
 }
 
-/* tnri_stream_idle: nobody refers to the object any more. Any lock may be held. */
+/* tnri_stream_idle: nothing refers to the object any more. Any lock may be held. */
 void tnri_stream_idle(tnri_stream *stream);
 static inline void tnri_stream_drop(tnri_stream *stream)
 {

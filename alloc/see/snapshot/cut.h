@@ -6,11 +6,12 @@
  *   1. Every pool is held, and every arena is given the room that its copy needs.
  *   2. The gate says that a cut is made (base/gate.h). This is the moment.
  *   3. From now on each thread that takes an arena's lock copies the arena before anything else, if
- *      nobody has yet. The thread that makes the cut does the same for one arena after the other.
+ *      no thread has yet. The thread that makes the cut does the same for one arena after the
+ *      other.
  *   4. The gate is closed, and the pools are let go. Work on the copies takes no lock.
  *
  * Note [why it is consistent]. The gate is read without order. A thread that does not see it open
- * yet changes an arena that nobody has copied, and that change is before the cut. Nothing after the
+ * yet changes an arena that is not copied, and that change is before the cut. Nothing after the
  * cut can be the cause of that change. The reason: a thread that has done something after the cut
  * has seen the gate open. Any thread that has learnt of that, through a lock or otherwise, sees the
  * gate open too, because reads of one variable never go back in time. And if the first thread had
@@ -66,7 +67,7 @@ typedef struct tnri_pool_copy {
     int is_graph, is_foreign, is_vouched;
     const tnri_tag *tag; /* null: none */
     int sleep_state;     /* tnri_sleep_state */
-    int is_still;        /* 1: nobody took or gave back memory for it around the moment */
+    int is_still;        /* 1: no thread took or gave back memory for it around the moment */
     uint64_t reserved_bytes, asleep_bytes, limit_bytes, chunks;
 } tnri_pool_copy;
 

@@ -96,7 +96,7 @@ static int frame_is_own(const tnri_frame *frame, uintptr_t own_base)
 }
 
 /* What the innermost frames have in common is that they are the way from the public function to the
- * history; nobody wants to see it. */
+ * history; they tell a reader nothing. */
 static void skips_find(tnri_symbols *symbols)
 {
     tnri_loaded_at own;

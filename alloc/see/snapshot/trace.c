@@ -351,7 +351,7 @@ int tnri_trace_select(const tnri_picture *picture, tnri_trace *trace)
 {
     rewound past;
     size_t count = picture->order_count;
-    /* Reserved, not allocated: of what nothing is said costs nothing. */
+    /* Reserved, not allocated: a record without entries costs nothing. */
     *trace = (tnri_trace){count, tnri_host_reserve((count + 1) * sizeof(trace->entries[0])),
                           tnri_host_reserve((count + 1) * sizeof(trace->before[0])), 0};
     int has_room = past_begin(&past, picture) && trace->entries != NULL && trace->before != NULL;

@@ -16,7 +16,7 @@ enum { TNRI_CANARY = 0xca, TNRI_CANARY_LEAST = 64, TNRI_CANARY_MOST = 1024 };
  * lock. */
 size_t tnri_canary_place(const tnri_block *block, uintptr_t *address);
 
-/* Sets the canary of a live block that nobody else knows of. In the context, no lock held. */
+/* Sets the canary of a live block that no other thread knows of. In the context, no lock held. */
 void tnri_canary_set(tnri_block *block, tnri_stream *stream);
 
 /* Takes the canary of a live or retired block away. Returns its bytes, which lie from *address on;

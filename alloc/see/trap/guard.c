@@ -44,7 +44,7 @@ static tnri_arena *guard_find(tnr_pool pool, tnri_stream *stream)
 }
 
 /* What the pool's guarded blocks have mapped. Those of streams that have ended are looked after on
- * the way: nobody else comes by. */
+ * the way: no other thread comes by. */
 static size_t guards_look(tnr_pool pool)
 {
     size_t mapped = 0;

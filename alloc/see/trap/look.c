@@ -205,7 +205,7 @@ void tnri_looks_settle(tnri_device *device, uint64_t until_ns)
     while (self != NULL && (one = waiting_take(self, 0)) != NULL) {
         if (tnri_event_wait_until(one->event, until_ns)) {
             look_judge(self, one);
-        } else { /* the copy may still write there: the slot is nobody's until the device ends */
+        } else { /* the copy may still write there: the slot stays taken until the device ends */
             atomic_fetch_add(&missed, 1);
             tnri_event_drop(one->event);
         }
@@ -247,7 +247,7 @@ void tnri_look(tnri_stream *stream, const tnri_looked *looked)
     one->event = NULL;
     int is_made = tnri_work_copy(stream, slot_bytes(self, one), looked);
     if (is_made && tnri_stream_mark(stream, &one->event, &number) != TNR_OK) {
-        /* The copy may still write there: the slot is nobody's until the context is idle. */
+        /* The copy may still write there: the slot stays taken until the context is idle. */
         is_made = tnri_event_context(device, &one->event) == TNR_OK;
         if (!is_made) {
             atomic_fetch_add(&missed, 1);

@@ -36,7 +36,7 @@ static int all_have_answered(const tnri_member *self)
     return 1;
 }
 
-/* What all others have looked at, and could not give, is not wanted for ever; nor does what came
+/* What all others have looked at, and could not give, does not stay wanted; nor does what came
  * beyond a former ask, since chunks are whole, count for the next one. */
 static void waive(tnri_member *self)
 {

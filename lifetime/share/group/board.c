@@ -54,7 +54,7 @@ uint64_t tnri_seat_clear_dead(const tnri_sitting *sitting, int seat)
     if (seat == sitting->own || atomic_load(&found->process) == 0 ||
         !tnri_byte_lock(sitting->file, seat, 1))
         return 0;
-    if (atomic_load(&found->process) != 0) { /* nobody else has cleared it since */
+    if (atomic_load(&found->process) != 0) { /* no other process has cleared it since */
         had = atomic_load(&found->reserved_bytes) + atomic_load(&found->coming_bytes);
         had += had == 0; /* it may have given all, and not said so */
         seat_clear(found);
@@ -65,9 +65,9 @@ uint64_t tnri_seat_clear_dead(const tnri_sitting *sitting, int seat)
 
 /* ---- the file ------------------------------------------------------------------------------- */
 
-/* Only what this version made is used, and only if nobody else can have written to it. A file that
- * was just made is empty, and all zeros are a board without anybody. It is mapped, so it gets all
- * its blocks first: also one with holes, which another version may have made. */
+/* Only what this version made is used, and only if no other user can have written to it. A file
+ * that was just made is empty, and all zeros are a board without anybody. It is mapped, so it gets
+ * all its blocks first: also one with holes, which another version may have made. */
 static tnr_status board_check(int file, const char *path, const char *name)
 {
     tnri_file_facts found;

@@ -7,8 +7,8 @@
  * A member has a seat, and a lock on the byte of that number. The kernel lets go of the lock when
  * the process ends, however it ends; forked children never have it. So a member asks the kernel
  * whether another one lives, and the answer is right across containers too. A seat without a lock
- * can be taken by the next process. Nobody ever waits for a lock. Everything else is atomics: a
- * member that is stopped at any instruction keeps nobody from anything.
+ * can be taken by the next process. No member ever waits for a lock. Everything else is atomics: a
+ * member that is stopped at any instruction keeps no other from anything.
  *
  * Numbers of bytes that only grow go on from one owner of a seat to the next. So a member that
  * remembers such a sum of the former owner sees no sudden difference.
@@ -25,7 +25,7 @@ enum { TNRI_SEATS_MAX = 64, TNRI_PROGRAM_BYTES = 32 };
 
 /* Written by its owner, except where it says otherwise. */
 typedef struct tnri_seat {
-    _Alignas(64) _Atomic int32_t process; /* as it sees itself; 0: nobody sits here */
+    _Alignas(64) _Atomic int32_t process; /* as it sees itself; 0: the seat is free */
     char program[TNRI_PROGRAM_BYTES];     /* written before `process` */
     _Atomic uint64_t floor_bytes, ceiling_bytes;
     _Atomic uint64_t reserved_bytes; /* that it has of the device */
@@ -75,7 +75,7 @@ static inline tnri_seat *tnri_seat_own(const tnri_sitting *sitting)
 int tnri_seat_lives(const tnri_sitting *sitting, int seat);
 
 /* If the process that sat there has ended, clears the seat. Returns the bytes that it had of the
- * device, at least 1; the driver may be about to get them back. 0: nobody has ended there. */
+ * device, at least 1; the driver may be about to get them back. 0: no member has ended there. */
 uint64_t tnri_seat_clear_dead(const tnri_sitting *sitting, int seat);
 
 #endif

@@ -6,8 +6,8 @@
  * A member that grows adds to what it has asked for, and rings. A thread of each other member then
  * gives idle memory back to the driver: as much as was asked for and as its floor allows. A member
  * that finds the device full does the same and waits, until enough was given, all have answered, or
- * the setting group_wait_ms is over. A member that has not answered by then is silent; nobody waits
- * for it again until it has answered. Nobody ever waits for a lock of another process.
+ * the setting group_wait_ms is over. A member that has not answered by then is silent; none waits
+ * for it again until it has answered. No process ever waits for a lock of another.
  *
  * A floor binds the other members. A member that would grow beyond its own floor asks the driver
  * what is left, and leaves what the others lack up to their floors. If two grow at once, each sees

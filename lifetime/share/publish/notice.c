@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said of names: see notice.h. */
+/* The files of names: see notice.h. */
 #include "share/publish/notice.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
  * of a name is and which processes hold it. A new notice replaces the old one whole, by a rename,
  * so a reader needs no lock. A writer locks the folder; the lock ends with the writer's process.
  *
- * The file stays when nobody holds the name any more, so that generations only grow.
+ * The file stays when no process holds the name any more, so that generations only grow.
  */
 #ifndef TNRI_PUBLISH_NOTICE_H
 #define TNRI_PUBLISH_NOTICE_H
@@ -31,7 +31,7 @@ tnr_status tnri_names_lock(tnri_descriptor *folder, const char *name);
 /* Errors: TNR_ERR_INVALID_ARGUMENT. */
 tnr_status tnri_name_check(const char *name);
 
-/* Reads what is said of a name; generation 0: nothing ever was. Errors: TNR_ERR_FILE. */
+/* Reads the file of a name; generation 0: there never was one. Errors: TNR_ERR_FILE. */
 tnr_status tnri_notice_read(tnri_notice *notice, const tnri_descriptor *folder, const char *name);
 /* Under the lock. On an error the former one stays. Errors: TNR_ERR_FILE. */
 tnr_status tnri_notice_write(const tnri_notice *notice, const tnri_descriptor *folder,

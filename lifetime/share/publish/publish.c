@@ -68,7 +68,7 @@ static void latest_end(const char *name)
     (void)tnri_exported_close(one->number); /* unless the device was ended by force */
 }
 
-/* Forgets older generations that nobody reads. Under `changing`. */
+/* Forgets older generations without a reader. Under `changing`. */
 static void older_forget(void)
 {
     tnri_exported_settle();

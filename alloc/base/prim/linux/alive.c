@@ -35,8 +35,8 @@ void tnri_alive_start(void)
 }
 
 /* Reads the word of the thread that lives at the address, or lived: 1 if it can be read, 0 if there
- * is no memory any more, -1 if nobody can tell. The kernel reads, so that it does not matter what
- * the memory has become. */
+ * is no memory any more, -1 if that cannot be known. The kernel reads, so that it does not matter
+ * what the memory has become. */
 static int word_read(uintptr_t address, uint32_t *word)
 {
     intptr_t distance = atomic_load_explicit(&word_distance, memory_order_relaxed);
