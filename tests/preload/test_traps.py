@@ -10,6 +10,7 @@ Taken back, to see a test fail:
   file_open, the standard error for a file that cannot be opened: test_a_child_that_outlives_all
   service.c, conf_restore: test_a_program_that_clears_its_environment
   tnr_shutdown, tnri_trap_sums_tell: test_a_reset_at_the_end
+  ending.c, exit_look: what last_look answers: test_an_end_that_waits_in_vain
 """
 import ctypes.util
 import os
@@ -114,6 +115,32 @@ class Traps(PreloadTest):
         """Broken to see it fail: at_quick_exit left out (alloc/see/trap/ending.c)."""
         self.check_found(self.run_trapped("live", "quick"), "canary: 4 bytes")
         self.assertIn("nothing found", self.run_trapped("clean", "quick", code=0).err)
+
+    def test_an_end_that_waits_in_vain(self):
+        """From one of the questions on, no event is ever over. The end waits for the device, then
+        for what it has had filled, then for its looks. What it has not looked at, it says."""
+        told = "what was left at the end was not looked at"
+        looked = []
+        variables = dict(os.environ, LD_LIBRARY_PATH=str(DRIVER), TENURE_SIM_SCHEDULE="eager")
+        variables.pop("TENURE_DRIVER", None)
+        running = [subprocess.Popen(
+            [TENURE, "run", "--conf", CONF, "--", PROGRAM, "live"], text=True,
+            env={**variables, "TENURE_SIM_FAIL": f"cuEventQuery:{question}+:600"},
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            for question in range(1, 13)]
+        for one in running:
+            err = one.communicate()[1]
+            sums = re.search(r"traps: process \d+: (.*) \(looked at (\d+), could not be (\d+)\)",
+                             err)
+            self.assertIsNotNone(sums, err)
+            is_seen = sums[2] != "0"
+            self.assertEqual(told in err, not is_seen, err)
+            self.assertEqual(one.returncode, 99 if sums[1] == "found 1" else 0, err)
+            if not is_seen:
+                self.assertEqual((sums[1], sums[3]), ("nothing looked at", "0"), err)
+            looked.append(is_seen)
+        self.assertEqual(looked, sorted(looked))
+        self.assertEqual((looked[0], looked[-1]), (False, True))
 
     def test_a_reset_at_the_end(self):
         self.check_found(self.run_trapped("live", "reset"), "canary: 4 bytes")

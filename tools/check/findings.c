@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/plural.h"
+#include "check/ending.h"
 #include "check/kept.h"
 #include "check/rules.h"
 #include "room.h"
@@ -606,8 +607,7 @@ static void sums_say(void)
     check_json_write(&json);
 }
 
-/* A process that used no GPU says nothing. */
-__attribute__((destructor)) static void sums_at_end(void)
+void check_findings_end(void)
 {
     if (!check_does(CHECK_REPORTS) || service_is_forked() || !atomic_load(&driver_is_found))
         return;

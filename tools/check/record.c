@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/plural.h"
+#include "check/ending.h"
 #include "check/findings.h"
 #include "check/sole.h"
 #include "check/text.h"
@@ -31,8 +32,7 @@ void check_record(CUdeviceptr address, CUstream stream)
     refused += status != TNR_OK && status != TNR_ERR_NOT_LIVE;
 }
 
-/* After the sums of --check, if there are any. */
-__attribute__((destructor)) static void record_at_end(void)
+void check_record_end(void)
 {
     char room[512];
     check_text said = {room, 0, sizeof(room), 0};

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "check/check.h"
+#include "check/ending.h"
 #include "check/findings.h"
 #include "check/launch.h"
 #include "check/pinned.h"
@@ -46,6 +47,8 @@ static void driver_found(void)
 /* Before the program runs; and the unwinder, which is loaded when it is first used. */
 __attribute__((constructor)) static void begin_early(void)
 {
+    if (check_begin() != 0)
+        check_ending_begin();
     if ((check_begin() & (CHECK_REPORTS | CHECK_WASTE)) == 0)
         return;
     check_stack room;

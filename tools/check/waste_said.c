@@ -12,6 +12,7 @@
 
 #include "base/bytes_text.h"
 #include "base/plural.h"
+#include "check/ending.h"
 #include "check/findings.h"
 #include "check/kept.h"
 #include "check/streams.h"
@@ -187,8 +188,7 @@ static void waste_say(check_wasted *all, size_t count)
     free(said.string);
 }
 
-/* A process that used no GPU says nothing. */
-__attribute__((destructor)) static void waste_at_end(void)
+void check_waste_end(void)
 {
     size_t count = 0;
     if (!check_does(CHECK_WASTE) || service_is_forked() || !atomic_load(&driver_is_found) ||
