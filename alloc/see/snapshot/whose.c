@@ -245,16 +245,35 @@ static int is_interpreters(const char *name)
     return name[i] == '_';
 }
 
+/* 1 for a Python: "python3.12", "python3.13t", "python.exe", "libpython3.12.so.1.0". A file of the
+ * program's may be called python_solver.so, or pythonnet. */
+static int is_python(const char *module)
+{
+    const char *rest = module + (begins(module, "lib") ? 3 : 0);
+    if (!begins(rest, "python"))
+        return 0;
+    rest += strlen("python");
+    while (isdigit((unsigned char)*rest) || (*rest == '.' && isdigit((unsigned char)rest[1])))
+        rest++;
+    rest += strspn(rest, "dmtuw"); /* debug, pymalloc, free-threaded, wide; without a window */
+    return *rest == '\0' || begins(rest, ".so") || begins(rest, ".dylib") || begins(rest, ".dll") ||
+           strcmp(rest, ".exe") == 0;
+}
+
 static unsigned module_whose(const char *module)
 {
     static const char *const frameworks[] = {"libcublas", "libcudnn",    "libnccl",
                                              "libcufft",  "libcusparse", "libcusolver"};
-    static const char *const machinery[] = {"libtorch", "libc10",   "libpython",  "python",
-                                            "libc.so",  "libc-2",   "libpthread", "libstdc++",
-                                            "libgcc_s", "ld-linux", "libffi.",    "_ctypes."};
+    static const char *const machinery[] = {
+        "libtorch.",    "libtorch_cpu",     "libtorch_cuda", "libtorch_hip",
+        "libtorch_xpu", "libtorch_python.", "libc10.",       "libc10_",
+        "libc.so",      "libc-2",           "libpthread",    "libstdc++",
+        "libgcc_s",     "ld-linux",         "libffi.",       "_ctypes."};
     if (begins_one(module, frameworks, COUNT(frameworks)))
         return TNRI_WHOSE_FRAMEWORK;
-    return begins_one(module, machinery, COUNT(machinery)) ? TNRI_WHOSE_MACHINERY : 0;
+    return is_python(module) || begins_one(module, machinery, COUNT(machinery))
+               ? TNRI_WHOSE_MACHINERY
+               : 0;
 }
 
 unsigned tnri_frame_whose(const char *function, const char *file, const char *module)
