@@ -339,7 +339,7 @@ static size_t small_mapped(const tnri_arena *arena)
                    world->bytes_in[TNRI_RETIRED] + world->bytes_in[TNRI_PARKED];
     for (const tnri_parked *parked = arena->parked; parked != NULL; parked = parked->next)
         if (parked->block->world == world)
-            bytes -= parked->away_pages << world->space->page_shift;
+            bytes -= parked->evicted_pages << world->space->page_shift;
     for (const tnri_block *stale = arena->stale_first; stale != NULL; stale = stale->next)
         if (stale->holds && stale->world == world)
             bytes += stale->bytes;

@@ -34,13 +34,13 @@ enum {
 /* ---- windows that are made again ------------------------------------------------------------- */
 
 enum {
-    TNRI_RECIPES_MAX = 16384,      /* [8eb4045] windows that a world remembers */
-    TNRI_RECIPE_LOOKS = 1024,      /* [8eb4045] of them that are tried for a request */
-    TNRI_RECORDS_NEAR = 64,        /* [44d84ed] neighbours over which its record is sought */
-    TNRI_LOW_WATER_SHARE = 32,     /* [8eb4045] this part (1/n) of the peak is near the least */
-    TNRI_LOW_WATER_FINE = 16,      /* [3d7137d] part (1/n) of that, where chunks cannot go home */
-    TNRI_LOW_WATER_FIRST = 128,    /* [c56e6d7] allocations in which the least is looked for: */
-    TNRI_LOW_WATER_BLOCKS = 65536, /* [8eb4045] from the first window, doubled, to the last */
+    TNRI_CACHED_WINDOWS_MAX = 16384, /* [8eb4045] windows that a world remembers */
+    TNRI_CACHED_WINDOW_LOOKS = 1024, /* [8eb4045] of them that are tried for a request */
+    TNRI_RECORDS_NEAR = 64,          /* [44d84ed] neighbours over which its record is sought */
+    TNRI_TROUGH_SHARE = 32,          /* [8eb4045] this part (1/n) of the peak is near the least */
+    TNRI_TROUGH_FINE = 16,           /* [3d7137d] part (1/n) of that, where chunks cannot go home */
+    TNRI_TROUGH_FIRST = 128,         /* [c56e6d7] allocations in which the least is looked for: */
+    TNRI_TROUGH_BLOCKS = 65536,      /* [8eb4045] from the first window, doubled, to the last */
 };
 
 /* ---- lending --------------------------------------------------------------------------------- */

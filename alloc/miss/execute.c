@@ -21,9 +21,9 @@
 #include "memory/arena/alias.h"
 #include "memory/arena/bins.h"
 #include "memory/arena/count.h"
-#include "memory/arena/low_water.h"
+#include "memory/arena/trough.h"
 #include "memory/arena/note.h"
-#include "memory/arena/recipe.h"
+#include "memory/arena/window_cache.h"
 #include "memory/arena/upper.h"
 #include "memory/arena/world_spent.h"
 #include "base/error.h"
@@ -302,7 +302,7 @@ static void sources_unmap(tnri_plan *plan, size_t mapped)
 static void sources_return(tnri_plan *plan)
 {
     while (plan->sources_count > 0 && plan->sources[plan->sources_count - 1].stale == NULL) {
-        if (plan->sources[plan->sources_count - 1].slot != NULL)
+        if (plan->sources[plan->sources_count - 1].evicted != NULL)
             tnri_plan_untake_parked(plan);
         else
             tnri_chunk_release(plan->arena->device, plan->sources[--plan->sources_count].chunk);
@@ -337,7 +337,7 @@ void tnri_execute_not(tnri_plan *plan)
 static int arena_keeps_aliases(const tnri_arena *arena)
 {
     return tnri_conf_get()->aliases_max > 0 && arena->growable.base == 0 && !arena->is_guard &&
-           tnri_low_water_keeps(arena);
+           tnri_trough_keeps(arena);
 }
 
 /* Makes a chunk's new page its home, where the one that it had is not kept. */
@@ -354,7 +354,7 @@ static void sources_settle(tnri_plan *plan)
     tnri_space *space = plan->world->space;
     for (size_t i = 0; i < plan->sources_count; i++) {
         tnri_source *source = &plan->sources[i];
-        if (plan->is_again) {
+        if (plan->is_cached) {
             tnri_alias_take(space, source->chunk, source->page);
             tnri_chunk_placed(source->chunk);
             plan->arena->aliases_count--;
@@ -434,18 +434,18 @@ static void sources_note(const tnri_plan *plan)
         if (plan->returns == NULL)
             tnri_note_memory(plan->arena, is_new ? TNRI_NOTED_MAP : TNRI_NOTED_MOVE_IN,
                              tnri_page_address(space, first->page), bytes, bytes, 0);
-        if (!plan->is_again) /* what comes back was mapped there all the time */
+        if (!plan->is_cached) /* what comes back was mapped there all the time */
             tnri_pool_note_mapping(plan->arena, 1, tnri_page_address(space, first->page), bytes);
     }
 }
 
-/* The slots that chunks have left are nobody's business any more. */
+/* The evicted ranges that chunks have left are nobody's business any more. */
 static void sources_settle_parked(const tnri_plan *plan)
 {
     size_t moved = 0;
     for (size_t i = 0; i < plan->sources_count; i++)
-        if (plan->sources[i].slot != NULL) {
-            tnri_slot_settle(plan->sources[i].slot);
+        if (plan->sources[i].evicted != NULL) {
+            tnri_evicted_settle(plan->sources[i].evicted);
             moved++;
         }
     if (moved > 0)
@@ -476,7 +476,7 @@ static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
         group_queue(plan, from, end, stays);
         tnri_arena_leave(donor);
     }
-    if (from > 0 && !plan->is_again) {
+    if (from > 0 && !plan->is_cached) {
         atomic_fetch_add_explicit(&plan->arena->device->chunks_moved, from, memory_order_relaxed);
         tnri_device_moved(plan->arena->device, from, plan->sources_count, plan->began_ns);
         atomic_store_explicit(&plan->arena->account->has_moved, 1, memory_order_relaxed);
@@ -488,11 +488,11 @@ static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
     group_queue(plan, 0, plan->own_count, plan->own_stays && plan->own_count > 0);
     if (tnri_is_noting() || tnri_is_following())
         sources_note(plan);
-    if (!plan->is_growth && plan->returns == NULL && !plan->is_again &&
+    if (!plan->is_growth && plan->returns == NULL && !plan->is_cached &&
         plan->moves != TNRI_MOVES_NONE && plan->request->alignment == TNR_ALIGNMENT_DEFAULT &&
         arena_keeps_aliases(arena) &&
         atomic_load_explicit(&arena->account->has_moved, memory_order_relaxed))
-        tnri_recipe_note(plan->world, plan->pending, plan->window, plan->request->bytes);
+        tnri_window_cache_note(plan->world, plan->pending, plan->window, plan->request->bytes);
     tnri_block *block = plan_commit(plan);
     if (block != NULL) {
         if (!plan->is_growth && plan->returns == NULL)
@@ -514,7 +514,7 @@ static tnr_served plan_served(const tnri_plan *plan, int reclaimed)
 {
     if (reclaimed)
         return TNR_SERVED_RECLAIMED;
-    if (plan->is_again)
+    if (plan->is_cached)
         return TNR_SERVED_MOVED;
     if (plan->sources_count > 0 && tnri_source_is_new(&plan->sources[plan->sources_count - 1]))
         return TNR_SERVED_GROWN;
@@ -528,8 +528,8 @@ tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
     size_t mapped = 0;
     tnri_assert_none_held();
     group_set_event(plan, 0, plan->own_count, NULL);
-    plan->own_stays = plan->is_again || arena_keeps_aliases(arena);
-    if (plan->is_again) /* nothing is created or mapped */
+    plan->own_stays = plan->is_cached || arena_keeps_aliases(arena);
+    if (plan->is_cached) /* nothing is created or mapped */
         return plan_succeed(plan, plan_served(plan, reclaimed), ptr);
     tnr_status status = lanes_take(plan);
     plan->lanes_count = plan->sources_count;

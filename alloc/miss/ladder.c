@@ -7,7 +7,7 @@
 #include "base/heuristics.h"
 #include "memory/arena/bins.h"
 #include "memory/arena/count.h"
-#include "memory/arena/low_water.h"
+#include "memory/arena/trough.h"
 #include "memory/arena/serve.h"
 #include "memory/arena/upper.h"
 #include "memory/arena/world_move.h"
@@ -17,7 +17,7 @@
 #include "memory/device/budget.h"
 #include "memory/device/group.h"
 #include "gpu/capturing.h"
-#include "miss/again.h"
+#include "miss/cached_window.h"
 #include "miss/execute.h"
 #include "miss/give_back.h"
 #include "miss/lend.h"
@@ -330,17 +330,17 @@ static tnr_status ladder_lend_or_execute(tnri_plan *plan, int reclaimed, void **
 /* Places memory where a request of the size had it before, if all that it needs for it is free;
  * else *ptr stays null. Not while the access of peers changes: who changes it goes over what is
  * mapped and forgets old mappings, and sees neither in a window that is being made. */
-static tnr_status ladder_again(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
-                               int reclaimed, void **ptr)
+static tnr_status ladder_cached(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
+                                int reclaimed, void **ptr)
 {
     if (arena->growable.base != 0 || ladder_moves_max(arena) == TNRI_MOVES_NONE ||
         tnri_conf_get()->aliases_max == 0 || atomic_load(&arena->account->access.is_changing) ||
         !atomic_load_explicit(&arena->account->has_moved, memory_order_relaxed))
         return TNR_OK;
     tnri_arena_enter(arena);
-    tnri_low_water_watch(arena);
-    tnr_status status = tnri_low_water_keeps(arena) ? tnri_again_make(plan, arena, request)
-                                                    : TNR_ERR_NOT_LIVE;
+    tnri_trough_watch(arena);
+    tnr_status status =
+        tnri_trough_keeps(arena) ? tnri_cached_window_make(plan, arena, request) : TNR_ERR_NOT_LIVE;
     tnri_arena_leave(arena);
     return status == TNR_OK ? tnri_execute(plan, reclaimed, ptr) : TNR_OK;
 }
@@ -352,7 +352,7 @@ static tnr_status ladder_place(tnri_arena *arena, const tnri_request *request, l
     tnri_access *access = &arena->pool->account.access;
     tnri_plan plan = {.was_refused = means.was_refused};
     unsigned epoch = tnri_placing_begin(access);
-    tnr_status status = ladder_again(&plan, arena, request, reclaimed, ptr);
+    tnr_status status = ladder_cached(&plan, arena, request, reclaimed, ptr);
     if (status == TNR_OK && *ptr == NULL && arena->growable.base != 0) {
         tnri_arena_enter(arena);
         status = tnri_plan_make_growth(&plan, arena, request, means.moves);
@@ -394,7 +394,7 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, l
     /* Old mappings go when they can; what the driver says about one of them is no reason to refuse
      * this request. */
     if (atomic_load_explicit(&arena->account->has_moved, memory_order_relaxed))
-        (void)tnri_stale_expire(arena, tnri_low_water_keeps(arena) ? (size_t)conf->aliases_max : 0);
+        (void)tnri_stale_expire(arena, tnri_trough_keeps(arena) ? (size_t)conf->aliases_max : 0);
     (void)tnri_stale_drain(arena, 0, 0, &released);
     (void)tnri_stale_drain(arena, (size_t)conf->stale_mappings_max, 1, &released);
     if (released > 0)

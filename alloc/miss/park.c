@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parked blocks and their slots: see park.h. */
+/* Parked blocks and their evicted ranges: see park.h. */
 #include "miss/park.h"
 
 #include "base/error.h"
@@ -26,14 +26,14 @@ static tnri_parked *parked_make(tnri_arena *arena, tnri_block *block, tnri_event
     for (size_t page = first; page < end; page += space->pages[page]->pages)
         chunks++;
     size_t room = 2 * chunks;
-    tnri_parked *parked = tnri_host_alloc(sizeof(*parked) + room * sizeof(parked->slots[0]));
+    tnri_parked *parked = tnri_host_alloc(sizeof(*parked) + room * sizeof(parked->evicted[0]));
     if (parked == NULL)
         return NULL;
     *parked = (tnri_parked){.block = block, .arena = arena, .first = first, .end = end};
     parked->event = event;
-    parked->slots_room = room;
+    parked->evicted_room = room;
     for (size_t i = 0; i < room; i++)
-        parked->slots[i].is_used = 0;
+        parked->evicted[i].is_used = 0;
     return parked;
 }
 
@@ -44,7 +44,7 @@ static void parked_destroy(tnri_parked *parked)
         atomic_load (&tnri_parked_forgotten)(parked->kept, parked->event);
     else
         tnri_event_drop(parked->event);
-    tnri_host_free(parked, sizeof(*parked) + parked->slots_room * sizeof(parked->slots[0]));
+    tnri_host_free(parked, sizeof(*parked) + parked->evicted_room * sizeof(parked->evicted[0]));
 }
 
 /* Takes it out of the arena's list. Under the lock. */
@@ -73,7 +73,8 @@ tnr_status tnri_park(size_t *bytes, tnri_arena *arena, void *ptr, tnri_event *ev
         status =
             tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for parking the block at %p.", ptr);
         if (parked != NULL)
-            tnri_host_free(parked, sizeof(*parked) + parked->slots_room * sizeof(parked->slots[0]));
+            tnri_host_free(parked,
+                           sizeof(*parked) + parked->evicted_room * sizeof(parked->evicted[0]));
     } else {
         parked->kept = kept;
         parked->since = ++arena->parkings;
@@ -102,13 +103,13 @@ tnr_status tnri_parked_error(const void *ptr, const char *why)
                       why);
 }
 
-/* 1 if a thread works on one of its slots. Under the arena's lock. */
+/* 1 if a thread works on one of its evicted ranges. Under the arena's lock. */
 static int parked_is_busy(const tnri_parked *parked)
 {
     int is_busy = 0;
     tnri_lock_take(&tnri_parking_lock);
-    for (size_t i = 0; i < parked->slots_room && !is_busy; i++)
-        is_busy = parked->slots[i].is_used && parked->slots[i].is_busy;
+    for (size_t i = 0; i < parked->evicted_room && !is_busy; i++)
+        is_busy = parked->evicted[i].is_used && parked->evicted[i].is_busy;
     tnri_lock_release(&tnri_parking_lock);
     return is_busy;
 }
@@ -143,7 +144,7 @@ void *tnri_unpark_end(tnri_parked *parked, int is_done)
     parked->is_returning = 0;
     parked->since = ++arena->parkings; /* others may have used what has come back */
     if (is_done) {
-        tnri_assert(parked->away_pages == 0);
+        tnri_assert(parked->evicted_pages == 0);
         parked_unlink(parked);
         tnri_world_unpark(parked->block->world, parked->block);
         parked->kept = NULL;
@@ -163,9 +164,9 @@ static void mapping_stuck(tnri_arena *arena, tnri_block *stale, void *with)
     const tnri_space *space = tnri_arena_space(arena);
     size_t page = tnri_page_of(space, stale->base), mappings = 0;
     size_t end = tnri_page_of(space, tnri_block_end(stale));
-    for (size_t i = 0; i < parked->slots_room; i++)
-        mappings += parked->slots[i].is_used && parked->slots[i].page >= page &&
-                    parked->slots[i].page < end;
+    for (size_t i = 0; i < parked->evicted_room; i++)
+        mappings += parked->evicted[i].is_used && parked->evicted[i].page >= page &&
+                    parked->evicted[i].page < end;
     stale->slack = mappings & TNRI_SLACK_MASK;
     tnri_event_hold(parked->event);
     tnri_stale_add(arena, stale, parked->event);
@@ -176,18 +177,19 @@ static void parked_empty(tnri_parked *parked)
 {
     tnri_arena *arena = parked->arena;
     tnri_block *block = parked->block;
-    for (size_t i = 0; i < parked->slots_room; i++) {
-        tnri_slot *slot = &parked->slots[i];
-        if (!slot->is_used)
+    for (size_t i = 0; i < parked->evicted_room; i++) {
+        tnri_evicted *evicted = &parked->evicted[i];
+        if (!evicted->is_used)
             continue;
         tnri_lock_take(&tnri_parking_lock);
-        tnri_slot_forget(slot);
+        tnri_evicted_forget(evicted);
         tnri_lock_release(&tnri_parking_lock);
-        if (slot->is_mapped)
-            tnri_slot_pages(slot, &tnri_mapping_refused);
-        size_t bytes = slot->pages << tnri_arena_space(arena)->page_shift;
+        if (evicted->is_mapped)
+            tnri_evicted_pages(evicted, &tnri_mapping_refused);
+        size_t bytes = evicted->pages << tnri_arena_space(arena)->page_shift;
         tnri_note_memory(arena, TNRI_NOTED_MOVE_OUT,
-                         tnri_page_address(tnri_arena_space(arena), slot->page), bytes, bytes, 0);
+                         tnri_page_address(tnri_arena_space(arena), evicted->page), bytes, bytes,
+                         0);
     }
     tnri_world_unpark(block->world, block);
     parked_unlink(parked);
@@ -239,7 +241,7 @@ size_t tnri_parked_away_bytes(const tnri_arena *arena)
 {
     size_t pages = 0;
     for (const tnri_parked *parked = arena->parked; parked != NULL; parked = parked->next)
-        pages += parked->away_pages;
+        pages += parked->evicted_pages;
     return pages << tnri_arena_space(arena)->page_shift;
 }
 
@@ -257,17 +259,17 @@ const char *tnri_parked_validate(const tnri_arena *arena)
     size_t count = arena->worlds[TNRI_SMALL].count_in[TNRI_PARKED] +
                    arena->worlds[TNRI_LARGE].count_in[TNRI_PARKED];
     for (const tnri_parked *parked = arena->parked; parked != NULL; parked = parked->next) {
-        size_t away = 0, slots = 0, used = 0;
+        size_t away = 0, in_ranges = 0, used = 0;
         for (size_t page = parked->first; page < parked->end; page++)
             away += space->pages[page] == NULL;
-        for (size_t i = 0; i < parked->slots_room; i++) {
-            slots += parked->slots[i].is_used ? parked->slots[i].pages : 0;
-            used += parked->slots[i].is_used != 0;
+        for (size_t i = 0; i < parked->evicted_room; i++) {
+            in_ranges += parked->evicted[i].is_used ? parked->evicted[i].pages : 0;
+            used += parked->evicted[i].is_used != 0;
         }
         if (parked->block->state != TNRI_PARKED || parked->block->world->arena != arena)
             return "what is listed as parked is not";
-        if (away != parked->away_pages || slots != away || used != parked->slots_used)
-            return "the slots of a parked block are not what it lacks";
+        if (away != parked->evicted_pages || in_ranges != away || used != parked->evicted_used)
+            return "the evicted ranges of a parked block are not what it lacks";
         if (count-- == 0)
             return "a parked block is listed twice";
     }

@@ -4,14 +4,15 @@
  *
  * A parked block keeps its addresses and its record, which is PARKED. The whole chunks inside it
  * may go to other addresses of the pool by a second mapping, as any chunk that moves. The plan of a
- * request takes them last, before new ones are made (plan.h). When a chunk has gone, a *slot*
- * stands for the addresses that it left, and its old mapping stays:
+ * request takes them last, before new ones are made (plan.h). When a chunk has gone, an *evicted
+ * range* stands for the addresses that it left, and its old mapping stays:
  *
  *     at home     the page table has the chunk; nobody has taken it
- *     vacated     the page table has nothing. The slot knows the chunk whose mapping is still there
- *                 (the chunk knows the slot, too: tnri_chunk.slots), or that there is none any more
+ *     evicted     the page table has nothing. The range knows the chunk whose mapping is still
+ *                 there (the chunk knows the range, too: tnri_chunk.evicted), or that there is
+ *                 none any more
  *
- * Nobody uses a vacated mapping: the block's owner has said so. The mapping stays because that
+ * Nobody uses an evicted mapping: the block's owner has said so. The mapping stays because that
  * costs nothing, and because the same chunk can come back without a driver call, in stream order:
  * if the chunk is free, or parked at home in another block, unparking takes it from there
  * (unpark.c). Only if another chunk must come, the old mapping must go first. For that, all work
@@ -19,8 +20,8 @@
  * (tnri_parked.event). By then it usually is; otherwise the host waits, and the wait is counted.
  *
  * The driver keeps memory while it is mapped anywhere. So before a chunk is given back, its old
- * mappings are removed (tnri_slots_unmap). That needs no other proof than the one for the chunk:
- * each arena that got it was ordered after the one before.
+ * mappings are removed (tnri_evicted_unmap_all). That needs no other proof than the one for the
+ * chunk: each arena that got it was ordered after the one before.
  *
  * Order. When a block is parked, its arena's stream has been made to wait for all its uses. So from
  * then on its chunks are like free memory of the arena. Memory that comes back is ordered before
@@ -29,12 +30,12 @@
 #ifndef TNRI_MISS_PARK_H
 #define TNRI_MISS_PARK_H
 
-#include "miss/slot.h"
+#include "miss/evicted.h"
 
 /* How many records besides one the free of a parked block may need. */
 static inline size_t tnri_parked_records(const tnri_parked *parked)
 {
-    return 2 * parked->slots_room + 1;
+    return 2 * parked->evicted_room + 1;
 }
 
 /* ---- the block ------------------------------------------------------------------------------ */

@@ -11,7 +11,7 @@ enum { LEAVING_MAX = 32 };
 typedef struct leaving {
     size_t count;
     struct {
-        tnri_slot *slot;
+        tnri_evicted *evicted;
         tnri_chunk *chunk;
     } at[LEAVING_MAX];
 } leaving;
@@ -47,10 +47,10 @@ static void parked_leave(leaving *self, tnri_parked *parked, size_t pages_max)
         page += chunk == NULL ? 1 : chunk->pages;
         if (chunk == NULL)
             continue;
-        tnri_slot *slot = tnri_slot_vacate(parked, chunk);
-        if (slot == NULL)
+        tnri_evicted *evicted = tnri_evict(parked, chunk);
+        if (evicted == NULL)
             return;
-        self->at[self->count].slot = slot;
+        self->at[self->count].evicted = evicted;
         self->at[self->count++].chunk = chunk;
         pages += chunk->pages;
     }
@@ -71,10 +71,10 @@ static void arena_leave(leaving *self, tnri_arena *arena, uint64_t until, size_t
 }
 
 /* Another thread makes a window with an old mapping of the chunk. */
-static void chunk_stay(tnri_arena *arena, tnri_slot *slot, tnri_chunk *chunk)
+static void chunk_stay(tnri_arena *arena, tnri_evicted *evicted, tnri_chunk *chunk)
 {
     tnri_arena_enter(arena);
-    tnri_slot_restore(slot, chunk);
+    tnri_evicted_restore(evicted, chunk);
     tnri_arena_leave(arena);
 }
 
@@ -94,11 +94,11 @@ tnr_status tnri_parked_release(tnri_arena *arena, size_t bytes, size_t *released
         for (size_t i = 0; i < self.count; i++) {
             size_t chunk_bytes = self.at[i].chunk->pages << tnri_arena_space(arena)->page_shift;
             if (!tnri_stale_forget_aliases(arena->pool, self.at[i].chunk)) {
-                chunk_stay(arena, self.at[i].slot, self.at[i].chunk);
+                chunk_stay(arena, self.at[i].evicted, self.at[i].chunk);
                 is_wanted = 1;
                 continue;
             }
-            tnr_status refused = tnri_slot_release(self.at[i].slot, self.at[i].chunk);
+            tnr_status refused = tnri_evicted_release(self.at[i].evicted, self.at[i].chunk);
             gone += refused == TNR_OK ? chunk_bytes : 0;
             status = status == TNR_OK ? refused : status;
         }

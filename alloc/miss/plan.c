@@ -8,7 +8,7 @@
 #include "base/host_memory.h"
 #include "memory/arena/alias.h"
 #include "memory/arena/count.h"
-#include "memory/arena/low_water.h"
+#include "memory/arena/trough.h"
 #include "memory/arena/note.h"
 #include "memory/arena/run.h"
 #include "memory/arena/serve.h"
@@ -82,7 +82,7 @@ static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
     plan->moves = moves;
     plan->is_growth = 0;
     plan->at = 0;
-    plan->is_again = 0;
+    plan->is_cached = 0;
     plan->window = 0;
     plan->grows = NULL;
     plan->returns = NULL;
@@ -395,11 +395,11 @@ static void parked_donate(tnri_plan *plan, tnri_parked *parked)
         page = chunk == NULL ? page - 1 : chunk->page;
         if (chunk == NULL || chunk->pages > tnri_plan_room(plan))
             continue;
-        tnri_slot *slot = tnri_slot_vacate(parked, chunk);
-        if (slot == NULL)
+        tnri_evicted *evicted = tnri_evict(parked, chunk);
+        if (evicted == NULL)
             break;
         plan_place(plan, chunk, NULL, page);
-        plan->sources[plan->sources_count - 1].slot = slot;
+        plan->sources[plan->sources_count - 1].evicted = evicted;
     }
 }
 
@@ -419,9 +419,9 @@ size_t tnri_plan_take_parked(tnri_plan *plan, tnri_arena *arena)
 void tnri_plan_untake_parked(tnri_plan *plan)
 {
     tnri_source *source = &plan->sources[--plan->sources_count];
-    tnri_arena *arena = source->slot->parked->arena;
+    tnri_arena *arena = source->evicted->parked->arena;
     tnri_arena_enter(arena);
-    tnri_slot_restore(source->slot, source->chunk);
+    tnri_evicted_restore(source->evicted, source->chunk);
     tnri_arena_leave(arena);
 }
 
@@ -486,13 +486,14 @@ tnri_block *tnri_plan_commit_growth(tnri_plan *plan)
     return block;
 }
 
-/* The slots of a parked block whose addresses are in a gap: none are, any more. */
+/* The evicted ranges of a parked block whose addresses are in a gap: none are, any more. */
 static void gap_drop(tnri_parked *parked, const tnri_gap *gap)
 {
-    for (size_t i = 0; i < parked->slots_room; i++) {
-        tnri_slot *slot = &parked->slots[i];
-        if (slot->is_used && slot->page >= gap->page && slot->page < gap->page + gap->pages)
-            tnri_slot_drop(slot);
+    for (size_t i = 0; i < parked->evicted_room; i++) {
+        tnri_evicted *evicted = &parked->evicted[i];
+        if (evicted->is_used && evicted->page >= gap->page &&
+            evicted->page < gap->page + gap->pages)
+            tnri_evicted_drop(evicted);
     }
 }
 
@@ -506,8 +507,8 @@ tnri_block *tnri_plan_commit_return(tnri_plan *plan)
 }
 
 /* The addresses are without memory again. Where the driver has refused to remove a mapping that was
- * just made, a slot has it: there is one for each of two halves of a gap, since after a refusal
- * none is removed. */
+ * just made, an evicted range has it: there is one for each of two halves of a gap, since after a
+ * refusal none is removed. */
 static void plan_undo_return(const tnri_plan *plan)
 {
     tnri_space *space = plan->world->space;
@@ -519,7 +520,7 @@ static void plan_undo_return(const tnri_plan *plan)
             int is_mapped = space->pages[page] != NULL;
             for (stop = page + 1; stop < end && (space->pages[stop] != NULL) == is_mapped;)
                 stop++;
-            tnri_slot_make(plan->returns, page, stop - page, is_mapped);
+            tnri_evicted_make(plan->returns, page, stop - page, is_mapped);
         }
     }
 }

@@ -34,7 +34,7 @@ typedef struct tnri_source {
     size_t page;       /* where it will be mapped */
     tnri_block *stale; /* what it was cut out of, with its neighbours in this list; null: new */
     size_t page_old;   /* its page there */
-    struct tnri_slot *slot; /* the place in a parked block that it left; null: it was in none */
+    struct tnri_evicted *evicted; /* the range of a parked block that it left; null: none */
 } tnri_source;
 
 /* A stretch of pages of the window that have no memory. */
@@ -63,7 +63,7 @@ typedef struct tnri_plan {
     int was_refused;  /* 1: the driver has refused the request memory before */
     int is_growth;    /* 1: tnri_plan_make_growth made it */
     uintptr_t at;     /* where the block is to begin in the window; 0: where it fits first */
-    int is_again;     /* 1: see again.h */
+    int is_cached;    /* 1: see cached_window.h */
     uintptr_t window; /* where it begins */
     struct tnri_parked *returns; /* the parked block that gets the memory, at its own addresses:
                                   * tnri_plan_make_return made it; null: none */
@@ -76,10 +76,10 @@ typedef struct tnri_plan {
 
     tnri_source *sources; /* sources_count used of sources_max */
     size_t sources_count, sources_max;
-    size_t own_count;    /* the first so many are this arena's own */
-    int own_stays;       /* 1: what these leave stays mapped: see alias.h */
-    size_t lanes_count;  /* the first so many are of this arena's stream */
-    uint64_t began_ns;   /* for the moving budget */
+    size_t own_count;   /* the first so many are this arena's own */
+    int own_stays;      /* 1: what these leave stays mapped: see alias.h */
+    size_t lanes_count; /* the first so many are of this arena's stream */
+    uint64_t began_ns;  /* for the moving budget */
 } tnri_plan;
 
 /* Steps 1 and 2 for the arena's own memory; the lock is held. Errors: TNR_ERR_HOST_MEMORY;
@@ -112,7 +112,8 @@ tnr_status tnri_plan_make_return(tnri_plan *plan, struct tnri_parked *parked, tn
  * error. */
 size_t tnri_plan_take(tnri_plan *plan, tnri_arena *arena);
 
-/* Takes chunks of parked blocks of `arena`, likewise. Their slots are busy until the plan ends. */
+/* Takes chunks of parked blocks of `arena`, likewise. Their evicted ranges are busy until the plan
+ * ends. */
 size_t tnri_plan_take_parked(tnri_plan *plan, tnri_arena *arena);
 /* Brings the plan's last source, which is one of them, home again. No lock is held. */
 void tnri_plan_untake_parked(tnri_plan *plan);
@@ -120,7 +121,7 @@ void tnri_plan_untake_parked(tnri_plan *plan);
 /* 1 if the source is a new chunk. */
 static inline int tnri_source_is_new(const tnri_source *source)
 {
-    return source->stale == NULL && source->slot == NULL;
+    return source->stale == NULL && source->evicted == NULL;
 }
 
 /* The pages that the next chunk may have at most; 0 when none is missing. */

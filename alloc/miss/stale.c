@@ -13,7 +13,7 @@
 #include "memory/device/access.h"
 #include "memory/device/chunk.h"
 #include "memory/device/segment.h"
-#include "miss/slot.h"
+#include "miss/evicted.h"
 #include "memory/pool/asleep.h"
 #include "memory/pool/pool.h"
 
@@ -88,7 +88,7 @@ static size_t stale_release_chunks(tnri_arena *arena, const tnri_block *stale)
         size_t pages = chunk == NULL ? 1 : chunk->pages;
         if (chunk != NULL) {
             bytes += pages << space->page_shift;
-            tnri_slots_unmap(arena->device, chunk);
+            tnri_evicted_unmap_all(arena->device, chunk);
             tnri_chunk_release(arena->device, chunk);
         }
         page += pages;

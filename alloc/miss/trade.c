@@ -3,7 +3,7 @@
 #include "miss/trade.h"
 
 #include "base/heuristics.h"
-#include "memory/arena/low_water.h"
+#include "memory/arena/trough.h"
 #include "memory/device/device.h"
 #include "memory/pool/lane.h"
 
@@ -33,9 +33,9 @@ int tnri_trade_pays(tnri_arena *arena, const tnri_request *request, tnri_use use
     uint64_t most = atomic_load_explicit(&account->most_bytes, memory_order_relaxed);
     /* What parked blocks have is in use and can be had nevertheless. Lanes of one stream lend to
      * each other without a price. */
-    int is_apart = needs > own && use.arenas > 0 && tnri_low_water_keeps(arena) &&
-                   needs <= most + most / TNRI_TRADE_SAVES && !tnri_lane_has_others(arena) &&
-                   atomic_load_explicit(&account->parked, memory_order_relaxed) == 0;
-    atomic_store_explicit(&account->is_apart, is_apart, memory_order_relaxed);
-    return !is_apart;
+    int saves_nothing = needs > own && use.arenas > 0 && tnri_trough_keeps(arena) &&
+                        needs <= most + most / TNRI_TRADE_SAVES && !tnri_lane_has_others(arena) &&
+                        atomic_load_explicit(&account->parked, memory_order_relaxed) == 0;
+    atomic_store_explicit(&account->trade_saves_nothing, saves_nothing, memory_order_relaxed);
+    return !saves_nothing;
 }

@@ -24,7 +24,7 @@
 #include "miss/price.h"
 
 /* 1 if a request that has missed may take memory of other streams. Says so to the account
- * (`is_apart`), too. No lock is held. */
+ * (`trade_saves_nothing`), too. No lock is held. */
 int tnri_trade_pays(tnri_arena *arena, const tnri_request *request, tnri_use use);
 
 #endif

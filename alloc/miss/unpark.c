@@ -4,7 +4,7 @@
  *
  *   1. Chunks whose old mapping is still there, and that are free or parked at home elsewhere, come
  *      back as they are. Only the order of streams needs calls of the driver. From other arenas
- *      they are taken as a plan takes donors: cut, or vacated, under that arena's lock; then this
+ *      they are taken as a plan takes donors: cut, or evicted, under that arena's lock; then this
  *      arena's stream waits for that one on the device.
  *   2. Where others must come, old mappings go, with proof.
  *   3. A plan gives the addresses other chunks. If other parked blocks have enough, it takes
@@ -35,9 +35,9 @@
 /* A chunk on its way home. */
 typedef struct homing {
     tnri_chunk *chunk;
-    tnri_slot *slot;   /* where it is still mapped */
-    tnri_block *stale; /* what it was cut out of, with its neighbours in the list; null: */
-    tnri_slot *left;   /* where it was parked */
+    tnri_evicted *evicted; /* where it is still mapped */
+    tnri_block *stale;     /* what it was cut out of, with its neighbours in the list; null: */
+    tnri_evicted *left;    /* where it was parked */
 } homing;
 
 typedef struct homings {
@@ -52,15 +52,15 @@ static int run_send(homings *self, tnri_world *world, tnri_block *run, size_t pa
     const tnri_space *space = world->space;
     size_t from = self->count, first = page;
     tnri_chunk *chunk;
-    tnri_slot *slot;
+    tnri_evicted *evicted;
     if (!tnri_world_spares(world, TNRI_CUT_RECORDS))
         return 0;
     for (; page < end && self->count < self->room; page += chunk->pages) {
         chunk = space->pages[page];
-        slot = tnri_slot_claim(chunk, self->parked);
-        if (slot == NULL)
+        evicted = tnri_evicted_claim(chunk, self->parked);
+        if (evicted == NULL)
             break;
-        self->at[self->count++] = (homing){chunk, slot, NULL, NULL};
+        self->at[self->count++] = (homing){chunk, evicted, NULL, NULL};
     }
     if (self->count == from)
         return 0;
@@ -98,15 +98,15 @@ static void parked_send(homings *self, tnri_parked *other)
     for (size_t page = other->first; page < other->end && self->count < self->room;) {
         tnri_chunk *chunk = space->pages[page];
         page += chunk == NULL ? 1 : chunk->pages;
-        tnri_slot *slot = chunk == NULL ? NULL : tnri_slot_claim(chunk, self->parked);
-        if (slot == NULL)
+        tnri_evicted *evicted = chunk == NULL ? NULL : tnri_evicted_claim(chunk, self->parked);
+        if (evicted == NULL)
             continue;
-        tnri_slot *left = tnri_slot_vacate(other, chunk);
+        tnri_evicted *left = tnri_evict(other, chunk);
         if (left == NULL) {
-            tnri_slot_unclaim(slot, chunk);
+            tnri_evicted_unclaim(evicted, chunk);
             return;
         }
-        self->at[self->count++] = (homing){chunk, slot, NULL, left};
+        self->at[self->count++] = (homing){chunk, evicted, NULL, left};
     }
 }
 
@@ -117,9 +117,9 @@ static void homings_return(homings *self, tnri_arena *donor)
     tnri_arena_enter(donor);
     while (self->count > 0) {
         const homing *one = &self->at[--self->count];
-        tnri_slot_unclaim(one->slot, one->chunk);
+        tnri_evicted_unclaim(one->evicted, one->chunk);
         if (one->left != NULL) {
-            tnri_slot_restore(one->left, one->chunk);
+            tnri_evicted_restore(one->left, one->chunk);
             continue;
         }
         for (size_t p = 0; p < one->chunk->pages; p++)
@@ -134,7 +134,7 @@ static void homings_return(homings *self, tnri_arena *donor)
     tnri_arena_leave(donor);
 }
 
-/* Leaves the arena what it had of the chunks: mappings that are to go, and slots. */
+/* Leaves the arena what it had of the chunks: mappings that are to go, and evicted ranges. */
 static void homings_leave(const homings *self, tnri_arena *donor, tnri_event *event)
 {
     const tnri_block *before = NULL;
@@ -158,20 +158,20 @@ static void homings_settle(const homings *self)
     tnri_space *space = tnri_arena_space(arena);
     tnri_arena_enter(arena);
     for (size_t i = 0; i < self->count; i++) {
-        tnri_slot *slot = self->at[i].slot;
+        tnri_evicted *evicted = self->at[i].evicted;
         tnri_chunk_enter(self->at[i].chunk, self->parked->block->world->is_small);
-        self->at[i].chunk->page = slot->page;
+        self->at[i].chunk->page = evicted->page;
         /* What it has left is not kept, so this is its home again. */
-        atomic_store_explicit(&self->at[i].chunk->home, slot->page, memory_order_relaxed);
+        atomic_store_explicit(&self->at[i].chunk->home, evicted->page, memory_order_relaxed);
         tnri_chunk_placed(self->at[i].chunk);
-        for (size_t p = 0; p < slot->pages; p++)
-            space->pages[slot->page + p] = self->at[i].chunk;
-        tnri_slot_drop(slot);
+        for (size_t p = 0; p < evicted->pages; p++)
+            space->pages[evicted->page + p] = self->at[i].chunk;
+        tnri_evicted_drop(evicted);
     }
     tnri_arena_leave(arena);
     for (size_t i = 0; i < self->count; i++)
         if (self->at[i].left != NULL)
-            tnri_slot_settle(self->at[i].left);
+            tnri_evicted_settle(self->at[i].left);
 }
 
 /* Makes the block's stream safe to use what `donor` had. */
@@ -215,13 +215,13 @@ static tnr_status homings_take(homings *self, tnri_arena *donor)
     return status;
 }
 
-/* Slots whose chunk may come home. */
+/* Evicted ranges whose chunk may come home. */
 static size_t parked_wanted(const tnri_parked *parked)
 {
     size_t wanted = 0;
     tnri_lock_take(&tnri_parking_lock);
-    for (size_t i = 0; i < parked->slots_room; i++)
-        wanted += parked->slots[i].is_used && parked->slots[i].chunk != NULL;
+    for (size_t i = 0; i < parked->evicted_room; i++)
+        wanted += parked->evicted[i].is_used && parked->evicted[i].chunk != NULL;
     tnri_lock_release(&tnri_parking_lock);
     return wanted;
 }
@@ -230,7 +230,7 @@ static size_t parked_wanted(const tnri_parked *parked)
 static tnr_status unpark_same(tnri_parked *parked)
 {
     tnri_arena *arena = parked->arena;
-    tnri_slots_forget_old(parked);
+    tnri_evicted_forget_old(parked);
     homings self = {.parked = parked, .room = parked_wanted(parked)};
     if (self.room == 0)
         return TNR_OK;
@@ -260,8 +260,8 @@ static tnr_status unpark_unmap(tnri_parked *parked)
     tnri_device *device = parked->arena->device;
     tnr_status status = TNR_OK;
     int is_proved = 0;
-    for (size_t i = 0; i < parked->slots_room && status == TNR_OK; i++) {
-        if (!parked->slots[i].is_used)
+    for (size_t i = 0; i < parked->evicted_room && status == TNR_OK; i++) {
+        if (!parked->evicted[i].is_used)
             continue;
         if (!is_proved && !tnri_event_is_over(parked->event)) {
             atomic_fetch_add_explicit(&device->park_waits, 1, memory_order_relaxed);
@@ -269,7 +269,7 @@ static tnr_status unpark_unmap(tnri_parked *parked)
         }
         is_proved = 1;
         if (status == TNR_OK)
-            status = tnri_slot_unmap(&parked->slots[i]);
+            status = tnri_evicted_unmap(&parked->evicted[i]);
     }
     return status;
 }
@@ -292,10 +292,10 @@ static tnr_status unpark_plan(tnri_parked *parked, tnri_moves moves)
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 /* Pages without memory: this thread alone fills them. */
-static size_t away_pages(const tnri_parked *parked)
+static size_t evicted_pages(const tnri_parked *parked)
 {
     tnri_arena_enter(parked->arena);
-    size_t pages = parked->away_pages;
+    size_t pages = parked->evicted_pages;
     tnri_arena_leave(parked->arena);
     return pages;
 }
@@ -307,13 +307,13 @@ static tnr_status unpark_climb(tnri_parked *parked)
     (void)tnri_stale_drain(parked->arena, 0, 0, &released);
     unsigned epoch = tnri_placing_begin(access);
     tnr_status status = unpark_same(parked);
-    if (status == TNR_OK && away_pages(parked) > 0)
+    if (status == TNR_OK && evicted_pages(parked) > 0)
         status = unpark_unmap(parked);
     tnri_moves moves = TNRI_MOVES_PARKED;
     size_t away;
-    while (status == TNR_OK && (away = away_pages(parked)) > 0) {
+    while (status == TNR_OK && (away = evicted_pages(parked)) > 0) {
         status = unpark_plan(parked, moves);
-        if (status == TNR_OK && away_pages(parked) == away)
+        if (status == TNR_OK && evicted_pages(parked) == away)
             moves = TNRI_MOVES_ALL;
     }
     tnri_placing_end(access, epoch);
@@ -322,12 +322,12 @@ static tnr_status unpark_climb(tnri_parked *parked)
 
 tnr_status tnri_unpark_fill(tnri_parked *parked)
 {
-    if (away_pages(parked) == 0)
+    if (evicted_pages(parked) == 0)
         return TNR_OK;
     tnr_status status = unpark_climb(parked);
     for (int i = 0;
          i < TNRI_RECLAIMS && (status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT); i++) {
-        size_t bytes = away_pages(parked) << parked->arena->device->space.page_shift;
+        size_t bytes = evicted_pages(parked) << parked->arena->device->space.page_shift;
         tnri_error_aside aside;
         tnri_error_take(&aside);
         size_t reclaimed = tnri_reclaim(parked->arena, bytes, i > 0);

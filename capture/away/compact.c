@@ -100,7 +100,7 @@ static int chunk_is_ordinary(const tnri_space *space, const tnri_block *run,
 {
     uintptr_t base = tnri_page_address(space, chunk->page);
     uintptr_t end = tnri_page_address(space, chunk->page + chunk->pages);
-    if (chunk->state != TNRI_CHUNK_READY || chunk->slots != NULL ||
+    if (chunk->state != TNRI_CHUNK_READY || chunk->evicted != NULL ||
         atomic_load_explicit(&chunk->aliases, memory_order_relaxed) != 0)
         return 0;
     while (run->base > base && run->below != NULL)

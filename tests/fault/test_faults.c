@@ -79,7 +79,7 @@ static void moves_body(fault_run *run)
 
 /* Passes of a program that repeats itself: what moved stays mapped, comes back, goes home when all
  * is freed, to another stream too, and is unmapped by a trim. */
-static void again_pass(fault_run *run, int stream)
+static void cached_pass(fault_run *run, int stream)
 {
     for (int i = 0; i < 6; i++)
         step_malloc(run, i, 4 * MIB, 0, -1, stream);
@@ -89,21 +89,21 @@ static void again_pass(fault_run *run, int stream)
     free_slots(run, 1, 6, 2);
 }
 
-static void again_prepare(fault_run *run)
+static void cached_prepare(fault_run *run)
 {
     for (int i = 0; i < 2; i++) {
-        again_pass(run, 0);
-        again_pass(run, 1);
+        cached_pass(run, 0);
+        cached_pass(run, 1);
     }
 }
 
-static void again_body(fault_run *run)
+static void cached_body(fault_run *run)
 {
-    again_pass(run, 0);
-    again_pass(run, 1);
+    cached_pass(run, 0);
+    cached_pass(run, 1);
     step_malloc(run, 11, 15 * MIB, 0, -1, 0);
     step_trim(run, 4 * MIB);
-    again_pass(run, 0);
+    cached_pass(run, 0);
     step_trim(run, 0);
 }
 
@@ -368,9 +368,11 @@ static const fault_scenario scenarios[] = {
     {"growth", NULL, "256M", growth_prepare, growth_body},
     {"moves", NULL, "256M", moves_prepare, moves_body},
     {"moves, few old mappings", "stale_mappings_max:1", "256M", moves_prepare, moves_body},
-    {"again", "aliases_from:first,lend:off,chunk_exact_mb:2", "256M", again_prepare, again_body},
-    {"again, with loans", "aliases_from:first", "256M", again_prepare, again_body},
-    {"again, few aliases", "aliases_max:3,chunk_exact_mb:2", "256M", again_prepare, again_body},
+    {"cached window", "aliases_from:first,lend:off,chunk_exact_mb:2", "256M", cached_prepare,
+     cached_body},
+    {"cached window, with loans", "aliases_from:first", "256M", cached_prepare, cached_body},
+    {"cached window, few aliases", "aliases_max:3,chunk_exact_mb:2", "256M", cached_prepare,
+     cached_body},
     {"donors, wait", "cross_stream:wait,lend:off", "256M", donors_prepare, donors_body},
     {"donors, idle", "cross_stream:idle,lend:off", "256M", donors_idle_prepare, donors_body},
     {"donors, not idle", "cross_stream:idle", "256M", donors_prepare, donors_body},

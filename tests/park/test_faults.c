@@ -7,7 +7,7 @@
  * Seen to fail with these lines changed in the library:
  *   plan_undo_return emptied: a block that failed to come back lacks slots (tnr_validate)
  *   homings_return without tnri_world_uncut: memory lost
- *   homings_return without tnri_slot_restore: memory lost
+ *   homings_return without tnri_evicted_restore: memory lost
  *   slot_unmap_busy: is_mapped 0 whatever the driver said: a mapping left
  *   sources_return without tnri_plan_untake_parked: memory released that a parked block has
  */

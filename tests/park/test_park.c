@@ -4,7 +4,7 @@
  * is refused meanwhile, and how they end.
  *
  * Lines changed in the library to see a test fail:
- *   stale_release_chunks without tnri_slots_unmap: memory_goes_back
+ *   stale_release_chunks without tnri_evicted_unmap_all: memory_goes_back
  *   unpark_unmap without tnri_event_wait: gets_other_chunks (unmapped under work); without the
  *   count: the same
  *   unpark_same always empty: serves_and_returns, in_turn
@@ -12,11 +12,11 @@
  *   tnr_unpark without streams_order; parked_donor_take or homings_order without
  *   tnri_execute_order: other_streams, contents
  *   set_drain without tnri_parked_settle: sleeps
- *   parked_empty without tnri_slot_pages: parts (addresses cannot be given back)
+ *   parked_empty without tnri_evicted_pages: parts (addresses cannot be given back)
  *   arenas_free_all without tnri_parked_free_all: ends
  *   is_taken without PARKED: neighbours
  *   arena_prove without tnri_event_wait: given_back (unmapped under work)
- *   tnri_slot_release without tnri_slots_unmap: given_back_in_turn
+ *   tnri_evicted_release without tnri_evicted_unmap_all: given_back_in_turn
  *   unpark_climb with TNRI_MOVES_ALL at once, or tnri_execute going on with less than all:
  *   parked_first
  *   tnri_plan_take_parked from the other end of its list: newest_gives_first

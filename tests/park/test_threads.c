@@ -22,7 +22,7 @@
 #include <tenure/park.h>
 
 #include "memory/device/event.h"
-#include "miss/slot.h"
+#include "miss/evicted.h"
 
 enum { WORKERS = 4, SLOTS = 3 };
 
@@ -199,8 +199,8 @@ static _Thread_local int is_freer;
 
 void __real_tnri_rest(unsigned round);
 void __wrap_tnri_rest(unsigned round);
-void __real_tnri_slot_settle(tnri_slot *left);
-void __wrap_tnri_slot_settle(tnri_slot *left);
+void __real_tnri_evicted_settle(tnri_evicted *left);
+void __wrap_tnri_evicted_settle(tnri_evicted *left);
 
 void __wrap_tnri_rest(unsigned round)
 {
@@ -220,7 +220,7 @@ static void *free_it(void *block)
 static pthread_t freer;
 static int is_early;
 
-void __wrap_tnri_slot_settle(tnri_slot *left)
+void __wrap_tnri_evicted_settle(tnri_evicted *left)
 {
     void *block = freed_then;
     if (block != NULL) {
@@ -231,7 +231,7 @@ void __wrap_tnri_slot_settle(tnri_slot *left)
         is_early = atomic_load(&is_freed);
     }
     if (!is_early) /* else the slot is gone */
-        __real_tnri_slot_settle(left);
+        __real_tnri_evicted_settle(left);
 }
 
 /* Who frees a block waits for the thread that takes a chunk from it. */

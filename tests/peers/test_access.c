@@ -14,7 +14,7 @@
  *   peer_finish content when the driver does not say: closing_when_the_peer_cannot_be_asked
  *   tnri_peers_meet not called: devices_that_are_used
  *   `torn` not set in pool_change_back, or not looked at: a_way_back_that_fails
- *   tnri_slots_forget_old not called, or comparing the set of peers at the parking: parked
+ *   tnri_evicted_forget_old not called, or comparing the set of peers at the parking: parked
  */
 #include "unit.h"
 

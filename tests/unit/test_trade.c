@@ -4,7 +4,7 @@
  *
  * Broken to see it fail, in tnri_trade_pays: needs are not compared (always apart:
  * streams_that_take_turns_trade, and unit_lend; never: streams_that_need_all_at_once_keep);
- * low water is not asked for (before_low_water_streams_trade); parked blocks do not matter
+ * the trough is not asked for (before_the_trough_streams_trade); parked blocks do not matter
  * (what_is_parked_can_be_had), nor how many arenas there are (among_many_streams_all_trade).
  */
 #include "unit.h"
@@ -73,7 +73,7 @@ static void a_little_is_no_reason(void **state)
 }
 
 /* Nobody knows yet what the program needs. */
-static void before_low_water_streams_trade(void **state)
+static void before_the_trough_streams_trade(void **state)
 {
     (void)state;
     start(NULL);
@@ -118,7 +118,7 @@ int main(void)
         cmocka_unit_test_teardown(streams_that_need_all_at_once_keep, unit_stop),
         cmocka_unit_test_teardown(streams_that_take_turns_trade, unit_stop),
         cmocka_unit_test_teardown(a_little_is_no_reason, unit_stop),
-        cmocka_unit_test_teardown(before_low_water_streams_trade, unit_stop),
+        cmocka_unit_test_teardown(before_the_trough_streams_trade, unit_stop),
         cmocka_unit_test_teardown(without_memory_streams_trade, unit_stop),
         cmocka_unit_test_teardown(among_many_streams_all_trade, unit_stop),
         cmocka_unit_test_teardown(what_is_parked_can_be_had, unit_stop),

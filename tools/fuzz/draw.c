@@ -69,7 +69,7 @@ static void setup_draw(fuzz_draw *draw, fuzz_setup *setup)
         if (strstr(setup->conf, one) == NULL)
             conf_add(setup, one);
     }
-    if (setup->schedule_seed % 2 == 0) /* most programs are too short to come by low water often */
+    if (setup->schedule_seed % 2 == 0) /* most programs are too short to reach their trough often */
         conf_add(setup, "aliases_from:first");
 }
 

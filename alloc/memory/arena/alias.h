@@ -6,14 +6,15 @@
  * it stays as an ALIAS record, and the table of aliases says which chunk is mapped there. When that
  * chunk is wholly free again, it can come back without a driver call: the alias becomes FREE, and
  * the place that the chunk leaves becomes an ALIAS. So a program that repeats itself moves the same
- * chunks between the same addresses for ever, and Tenure asks the driver once (miss/again.h).
+ * chunks between the same addresses for ever, and Tenure asks the driver once
+ * (miss/cached_window.h).
  *
  * The streams' order puts work on one address of a chunk before work on another, as for every move:
  * the same stream, or one that waits. Three things need more: to unmap, to give a chunk back to the
  * driver, and to change its access. See miss/stale.h and memory/pool/peers.c.
  *
  * A chunk's home is where it was first put. If it moves later and its old mapping is not kept, its
- * new place becomes its home. When little is live, free chunks go home (memory/arena/low_water.c).
+ * new place becomes its home. When little is live, free chunks go home (memory/arena/trough.c).
  * Then every pass of a program begins as the pass before did. So it needs the same moves, and the
  * mappings for all of them are there.
  *

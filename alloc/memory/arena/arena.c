@@ -33,7 +33,7 @@ tnri_arena *tnri_arena_create(tnri_account *account, struct tnr_pool_st *pool, t
     arena->pool = pool;
     arena->account = account;
     int keeps = conf->aliases_from == TNRI_ALIASES_FROM_FIRST;
-    atomic_init(&arena->low.keeps, keeps);
+    atomic_init(&arena->trough.keeps, keeps);
     arena->small_limit_bytes = (size_t)conf->small_limit_kb << 10;
     size_t bin_blocks = stream == NULL ? 0 : conf->bin_blocks;
     tnri_world_create(&arena->worlds[TNRI_SMALL], arena, account->space, 1, bin_blocks);

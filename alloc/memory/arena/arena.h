@@ -37,14 +37,14 @@ typedef struct tnri_growable {
     int is_growing;   /* 1: a thread is committing memory; the lock */
 } tnri_growable;
 
-/* The least that is live of an arena's large blocks: see low_water.h. All under the lock, except
+/* The least that is live of an arena's large blocks: see trough.h. All under the lock, except
  * that `keeps` is read without it. */
-typedef struct tnri_low_water {
+typedef struct tnri_trough {
     size_t floor;          /* in the window of allocations before this one, */
     size_t recent;         /* and in this one until now */
     uint64_t window_began; /* number of blocks allocated before it */
     _Atomic int keeps;     /* 1: a chunk that moves out of the arena stays mapped where it was */
-} tnri_low_water;
+} tnri_trough;
 
 enum { TNRI_LANE_TENANTS = 8 };
 
@@ -110,7 +110,7 @@ typedef struct tnri_arena {
 
     /* Under the lock. */
     size_t held_count; /* RETIRED records that graphs or captures keep */
-    tnri_low_water low;
+    tnri_trough trough;
     tnri_world worlds[TNRI_WORLDS];
     tnri_block *stale_first, *stale_last; /* STALE records in the order of their events */
     size_t stale_count;

@@ -75,7 +75,7 @@ static inline int tnri_world_bin(tnri_world *world, tnri_block *block)
     }
     tnri_bin_push(world, block, slot);
     if (is_full)
-        tnri_world_look_low(world); /* now that the block is no longer live */
+        tnri_world_look_trough(world); /* now that the block is no longer live */
     return 1;
 }
 
@@ -100,7 +100,7 @@ static inline __attribute__((always_inline)) void tnri_world_free_counted(tnri_w
     if (!tnri_world_bin(world, block)) {
         block->what = tnri_block_what(TNRI_LIVE, 0);
         (void)tnri_run_merge(world, block, TNRI_LIVE);
-        tnri_world_look_low(world);
+        tnri_world_look_trough(world);
     }
 }
 

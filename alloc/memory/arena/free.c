@@ -35,6 +35,6 @@ void tnri_arena_unretire(tnri_arena *arena, tnri_block *block, tnr_reuse reason)
     tnri_note_reuse(arena, block, reason);
     tnri_world *world = block->world;
     tnri_world_free(world, block);
-    tnri_world_look_low(world);
+    tnri_world_look_trough(world);
     tnri_arena_leave(arena);
 }

@@ -24,7 +24,7 @@ void tnri_world_create(tnri_world *world, struct tnri_arena *arena, tnri_space *
     world->is_small = is_small;
     world->has_many = 1;
     world->bins.max = bin_blocks;
-    world->low_headroom = TNRI_LOW_NEVER;
+    world->trough_headroom = TNRI_TROUGH_NEVER;
     tables_use(world, &tnri_world_nothing);
 }
 
@@ -68,7 +68,7 @@ void tnri_world_destroy(tnri_world *world)
     slabs_free(world);
     if (world->tables != &tnri_world_nothing)
         tnri_host_free(world->tables, sizeof(*world->tables));
-    tnri_recipes_free(world);
+    tnri_window_cache_free(world);
     if (world->borrows_room > 0)
         tnri_host_free(world->span_first,
                        (TNRI_SPANS_MAX + world->borrows_room) * sizeof(world->span_first[0]));

@@ -76,15 +76,15 @@ typedef struct tnri_world_tables {
 } tnri_world_tables;
 extern tnri_world_tables tnri_world_nothing;
 
-/* A value of `low_headroom`: out of reach. */
-#define TNRI_LOW_NEVER UINT64_MAX
+/* A value of `trough_headroom`: out of reach. */
+#define TNRI_TROUGH_NEVER UINT64_MAX
 
-/* See recipe.h. */
-typedef struct tnri_recipes tnri_recipes;
+/* See window_cache.h. */
+typedef struct tnri_window_cache tnri_window_cache;
 struct tnri_world;
 
-/* Forgets the recipes of a world; in recipe.c. */
-void tnri_recipes_free(struct tnri_world *world);
+/* Forgets the cached windows of a world; in window_cache.c. */
+void tnri_window_cache_free(struct tnri_world *world);
 
 /* Numbers of blocks, of their bytes, and of the bytes that were asked for. */
 typedef struct tnri_count {
@@ -117,8 +117,8 @@ typedef struct tnri_world {
     tnri_block *holes;                  /* HOLE records, doubly linked, newest first */
     tnri_block *lent;                   /* LENT records, likewise */
     tnri_block *aliases, *aliases_last; /* ALIAS records, likewise */
-    tnri_recipes *recipes;              /* windows that were made; null: none yet */
-    uint64_t low_headroom;              /* from so much headroom on, frees look: see low_water.h */
+    tnri_window_cache *cached_windows;  /* windows that were made; null: none yet */
+    uint64_t trough_headroom;           /* from so much headroom on, frees look: see trough.h */
     tnri_block *spares;
     size_t spares_count;
     size_t spares_promised; /* of these, to plans that may have to be undone */
@@ -183,14 +183,14 @@ static inline void tnri_world_unspend(tnri_world *world)
         tnri_world_unspend_now(world);
 }
 
-/* The bound of memory/arena/low_water.h is met. */
-void tnri_low_water_look(tnri_world *world);
+/* The bound of memory/arena/trough.h is met. */
+void tnri_trough_look(tnri_world *world);
 
 /* A block was freed and merged. */
-static inline void tnri_world_look_low(tnri_world *world)
+static inline void tnri_world_look_trough(tnri_world *world)
 {
-    if (tnri_unlikely(world->headroom.bytes >= world->low_headroom))
-        tnri_low_water_look(world);
+    if (tnri_unlikely(world->headroom.bytes >= world->trough_headroom))
+        tnri_trough_look(world);
 }
 
 /* What is live. */

@@ -55,10 +55,10 @@ typedef struct tnri_account {
     _Atomic uint64_t reserved_total_bytes; /* ever taken from the driver */
     tnri_flow chunks;
     tnri_held held[TNRI_HELD_SIZES]; /* the same by the size of blocks */
-    _Atomic uint32_t has_moved;      /* 1: a chunk has moved: memory/arena/low_water.h */
+    _Atomic uint32_t has_moved;      /* 1: a chunk has moved: memory/arena/trough.h */
     _Atomic uint64_t most_bytes;     /* the most that was in use at a miss: miss/price.h */
     _Atomic uint64_t needs_bytes;    /* the sum of the most of each arena: miss/trade.h */
-    _Atomic int is_apart;            /* 1: each stream keeps the memory that it has: likewise */
+    _Atomic int trade_saves_nothing; /* 1: each stream keeps the memory that it has: likewise */
     _Atomic int is_full;             /* 1: it could not grow when it last wanted to: miss/price.h */
     _Atomic uint64_t asleep_bytes;   /* of chunks that have given their memory back */
     _Atomic uint32_t exports;        /* exports of its blocks that are open here or in other

@@ -41,8 +41,8 @@ typedef struct tnri_chunk {
     struct tnri_block *free_run;
     tnri_chunk_state state; /* changed by the thread that sleeps, wakes or ends the pool */
     size_t kept_until; /* of the thread that puts the pool to sleep: see capture/away/sleeper.h */
-    struct tnri_slot *slots; /* mappings that parked blocks still have of it; the parking lock */
-    struct tnri_chunk *next; /* among the refused ones; the device's lock */
+    struct tnri_evicted *evicted; /* ranges that are still mapped to it; the parking lock */
+    struct tnri_chunk *next;      /* among the refused ones; the device's lock */
 } tnri_chunk;
 
 /* Stands in the page table for a mapping that could not be removed: see tnri_world_unclaim. */

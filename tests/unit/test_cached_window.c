@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program that repeats itself moves its memory without the driver: chunks come back to addresses
- * at which they are still mapped, go home at low water, and leave nothing mapped when they go.
+ * at which they are still mapped, go home at the trough, and leave nothing mapped when they go.
  *
- * This happens only from the first low water on.
+ * This happens only from the first trough on.
  *
- * Seen to fail: with tnri_again_make always failing, and with tnri_recipe_note empty, the passes of
- * repeated_moves map for ever, and so they do where no free looks for low water. With
- * aliases_max:0 they do too, which no_aliases shows. With tnri_low_water_keeps always 1, what moves
- * in before_low_water stays mapped twice. Chunks stay away in little_goes_last with
- * TNRI_LOW_WATER_FINE 1; much_goes_last fails where tnri_world_bin looks before it has the block,
- * and both with TNRI_LOW_WATER_FIRST as large as TNRI_LOW_WATER_BLOCKS. The library ends the
- * program, where its assertions are compiled in, with either condition left out in
- * tnri_recipe_record. forgotten_aliases_keep_no_memory fails where tnri_reclaim returns what is
- * counted alone, and trimming_removes_old_mappings where trim does, or ends when nothing is
- * mapped, or removes none. trimmed_while_a_window_is_made fails where tnri_stale_forget_aliases
- * returns 1 always, and while_access_changes where ladder_again does not ask for is_changing.
+ * Seen to fail: with tnri_cached_window_make always failing, or with tnri_window_cache_note empty,
+ * the passes of repeated_moves map for ever, and so they do where no free looks for the trough.
+ * With aliases_max:0 they do too, which no_aliases shows. With tnri_trough_keeps always 1, what
+ * moves in before_the_trough stays mapped twice. Chunks stay away in little_goes_last with
+ * TNRI_TROUGH_FINE 1; much_goes_last fails where tnri_world_bin looks before it has the block, and
+ * both with TNRI_TROUGH_FIRST as large as TNRI_TROUGH_BLOCKS. The library ends the program, where
+ * its assertions are compiled in, with either condition left out in tnri_window_cache_record.
+ * forgotten_aliases_keep_no_memory fails where tnri_reclaim returns what is counted alone, and
+ * trimming_removes_old_mappings where trim does, or ends when nothing is mapped, or removes none.
+ * trimmed_while_a_window_is_made fails where tnri_stale_forget_aliases returns 1 always, and
+ * while_access_changes where ladder_cached does not ask for is_changing.
  * parked_while_a_window_is_made fails where tnri_parked_release goes on with such a chunk, and
  * does not end where chunk_stay does not restore it, or where it is taken again at once.
  */
@@ -229,7 +229,7 @@ static void beside_weights(const char *settings, int keeps)
     assert_ok(tnr_free(weights));
 }
 
-static void before_low_water(void **state)
+static void before_the_trough(void **state)
 {
     (void)state;
     beside_weights("move_burst_ms:100000,chunk_exact_mb:2,chunk_max_mb:2", 0);
@@ -328,7 +328,7 @@ static void passes_beside_weights(const size_t *large_bytes, size_t count, int h
             assert_ok(tnr_free(large[i]));
     }
     assert_int_equal(chunks_away(), 0);
-    assert_int_equal(the_arena()->low.recent, 256 * MIB);
+    assert_int_equal(the_arena()->trough.recent, 256 * MIB);
     assert_ok(tnr_validate(0));
     assert_ok(tnr_free(weights));
 }
@@ -340,7 +340,7 @@ static void little_goes_last(void **state)
     passes_beside_weights((size_t[]){8 * MIB, 10 * MIB, 8 * MIB}, 3, 0);
 }
 
-/* What is freed last is much, and in a bin when low water is looked for. */
+/* What is freed last is much, and in a bin when the trough is looked for. */
 static void much_goes_last(void **state)
 {
     (void)state;
@@ -356,7 +356,7 @@ int main(void)
         cmocka_unit_test_teardown(while_access_changes, unit_stop),
         cmocka_unit_test_teardown(no_aliases, unit_stop),
         cmocka_unit_test_teardown(few_aliases, unit_stop),
-        cmocka_unit_test_teardown(before_low_water, unit_stop),
+        cmocka_unit_test_teardown(before_the_trough, unit_stop),
         cmocka_unit_test_teardown(from_the_first, unit_stop),
         cmocka_unit_test_teardown(forgotten_aliases_keep_no_memory, unit_stop),
         cmocka_unit_test_teardown(trimming_removes_old_mappings, unit_stop),

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The same window again: see again.h. */
-#include "miss/again.h"
+/* A window that was made before: see cached_window.h. */
+#include "miss/cached_window.h"
 
 #include "base/conf/conf.h"
 #include "base/heuristics.h"
 #include "memory/arena/alias.h"
-#include "memory/arena/recipe.h"
+#include "memory/arena/window_cache.h"
 #include "memory/arena/world_retired.h"
 
 /* The chunk whose mapping, an alias, begins at a page of a window; else null. */
@@ -30,8 +30,7 @@ static size_t window_has_chunks(const tnri_space *space, size_t first, size_t en
             continue;
         }
         const tnri_chunk *chunk = alias_at(space, page, first);
-        if (chunk == NULL ||
-            atomic_load_explicit(&chunk->free_look, memory_order_relaxed) != look)
+        if (chunk == NULL || atomic_load_explicit(&chunk->free_look, memory_order_relaxed) != look)
             return 0;
         page += chunk->pages;
     }
@@ -64,7 +63,7 @@ static int window_take(tnri_plan *plan)
 {
     const tnri_space *space = plan->world->space;
     uint64_t look = arena_look(plan->arena);
-    plan->is_again = 1;
+    plan->is_cached = 1;
     for (size_t i = 0; i < plan->gaps_count; i++) {
         size_t end = plan->gaps[i].page + plan->gaps[i].pages;
         for (size_t page = plan->gaps[i].page; page < end;) {
@@ -83,46 +82,47 @@ static int window_take(tnri_plan *plan)
     return 1;
 }
 
-/* The window of a recipe if it can be made again now; else its `first` is null. */
-static tnri_window recipe_window(const tnri_world *world, tnri_recipe *recipe, uint64_t look)
+/* A cached window if it can be had now; else its `first` is null. */
+static tnri_window cached_window_now(const tnri_world *world, tnri_cached_window *cached,
+                                     uint64_t look)
 {
     const tnri_space *space = world->space;
-    uintptr_t end = recipe->base + recipe->bytes;
+    uintptr_t end = cached->base + cached->bytes;
     tnri_window none = {0};
     /* First: addresses that were lent since are another arena's, whose lock is not held. */
-    tnri_block *record = tnri_recipe_record(world, recipe);
+    tnri_block *record = tnri_window_cache_record(world, cached);
     if (record == NULL || !window_is_open(record, end))
         return none;
     size_t last = tnri_page_of(space, end - 1) + 1;
-    size_t over = window_has_chunks(space, tnri_page_of(space, recipe->base), last, look);
+    size_t over = window_has_chunks(space, tnri_page_of(space, cached->base), last, look);
     if (over == 0)
         return none;
     if (over > last) /* the last chunk's record is one alias up to there */
         end = tnri_page_address(space, over);
-    return (tnri_window){record, recipe->base, end, 0};
+    return (tnri_window){record, cached->base, end, 0};
 }
 
-/* The oldest recipe's window that the arena's own chunks are enough for. */
-static tnri_window window_again(const tnri_world *world, size_t bytes, uint64_t look)
+/* The oldest cached window that the arena's own chunks are enough for. */
+static tnri_window window_cached(const tnri_world *world, size_t bytes, uint64_t look)
 {
     tnri_window window = {0};
-    tnri_recipe *recipe = NULL;
-    for (int looks = 0; looks < TNRI_RECIPE_LOOKS && window.first == NULL; looks++) {
-        recipe = tnri_recipe_find(world, bytes, recipe);
-        if (recipe == NULL)
+    tnri_cached_window *cached = NULL;
+    for (int looks = 0; looks < TNRI_CACHED_WINDOW_LOOKS && window.first == NULL; looks++) {
+        cached = tnri_window_cache_find(world, bytes, cached);
+        if (cached == NULL)
             break;
-        window = recipe_window(world, recipe, look);
+        window = cached_window_now(world, cached, look);
     }
     return window;
 }
 
-tnr_status tnri_again_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request)
+tnr_status tnri_cached_window_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request)
 {
     tnri_world *world = tnri_arena_world(arena, request->bytes);
     if (request->alignment != TNR_ALIGNMENT_DEFAULT || tnri_conf_get()->max_split_size_mb != 0 ||
-        tnri_recipe_find(world, request->bytes, NULL) == NULL)
+        tnri_window_cache_find(world, request->bytes, NULL) == NULL)
         return TNR_ERR_NOT_LIVE;
-    tnri_window window = window_again(world, request->bytes, arena_look(arena));
+    tnri_window window = window_cached(world, request->bytes, arena_look(arena));
     if (window.first == NULL ||
         tnri_plan_make_at(plan, arena, request, TNRI_MOVES_OWN, &window) != TNR_OK)
         return TNR_ERR_NOT_LIVE;
