@@ -12,7 +12,8 @@ trace is one draw of many: of moe_infer 1.013 to 1.024. A setting that is better
 worse in the mean. Try 0 is the trace as it is; each further one has three blocks of up to 2 MiB
 before its first allocation, on that one's stream, which stay live. The same number of a try gives
 the same blocks for each --conf. What is shown is reserved over live at the end of the last pass:
-the mean, the least and the most of the tries.
+the mean, the least and the most of the tries. The CSV also has the first pass: the mean, the most,
+and the mean of the time in the driver that the simulated device models.
 
 Without TRACE, the traces in tests/traces. --conf "" is the default.
 
@@ -31,7 +32,8 @@ import sys
 import tempfile
 
 BLOCKS, GRAIN, GRAINS_MAX = 3, 512, 4096
-COLUMNS = ["trace", "conf", "passes", "tries", "mean", "least", "most"]
+COLUMNS = ["trace", "conf", "passes", "tries", "mean", "least", "most", "first_mean", "first_most",
+           "first_modelled_ms"]
 
 
 class BadTrace(Exception):
@@ -77,26 +79,47 @@ def replay(tenure, path, conf, loops):
     if run.returncode != 0:
         raise RuntimeError(f"a replay with '{conf}' ended with code {run.returncode}: "
                            f"{run.stderr.strip()}")
-    return json.loads(run.stdout)["reserved_over_live"]
+    return json.loads(run.stdout)
 
 
 def rows_of(arguments, path, scratch):
-    """One row for each --conf."""
+    """One row for each --conf, and the commit of what was run."""
     lines = lines_read(path)
-    ratios = {conf: [] for conf in arguments.conf}
+    found = {conf: [] for conf in arguments.conf}
     for number in range(arguments.tries):
         try:
             text = perturbed(lines, number)
         except ValueError as problem:
             raise BadTrace(f"{path}: {problem}") from None
         (scratch / "perturbed.csv").write_text("\n".join(text) + "\n", encoding="utf-8")
-        for conf, found in ratios.items():
-            found.append(replay(arguments.tenure, scratch / "perturbed.csv", conf,
-                                arguments.loops))
-    for conf, found in ratios.items():
-        yield {"trace": name_of(path), "conf": conf, "passes": arguments.loops,
-               "tries": arguments.tries, "mean": f"{statistics.mean(found):.4f}",
-               "least": f"{min(found):.4f}", "most": f"{max(found):.4f}"}
+        for conf, runs in found.items():
+            runs.append(replay(arguments.tenure, scratch / "perturbed.csv", conf, arguments.loops))
+    for conf, runs in found.items():
+        yield row_of(name_of(path), conf, arguments, runs), runs[0]["commit"]
+
+
+def row_of(name, conf, arguments, runs):
+    last = [run["reserved_over_live"] for run in runs]
+    first = [run["passes"][0] if arguments.loops > 1 else run for run in runs]
+    ratios = [one["reserved_over_live"] for one in first]
+    ms = statistics.mean(one["modelled_driver_ns"] for one in first) / 1e6
+    return {"trace": name, "conf": conf, "passes": arguments.loops, "tries": arguments.tries,
+            "mean": f"{statistics.mean(last):.4f}", "least": f"{min(last):.4f}",
+            "most": f"{max(last):.4f}", "first_mean": f"{statistics.mean(ratios):.4f}",
+            "first_most": f"{max(ratios):.4f}", "first_modelled_ms": f"{ms:.1f}"}
+
+
+def rows_write(arguments, rows, commit):
+    given = "".join(f" --conf '{conf}'" for conf in arguments.conf if conf)
+    given += "".join(f" {path.name}" for path in arguments.traces)
+    schedule = os.environ.get("TENURE_SIM_SCHEDULE", "random")
+    with arguments.csv.open("w", encoding="utf-8", newline="") as out:
+        out.write(f'# command="TENURE_SIM_SCHEDULE={schedule} tests/bench/perturbed.py --tenure '
+                  f'tenure --tries {arguments.tries} --loops {arguments.loops}{given}" '
+                  f"commit={commit} gpu='simulated: none' driver_cuda=13.0 cpus=any\n")
+        writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def main():
@@ -114,11 +137,11 @@ def main():
         parser.error("--tries and --loops must be at least 1")
     arguments.conf = arguments.conf or [""]
     traces = arguments.traces or sorted((root / "tests" / "traces").glob("*.csv.gz"))
-    rows = []
+    rows, commit = [], ""
     try:
         with tempfile.TemporaryDirectory() as scratch:
             for path in traces:
-                for row in rows_of(arguments, path, pathlib.Path(scratch)):
+                for row, commit in rows_of(arguments, path, pathlib.Path(scratch)):
                     rows.append(row)
                     print("{trace:16} {conf:24} mean {mean}  least {least}  most {most}"
                           .format(**row), flush=True)
@@ -129,10 +152,7 @@ def main():
         print(f"perturbed.py: {problem}", file=sys.stderr)
         return 1
     if arguments.csv:
-        with arguments.csv.open("w", encoding="utf-8", newline="") as out:
-            writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        rows_write(arguments, rows, commit)
     return 0
 
 

@@ -27,7 +27,7 @@ from page import (BadInput, COLOURS, NOT_MEASURED, Picture, csv_rows, facts_tabl
 from peers import nccl_table, peers_text
 from scaling import (moves_curve_picture, moves_curve_table, moves_default_table,
                      scale_table)
-from settling import steady_picture, steady_tables
+from settling import perturbed_table, steady_picture, steady_tables
 from speed import (Bench, bench_table, clock_text, cold_table, growth_table, moves_table,
                    mix_rounds_text, picture_line, pictures_make, runs_table, served_table,
                    single_table, traces_table, uses_table)
@@ -487,7 +487,14 @@ of all sizes. 44 MiB are free in 46 places of less than a chunk each, and 10 MiB
 that small blocks have. With all its blocks on one stream it holds 1.08. What Tenure does of this
 with other settings is under "Memory against moves".
 
-{steady_picture}## Scale
+{steady_picture}### Traces that begin a little differently
+
+Where a program's first blocks lie decides where all later ones do, so one trace is one draw of
+many. `tests/bench/perturbed.py` puts a few small blocks before each trace, others in each variant,
+which stay live. Reserved over live on the simulated device, in the recorded time:
+
+{perturbed}
+## Scale
 
 Eight simulated devices, a thousand to a million live blocks of 512 B to 2 MiB on 16 to 1,024
 streams (`tests/bench/scale.c`, `scale.py`); processor time of one thread. Times that hold driver
@@ -610,6 +617,7 @@ def text_make(bench, replay, recorded, docs, traces):
         curve_picture="![Chunks moved over reserved / live](benchmarks/moves.svg)\n\n"
         if moves_curve_picture(docs, replay) else "", scale=scale_table(docs),
         curve_default=moves_default_table(docs), steady=steady_tables(docs),
+        perturbed=perturbed_table(docs),
         steady_picture="![Reserved over live, over passes](benchmarks/steady.svg)\n\n"
         if steady_picture(docs) else "",
         instructions=instructions_table(docs), changes=changes_table(docs))

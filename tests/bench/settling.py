@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of the page about programs that repeat themselves (tests/bench/steady.py)."""
+"""The part of the page about programs that repeat themselves (tests/bench/steady.py), and about
+traces that begin a little differently (tests/bench/perturbed.py)."""
 import math
 import textwrap
 
@@ -72,6 +73,29 @@ def misses_text(rows):
     items = [textwrap.fill(f"`{name}`: {what}.", 98, initial_indent="- ", subsequent_indent="  ")
              for name, what in missing]
     return (f"**{len(missing)} of {len(rows)} rows miss a limit:**\n\n" + "\n".join(items) + "\n")
+
+
+def perturbed_table(docs):
+    """What traces hold that begin a little differently, and all of them in the mean."""
+    rows, made = csv_rows(docs / "benchmarks" / "perturbed.csv")
+    if not rows:
+        return NOT_MEASURED
+
+    def mean(column):
+        return sum(float(row[column]) for row in rows) / len(rows)
+    passes, tries = rows[0]["passes"], rows[0]["tries"]
+    shown = table(
+        ["trace", "first pass, mean", "most", f"pass {passes}, mean", "most",
+         "first pass: modelled driver ms"],
+        [[f"`{row['trace']}`", row["first_mean"], row["first_most"], row["mean"], row["most"],
+          row["first_modelled_ms"]] for row in rows])
+    first, last = mean("first_mean"), mean("mean")
+    said = textwrap.fill(
+        f"In the mean of {len(rows)} traces, {tries} variants of each: {first:.4f} of live in the "
+        f"first pass, {last:.4f} in pass {passes}, {last - first:.4f} more. The first passes "
+        f"spend {len(rows) * mean('first_modelled_ms'):,.0f} ms in the driver together (modelled).",
+        100)
+    return f"{shown}\n{said}\n\n{facts_table(made, 'perturbed.csv')}"
 
 
 def steady_picture(docs):

@@ -4,7 +4,8 @@
 traces are refused.
 
 Broken to see it fail: try 0 changes the trace; blocks are put at its end, or of ids that it uses;
-the mean is of other tries than the least and the most.
+the mean is of other tries than the least and the most; the first pass is the last one; the file
+says nothing of the commit.
 
 Environment: TENURE is the command.
 """
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import unittest
 
+import patterns
 import perturbed
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -44,7 +46,8 @@ class Perturbed(unittest.TestCase):
                 [sys.executable, "-B", HERE / "perturbed.py", "--tenure", os.environ["TENURE"],
                  "--csv", out, *options, path], capture_output=True, text=True, check=False)
             text = out.read_text(encoding="utf-8") if out.exists() else ""
-        return done, list(csv.DictReader(text.splitlines()))
+        self.made = text.split("\n", 1)[0]
+        return done, list(csv.DictReader(text.splitlines()[1:]))
 
     def test_rows(self):
         done, rows = self.run_tool(TRACE, "--tries", "1", "--conf", "", "--conf", "chunk_max_mb:2")
@@ -54,12 +57,26 @@ class Perturbed(unittest.TestCase):
             self.assertEqual(row["least"], row["mean"])
             self.assertEqual(row["most"], row["mean"])
             self.assertGreaterEqual(float(row["mean"]), 1)
+            self.assertEqual(row["first_mean"], row["mean"])
+            self.assertEqual(row["first_most"], row["most"])
+            self.assertGreater(float(row["first_modelled_ms"]), 0)
+        self.assertRegex(self.made, r'^# command=".*--tries 1 --loops 1 --conf \'chunk_max_mb:2\' '
+                                    r'mine.csv" commit=\w+')
         done, [row] = self.run_tool(TRACE, "--tries", "4", "--loops", "2")
         self.assertEqual((row["tries"], row["passes"], row["trace"]), ("4", "2", "mine"))
         self.assertLess(float(row["least"]), float(row["most"]))
         self.assertTrue(float(row["least"]) < float(row["mean"]) < float(row["most"]))
         self.assertIn(f"mean {row['mean']}  least {row['least']}  most {row['most']}", done.stdout)
         self.assertEqual(self.run_tool(TRACE, "--tries", "4", "--loops", "2")[1], [row])
+
+    def test_first_and_last_pass(self):
+        """What a pass leaves in pieces makes the second one grow."""
+        lines = patterns.text("kv_steps").splitlines()
+        _, [once] = self.run_tool(lines, "--tries", "1")
+        _, [twice] = self.run_tool(lines, "--tries", "1", "--loops", "2")
+        self.assertEqual(twice["first_mean"], once["mean"])
+        self.assertEqual(twice["first_modelled_ms"], once["first_modelled_ms"])
+        self.assertGreater(float(twice["mean"]), float(twice["first_mean"]))
 
     def test_bad_input(self):
         for lines, options, code, words in [

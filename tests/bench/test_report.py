@@ -330,6 +330,22 @@ class Report(unittest.TestCase):
         self.assertIn("(moves.svg)", page)
         self.assertEqual(self.run_report("--check").returncode, 0)
 
+    def test_perturbed(self):
+        """The mean of all traces, and what the last pass has more than the first."""
+        self.make()
+        (self.docs / "benchmarks" / "perturbed.csv").write_text(
+            "# command='perturbed.py' commit=abc gpu='simulated: none' driver_cuda=13.0 cpus=any\n"
+            "trace,conf,passes,tries,mean,least,most,first_mean,first_most,first_modelled_ms\n"
+            "small,,20,8,1.0300,1.0200,1.0400,1.0100,1.0150,10.5\n"
+            "large,,20,8,1.0100,1.0100,1.0100,1.0000,1.0000,1500.5\n", "utf-8")
+        page = self.make()
+        self.row(page, "`small`", "1.0100", "1.0150", "1.0300", "1.0400", "10.5")
+        self.assertIn("2 traces, 8 variants of each: 1.0050 of live in the first pass, 1.0200 in "
+                      "pass 20, 0.0150 more. The first passes spend 1,511 ms",
+                      " ".join(page.split()))
+        self.assertIn("(perturbed.csv)", page)
+        self.assertEqual(self.run_report("--check").returncode, 0)
+
     def test_instructions_and_changes(self):
         page = self.make()
         self.assertIn("No change is recorded yet.", page)
