@@ -569,12 +569,6 @@ static int is_free_still(check_block *block, CUdeviceptr address, int is_certain
     return is_free;
 }
 
-void check_use(const check_work *work, CUdeviceptr address, int is_certain)
-{
-    if (service_of_address(address) != NULL)
-        check_use_in(work, check_block_at(address), address, is_certain);
-}
-
 /* Of memory that is not followed: a capture's, perhaps. */
 static void use_of_others(const check_work *work, CUdeviceptr address)
 {

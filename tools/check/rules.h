@@ -27,10 +27,8 @@ int check_is_live(CUdeviceptr address);
  * 0: it is in neither. */
 CUdeviceptr check_memory_end(CUdeviceptr address);
 
-/* The work uses the memory at an address, if it is Tenure's. */
-void check_use(const check_work *work, CUdeviceptr address, int is_certain);
-
-/* The same of memory that is Tenure's; `block`: what check_block_at says of it. */
+/* The work uses the memory at an address, which is Tenure's; `block`: what check_block_at says of
+ * it. */
 static inline void check_use_in(const check_work *work, check_block *block, CUdeviceptr address,
                                 int is_certain);
 

@@ -7,19 +7,12 @@
 
 #include <stdio.h>
 
-#include "random.h"
-
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)
 
-static uint64_t below(fuzz_draw *draw, uint64_t bound)
-{
-    return random_below(&draw->random, bound);
-}
-
 static int percent(fuzz_draw *draw, int of)
 {
-    return (int)below(draw, 100) < of;
+    return (int)draw_below(draw, 100) < of;
 }
 
 /* ---- the setup ------------------------------------------------------------------------------ */
@@ -54,18 +47,18 @@ static void setup_draw(fuzz_draw *draw, fuzz_setup *setup)
                                          "small_limit_kb:64",
                                          "history:light",
                                          "roundup_power2_divisions:4"};
-    snprintf(setup->schedule, sizeof(setup->schedule), "%s", schedules[below(draw, 4)]);
-    setup->schedule_seed = below(draw, UINT64_C(1) << 31);
-    setup->devices = below(draw, 4) == 0 ? 2 : 1;
-    setup->memory_bytes = (32 * MIB) << below(draw, 5);
-    if (below(draw, 4) > 0)
-        conf_add(setup, reuse[below(draw, 3)]);
-    if (below(draw, 3) == 0)
-        conf_add(setup, marks[below(draw, 2)]);
-    if (below(draw, 2) == 0)
-        conf_add(setup, cross[below(draw, 2)]);
-    for (uint64_t i = below(draw, 3); i > 0; i--) {
-        const char *one = others[below(draw, sizeof(others) / sizeof(others[0]))];
+    snprintf(setup->schedule, sizeof(setup->schedule), "%s", schedules[draw_below(draw, 4)]);
+    setup->schedule_seed = draw_below(draw, UINT64_C(1) << 31);
+    setup->devices = draw_below(draw, 4) == 0 ? 2 : 1;
+    setup->memory_bytes = (32 * MIB) << draw_below(draw, 5);
+    if (draw_below(draw, 4) > 0)
+        conf_add(setup, reuse[draw_below(draw, 3)]);
+    if (draw_below(draw, 3) == 0)
+        conf_add(setup, marks[draw_below(draw, 2)]);
+    if (draw_below(draw, 2) == 0)
+        conf_add(setup, cross[draw_below(draw, 2)]);
+    for (uint64_t i = draw_below(draw, 3); i > 0; i--) {
+        const char *one = others[draw_below(draw, sizeof(others) / sizeof(others[0]))];
         if (strstr(setup->conf, one) == NULL)
             conf_add(setup, one);
     }
@@ -95,7 +88,7 @@ static void weights_draw(fuzz_draw *draw, const fuzz_limits *limits)
     };
     uint32_t sum = 0;
     /* What a graph keeps is not known to the model, so without graphs it can say more. */
-    int has_no_graphs = below(draw, 3) == 0;
+    int has_no_graphs = draw_below(draw, 3) == 0;
     for (int i = 0; i < DRAW_ACTIONS; i++) {
         if ((i == DRAW_ACCESS && draw->devices < 2) || (i == DRAW_REGISTER && !draw->registers) ||
             (i == DRAW_OWNER && (draw->foreign_percent == 0 || limits->no_faults)))
@@ -103,7 +96,7 @@ static void weights_draw(fuzz_draw *draw, const fuzz_limits *limits)
         uint32_t weight = usual[i] * 4;
         /* What costs as much as hundreds of others is in few programs, and often there. */
         int chances = action_is_dear(i) ? 12 : 4;
-        switch (below(draw, (uint64_t)chances)) {
+        switch (draw_below(draw, (uint64_t)chances)) {
         case 0:
             weight *= 3;
             break;
@@ -143,25 +136,26 @@ void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fu
     draw->devices = setup->devices;
     fuzz_limits drawn = *limits;
     drawn.no_faults |= limits->illegal != 0; /* a failed call could hide the error */
-    draw->foreign_percent = below(draw, 4) == 0 ? 30 + 35 * (int)below(draw, 3) : 0;
-    draw->registers = below(draw, 8) == 0;
+    draw->foreign_percent = draw_below(draw, 4) == 0 ? 30 + 35 * (int)draw_below(draw, 3) : 0;
+    draw->registers = draw_below(draw, 8) == 0;
     draw->pool_one_in = draw->registers             ? 2
-                        : draw->foreign_percent > 0 ? 1 + (int)below(draw, 2)
+                        : draw->foreign_percent > 0 ? 1 + (int)draw_below(draw, 2)
                                                     : 4;
     weights_draw(draw, &drawn);
-    draw->live_target = 4 + (int)below(draw, 120);
-    draw->streams_target = 1 + (int)below(draw, FUZZ_STREAMS - 3);
-    draw->told_percent = 50 * (int)below(draw, 3);
-    draw->write_percent = 60 + (int)below(draw, 41);
-    draw->size_shift_max = 20 + (int)below(draw, 4);
-    draw->small_percent = 30 + (int)below(draw, 70);
-    draw->uses_default_streams = below(draw, 3) == 0;
-    draw->uses_blocking_streams = below(draw, 3) == 0;
-    draw->sync_percent = below(draw, 4) == 0 ? 40 : 6;
+    draw->live_target = 4 + (int)draw_below(draw, 120);
+    draw->streams_target = 1 + (int)draw_below(draw, FUZZ_STREAMS - 3);
+    draw->told_percent = 50 * (int)draw_below(draw, 3);
+    draw->write_percent = 60 + (int)draw_below(draw, 41);
+    draw->size_shift_max = 20 + (int)draw_below(draw, 4);
+    draw->small_percent = 30 + (int)draw_below(draw, 70);
+    draw->uses_default_streams = draw_below(draw, 3) == 0;
+    draw->uses_blocking_streams = draw_below(draw, 3) == 0;
+    draw->sync_percent = draw_below(draw, 4) == 0 ? 40 : 6;
     draw->illegal_after = UINT64_MAX;
     draw->parks = limits->parks && !limits->illegal;
     draw->odd = limits->odd && !limits->illegal;
-    draw->misses = draw->odd && below(draw, 2); /* not in all: less can be said of memory then */
+    draw->misses =
+        draw->odd && draw_below(draw, 2); /* not in all: less can be said of memory then */
     setup->peer_graphs = draw->odd && setup->devices == 2;
     if (limits->illegal) {
         draw->streams_target = FUZZ_STREAMS - 3;
@@ -169,8 +163,8 @@ void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fu
             setup->memory_bytes = 256 * MIB; /* to reclaim is to wait, and to wait is to order */
         int first, end;
         draw_planted_range(limits, &first, &end);
-        draw->illegal_kind = first + (int)below(draw, (uint64_t)(end - first));
-        draw->illegal_after = 20 + below(draw, limits->ops > 2000 ? 2000 : limits->ops);
+        draw->illegal_kind = first + (int)draw_below(draw, (uint64_t)(end - first));
+        draw->illegal_after = 20 + draw_below(draw, limits->ops > 2000 ? 2000 : limits->ops);
         setup->devices = draw->devices = draw_planted_devices(draw->illegal_kind);
     }
     if (limits->illegal && limits->gated) {
@@ -200,7 +194,7 @@ int draw_stream(fuzz_draw *draw, const model *m, int device)
 {
     int first = draw->uses_default_streams ? 0 : 2;
     for (int tries = 0; tries < 12; tries++) {
-        int slot = first + (int)below(draw, (uint64_t)(FUZZ_STREAMS - first));
+        int slot = first + (int)draw_below(draw, (uint64_t)(FUZZ_STREAMS - first));
         if (m->streams[slot].is_there &&
             (device < 0 || m->order.device[m->streams[slot].component] == device))
             return slot;
@@ -218,13 +212,13 @@ int draw_stream_of(const model *m, int component)
 
 int draw_block(fuzz_draw *draw, const model *m)
 {
-    return m->live_count == 0 ? -1 : m->live[below(draw, (uint64_t)m->live_count)];
+    return m->live_count == 0 ? -1 : m->live[draw_below(draw, (uint64_t)m->live_count)];
 }
 
 int draw_block_free(fuzz_draw *draw, const model *m)
 {
     for (int tries = 0; tries < 8; tries++) {
-        int slot = (int)below(draw, FUZZ_BLOCKS);
+        int slot = (int)draw_below(draw, FUZZ_BLOCKS);
         if (m->blocks[slot].base == 0)
             return slot;
     }
@@ -237,14 +231,15 @@ uint64_t draw_bytes(fuzz_draw *draw)
 {
     static const uint64_t borders[] = {1,       511,     512,         513,     MIB - 1, MIB,
                                        MIB + 1, 2 * MIB, 2 * MIB + 1, 4 * MIB, 6 * MIB};
-    if (below(draw, 16) == 0)
-        return borders[below(draw, sizeof(borders) / sizeof(borders[0]))];
+    if (draw_below(draw, 16) == 0)
+        return borders[draw_below(draw, sizeof(borders) / sizeof(borders[0]))];
     if (!percent(draw, draw->small_percent))
-        return 1 +
-               below(draw, UINT64_C(1) << (16 + below(draw, (uint64_t)draw->size_shift_max - 15)));
-    if (below(draw, 2))
-        return 512 * (1 + below(draw, 20));
-    return 1 + below(draw, UINT64_C(1) << (6 + below(draw, 12)));
+        return 1 + draw_below(draw,
+                              UINT64_C(1)
+                                  << (16 + draw_below(draw, (uint64_t)draw->size_shift_max - 15)));
+    if (draw_below(draw, 2))
+        return 512 * (1 + draw_below(draw, 20));
+    return 1 + draw_below(draw, UINT64_C(1) << (6 + draw_below(draw, 12)));
 }
 
 static fuzz_op op_of(fuzz_kind kind, int block, int stream)
@@ -256,9 +251,9 @@ void draw_wait(fuzz_draw *draw, const model *m, int from, int to)
 {
     fuzz_op op = op_of(FUZZ_RECORD, 0, from);
     (void)m;
-    op.event = (uint8_t)below(draw, FUZZ_EVENTS);
+    op.event = (uint8_t)draw_below(draw, FUZZ_EVENTS);
     op.n = percent(draw, draw->told_percent);
-    if (op.n == 1 && below(draw, 4) == 0)
+    if (op.n == 1 && draw_below(draw, 4) == 0)
         op.n = 2; /* told of later */
     draw_push(draw, op);
     int told = percent(draw, draw->told_percent);
@@ -281,21 +276,21 @@ static int draw_malloc(fuzz_draw *draw, model *m)
     fuzz_op op = op_of(FUZZ_MALLOC, slot, stream);
     op.n = draw_bytes(draw);
     int device = m->order.device[m->streams[stream].component];
-    if (m->streams[stream].graph == 0 && below(draw, (uint64_t)draw->pool_one_in) == 0) {
-        op.pool = (uint8_t)below(draw, FUZZ_POOLS);
+    if (m->streams[stream].graph == 0 && draw_below(draw, (uint64_t)draw->pool_one_in) == 0) {
+        op.pool = (uint8_t)draw_below(draw, FUZZ_POOLS);
         if (op.pool > 0 && (!m->pools[op.pool].is_there || m->pools[op.pool].is_graph ||
                             m->pools[op.pool].device != device))
             op.pool = 0;
-        if (op.pool > 0 && below(draw, 2))
+        if (op.pool > 0 && draw_below(draw, 2))
             op.kind = FUZZ_ROUTED;
     }
-    if (below(draw, 24) == 0) {
+    if (draw_below(draw, 24) == 0) {
         op.kind = FUZZ_ALIGNED;
-        op.m = UINT64_C(1) << below(draw, 22);
+        op.m = UINT64_C(1) << draw_below(draw, 22);
     }
     draw_push(draw, op);
     if (percent(draw, draw->write_percent))
-        draw_push(draw, op_of(below(draw, 8) == 0 ? FUZZ_FILL : FUZZ_WRITE, slot, stream));
+        draw_push(draw, op_of(draw_below(draw, 8) == 0 ? FUZZ_FILL : FUZZ_WRITE, slot, stream));
     return 1;
 }
 
@@ -303,7 +298,7 @@ static int draw_malloc(fuzz_draw *draw, model *m)
 static void draw_keep(fuzz_draw *draw, int slot, int stream)
 {
     fuzz_op op = op_of(FUZZ_RECORD, 0, stream);
-    op.event = (uint8_t)below(draw, FUZZ_EVENTS);
+    op.event = (uint8_t)draw_below(draw, FUZZ_EVENTS);
     op.n = 1;
     draw_push(draw, op);
     fuzz_op keep = op_of(FUZZ_KEEP, slot, 0);
@@ -316,11 +311,11 @@ static void draw_cover_peer(fuzz_draw *draw, const model *m, int slot, int user,
 {
     fuzz_op op = op_of(FUZZ_SYNC_STREAM, 0, user);
     op.n = (uint64_t)percent(draw, draw->told_percent);
-    if (user >= 2 && !m->capturing && below(draw, 2) == 0)
+    if (user >= 2 && !m->capturing && draw_below(draw, 2) == 0)
         draw_push(draw, op_of(FUZZ_USE, slot, user));
-    else if (user >= 2 && !m->capturing && below(draw, 4) == 0)
+    else if (user >= 2 && !m->capturing && draw_below(draw, 4) == 0)
         draw_keep(draw, slot, user);
-    else if (home >= 0 && below(draw, 8) > 0)
+    else if (home >= 0 && draw_below(draw, 8) > 0)
         draw_wait(draw, m, user, home);
     else
         draw_push(draw, op);
@@ -347,9 +342,9 @@ int draw_cover(fuzz_draw *draw, model *m, int slot)
             draw_cover_peer(draw, m, slot, user, home_slot);
             continue;
         }
-        fuzz_op op = op_of(below(draw, 3) == 0 ? FUZZ_USE_STREAM : FUZZ_USE, slot, user);
-        op.n = below(draw, block->bytes > 1 << 20 ? 1 << 20 : block->bytes);
-        uint64_t way = below(draw, 6);
+        fuzz_op op = op_of(draw_below(draw, 3) == 0 ? FUZZ_USE_STREAM : FUZZ_USE, slot, user);
+        op.n = draw_below(draw, block->bytes > 1 << 20 ? 1 << 20 : block->bytes);
+        uint64_t way = draw_below(draw, 6);
         if (way == 0 && home_slot >= 0)
             draw_wait(draw, m, user, home_slot);
         else if (way == 1)
@@ -368,7 +363,7 @@ static int draw_free_inside(fuzz_draw *draw, model *m, int slot)
     for (int i = 0; i < FUZZ_STREAMS; i++)
         if (i != inside->home && m->streams[i].graph == m->capturing &&
             inside->open.at[graph->branch[i]] > 0) {
-            fuzz_op op = op_of(below(draw, 2) ? FUZZ_USE : FUZZ_USE_STREAM, slot, i);
+            fuzz_op op = op_of(draw_below(draw, 2) ? FUZZ_USE : FUZZ_USE_STREAM, slot, i);
             draw_push(draw, op);
         }
     draw_push(draw, op_of(FUZZ_FREE, slot, 0));
@@ -389,7 +384,7 @@ static int draw_free(fuzz_draw *draw, model *m)
             draw_push(draw, op);
         return model_allows(m, &op) == NULL;
     }
-    if (below(draw, 5) == 0) {
+    if (draw_below(draw, 5) == 0) {
         int stream = draw_stream(draw, m, block->device);
         fuzz_op op = op_of(FUZZ_FREE_ON, slot, stream < 0 ? 0 : stream);
         if (stream >= 0 && model_allows(m, &op) == NULL) {
@@ -412,7 +407,7 @@ static int draw_free(fuzz_draw *draw, model *m)
 static int draw_access(fuzz_draw *draw, model *m, int slot, int stream)
 {
     model_block *block = &m->blocks[slot];
-    uint64_t way = below(draw, 8);
+    uint64_t way = draw_below(draw, 8);
     fuzz_kind kind = way < 4 ? FUZZ_READ : way < 7 ? FUZZ_WRITE : FUZZ_FILL;
     fuzz_op op = op_of(kind, slot, stream);
     if (way == 3) {
@@ -445,9 +440,9 @@ static int draw_access(fuzz_draw *draw, model *m, int slot, int stream)
     }
     draw_push(draw, op);
     int is_peer = m->order.device[m->streams[stream].component] != block->device;
-    if (m->streams[stream].component != block->home && !is_peer && below(draw, 3) == 0) {
-        op = op_of(below(draw, 4) == 0 ? FUZZ_USE_STREAM : FUZZ_USE, slot, stream);
-        op.n = below(draw, block->bytes > 1 << 20 ? 1 << 20 : block->bytes);
+    if (m->streams[stream].component != block->home && !is_peer && draw_below(draw, 3) == 0) {
+        op = op_of(draw_below(draw, 4) == 0 ? FUZZ_USE_STREAM : FUZZ_USE, slot, stream);
+        op.n = draw_below(draw, block->bytes > 1 << 20 ? 1 << 20 : block->bytes);
         draw_push(draw, op);
     }
     return 1;
@@ -460,7 +455,7 @@ static int draw_touch(fuzz_draw *draw, model *m, int on_other)
         return 0;
     const model_block *block = &m->blocks[slot];
     int device = block->device;
-    if (on_other && model_is_open(m, device, block->pool) && below(draw, 3) > 0)
+    if (on_other && model_is_open(m, device, block->pool) && draw_below(draw, 3) > 0)
         device = 1 - device;
     int stream = on_other ? draw_stream(draw, m, device) : draw_stream_of(m, block->writer);
     return stream < 0 ? 0 : draw_access(draw, m, slot, stream);
@@ -472,12 +467,12 @@ static int draw_mark(fuzz_draw *draw, model *m)
     if (slot < 0 || m->blocks[slot].bytes == 0)
         return 0;
     int stream = draw_stream(draw, m, m->blocks[slot].device);
-    fuzz_op op = op_of(below(draw, 3) == 0 ? FUZZ_USE_STREAM : FUZZ_USE, slot, stream);
+    fuzz_op op = op_of(draw_below(draw, 3) == 0 ? FUZZ_USE_STREAM : FUZZ_USE, slot, stream);
     if (stream < 0)
         return 0;
-    if (below(draw, 4) == 0) {
+    if (draw_below(draw, 4) == 0) {
         op.kind = FUZZ_KEEP;
-        op.event = (uint8_t)below(draw, FUZZ_EVENTS);
+        op.event = (uint8_t)draw_below(draw, FUZZ_EVENTS);
     }
     if (model_allows(m, &op) != NULL)
         return 0;
@@ -490,14 +485,14 @@ static int draw_mark(fuzz_draw *draw, model *m)
 static int draw_order(fuzz_draw *draw, model *m)
 {
     int from = draw_stream(draw, m, -1), to = draw_stream(draw, m, -1);
-    fuzz_op tell = {.kind = FUZZ_TELL, .event = (uint8_t)below(draw, FUZZ_EVENTS)};
+    fuzz_op tell = {.kind = FUZZ_TELL, .event = (uint8_t)draw_below(draw, FUZZ_EVENTS)};
     if (model_allows(m, &tell) == NULL) {
         draw_push(draw, tell);
         /* Who waits from here on is after it, as far as Tenure knows too. */
         fuzz_op wait = op_of(FUZZ_WAIT, 0, to < 0 ? 0 : to);
         wait.event = tell.event;
         wait.n = 1;
-        if (to >= 0 && below(draw, 2))
+        if (to >= 0 && draw_below(draw, 2))
             draw_push(draw, wait);
         return 1;
     }
@@ -512,9 +507,10 @@ static int draw_sync(fuzz_draw *draw, model *m, int is_query)
     static const fuzz_kind kinds[] = {FUZZ_SYNC_EVENT, FUZZ_SYNC_STREAM, FUZZ_SYNC_EVENT,
                                       FUZZ_SYNC_DEVICE};
     int stream = draw_stream(draw, m, -1);
-    fuzz_op op = op_of(is_query ? FUZZ_QUERY : kinds[below(draw, 4)], 0, stream < 0 ? 0 : stream);
-    op.event = (uint8_t)below(draw, FUZZ_EVENTS);
-    op.device = (uint8_t)below(draw, (uint64_t)draw->devices);
+    fuzz_op op =
+        op_of(is_query ? FUZZ_QUERY : kinds[draw_below(draw, 4)], 0, stream < 0 ? 0 : stream);
+    op.event = (uint8_t)draw_below(draw, FUZZ_EVENTS);
+    op.device = (uint8_t)draw_below(draw, (uint64_t)draw->devices);
     op.n = is_query ? 0 : percent(draw, draw->told_percent);
     if (model_allows(m, &op) != NULL)
         return 0;
@@ -524,12 +520,12 @@ static int draw_sync(fuzz_draw *draw, model *m, int is_query)
 
 static int draw_stream_life(fuzz_draw *draw, model *m)
 {
-    int slot = 2 + (int)below(draw, FUZZ_STREAMS - 2);
+    int slot = 2 + (int)draw_below(draw, FUZZ_STREAMS - 2);
     fuzz_op op =
         op_of(m->streams[slot].is_there ? FUZZ_STREAM_DESTROY : FUZZ_STREAM_CREATE, 0, slot);
-    op.device = (uint8_t)below(draw, (uint64_t)draw->devices);
-    op.n = draw->uses_blocking_streams && below(draw, 2);
-    op.m = below(draw, 2);
+    op.device = (uint8_t)draw_below(draw, (uint64_t)draw->devices);
+    op.n = draw->uses_blocking_streams && draw_below(draw, 2);
+    op.m = draw_below(draw, 2);
     if (op.kind == FUZZ_STREAM_CREATE && slot - 2 >= draw->streams_target)
         return 0;
     if (model_allows(m, &op) != NULL)
@@ -542,8 +538,8 @@ static int draw_stream_life(fuzz_draw *draw, model *m)
 
 static int action_run(fuzz_draw *draw, model *m, int action)
 {
-    if (m->capturing && below(draw, 6) == 0)
-        switch (below(draw, 7)) {
+    if (m->capturing && draw_below(draw, 6) == 0)
+        switch (draw_below(draw, 7)) {
         case 0:
         case 1:
             return draw_redirect(draw, m);
@@ -585,12 +581,13 @@ static void draw_first_streams(fuzz_draw *draw)
     for (int i = 0; i < draw->streams_target && i < 6; i++) {
         fuzz_op op = op_of(FUZZ_STREAM_CREATE, 0, 2 + i);
         op.device = (uint8_t)(i % draw->devices);
-        op.n = draw->uses_blocking_streams && i >= 3 && below(draw, 2);
-        op.m = below(draw, 2);
+        op.n = draw->uses_blocking_streams && i >= 3 && draw_below(draw, 2);
+        op.m = draw_below(draw, 2);
         draw_push(draw, op);
     }
-    if (draw->devices == 2 && below(draw, 2))
-        draw_push(draw, (fuzz_op){.kind = FUZZ_ACCESS, .device = (uint8_t)below(draw, 2), .n = 1});
+    if (draw->devices == 2 && draw_below(draw, 2))
+        draw_push(draw,
+                  (fuzz_op){.kind = FUZZ_ACCESS, .device = (uint8_t)draw_below(draw, 2), .n = 1});
 }
 
 /* What has been under way for long enough ends. */
@@ -598,7 +595,7 @@ static void draw_ends(fuzz_draw *draw, model *m)
 {
     if (draw->faults_left > 0 && --draw->faults_left == 0)
         draw_push(draw, (fuzz_op){.kind = FUZZ_FAULTS_OFF});
-    if (m->capturing && draw->odd && below(draw, 60) == 0)
+    if (m->capturing && draw->odd && draw_below(draw, 60) == 0)
         draw_capture_break(draw, m);
     else if (m->capturing && --draw->capture_left <= 0)
         draw_capture_end(draw, m);
@@ -612,15 +609,15 @@ fuzz_op fuzz_draw_next(fuzz_draw *draw, model *m)
         draw_ends(draw, m);
     if (draw->queue_count == 0 && draw->given > draw->illegal_after && !draw->illegal_done)
         draw->illegal_done = draw_plant(draw, m);
-    if (draw->parks && draw->queue_count == 0 && below(draw, 12) == 0)
+    if (draw->parks && draw->queue_count == 0 && draw_below(draw, 12) == 0)
         (void)draw_park(draw, m);
     if (draw->odd && draw->devices == 2 && m->capturing && draw->queue_count == 0 &&
-        below(draw, 4) == 0)
+        draw_below(draw, 4) == 0)
         (void)draw_peer_inside(draw, m);
-    if (draw->odd && draw->queue_count == 0 && below(draw, m->beside != 0 ? 12 : 40) == 0)
+    if (draw->odd && draw->queue_count == 0 && draw_below(draw, m->beside != 0 ? 12 : 40) == 0)
         (void)draw_odd(draw, m);
     for (int tries = 0; draw->queue_count == 0 && tries < 200; tries++)
-        (void)action_run(draw, m, draw->actions[below(draw, draw->weights_sum)]);
+        (void)action_run(draw, m, draw->actions[draw_below(draw, draw->weights_sum)]);
     if (draw->queue_count == 0)
         return (fuzz_op){.kind = FUZZ_RUN, .n = 1};
     fuzz_op op = draw->queue[draw->queue_first];

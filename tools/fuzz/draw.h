@@ -15,6 +15,7 @@
 
 #include "model.h"
 #include "program.h"
+#include "random.h"
 
 /* What can be left out on the command line. */
 typedef struct fuzz_limits {
@@ -108,7 +109,21 @@ fuzz_op fuzz_draw_next(fuzz_draw *draw, model *m);
 
 /* ---- for the draw_*.c files ----------------------------------------------------------------- */
 
+static inline uint64_t draw_below(fuzz_draw *draw, uint64_t bound)
+{
+    return random_below(&draw->random, bound);
+}
+
 void draw_push(fuzz_draw *draw, fuzz_op op);
+
+/* If the model allows it; else returns 0. */
+static inline int draw_push_allowed(fuzz_draw *draw, model *m, fuzz_op op)
+{
+    if (model_allows(m, &op) != NULL)
+        return 0;
+    draw_push(draw, op);
+    return 1;
+}
 
 /* The first `wanted` slots that are empty; 0 if there are fewer. */
 int draw_blocks_free(const model *m, uint8_t *slots, int wanted);

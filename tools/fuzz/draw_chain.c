@@ -12,7 +12,6 @@
  * And one about where blocks are: a mosaic.
  */
 #include "draw.h"
-#include "random.h"
 
 /* The streams of a chain, by slot, and its two blocks. */
 typedef struct chain {
@@ -22,11 +21,6 @@ typedef struct chain {
     uint8_t first, second; /* events */
     uint64_t bytes;
 } chain;
-
-static uint64_t below(fuzz_draw *draw, uint64_t bound)
-{
-    return random_below(&draw->random, bound);
-}
 
 static void step(const chain *c, fuzz_kind kind, int block, int stream, uint64_t n)
 {
@@ -118,17 +112,17 @@ static int draw_mosaic(fuzz_draw *draw, const model *m)
         return 0;
     chain c = {.draw = draw};
     for (int i = 0; i < PIECES; i++)
-        step(&c, FUZZ_MALLOC, slots[i], stream, (64 << 10) + below(draw, 960 << 10));
+        step(&c, FUZZ_MALLOC, slots[i], stream, (64 << 10) + draw_below(draw, 960 << 10));
     for (int i = 1; i < PIECES; i += 2)
         step(&c, FUZZ_FREE, slots[i], 0, 0);
     for (int i = PIECES; i < PIECES + ALIGNED; i++)
         draw_push(draw, (fuzz_op){.kind = FUZZ_ALIGNED,
                                   .block = slots[i],
                                   .stream = (uint8_t)stream,
-                                  .n = (65 << 10) + below(draw, 256 << 10),
-                                  .m = UINT64_C(1) << (16 + below(draw, 5))});
+                                  .n = (65 << 10) + draw_below(draw, 256 << 10),
+                                  .m = UINT64_C(1) << (16 + draw_below(draw, 5))});
     for (int i = 0; i < PIECES + ALIGNED; i++) {
-        step(&c, FUZZ_LOOK, slots[i], 0, below(draw, 64 << 10));
+        step(&c, FUZZ_LOOK, slots[i], 0, draw_below(draw, 64 << 10));
         step(&c, FUZZ_FREE, slots[i], 0, 0);
     }
     return 1;
@@ -136,7 +130,7 @@ static int draw_mosaic(fuzz_draw *draw, const model *m)
 
 int draw_chain(fuzz_draw *draw, const model *m)
 {
-    if (below(draw, 4) == 0)
+    if (draw_below(draw, 4) == 0)
         return draw_mosaic(draw, m);
     chain c = {.draw = draw};
     int block = draw_block_free(draw, m), next = draw_block_free(draw, m);
@@ -144,9 +138,9 @@ int draw_chain(fuzz_draw *draw, const model *m)
         return 0;
     c.block = (uint8_t)block;
     c.next = (uint8_t)next;
-    c.first = (uint8_t)below(draw, FUZZ_EVENTS);
+    c.first = (uint8_t)draw_below(draw, FUZZ_EVENTS);
     c.second = (uint8_t)((c.first + 1) % FUZZ_EVENTS);
     c.bytes = draw_bytes(draw);
-    chain_push(&c, below(draw, 3));
+    chain_push(&c, draw_below(draw, 3));
     return 1;
 }

@@ -5,45 +5,31 @@
 #include <string.h>
 
 #include "draw.h"
-#include "random.h"
 
 #define MIB ((uint64_t)1 << 20)
 
-static uint64_t below(fuzz_draw *draw, uint64_t bound)
-{
-    return random_below(&draw->random, bound);
-}
-
-static int push_allowed(fuzz_draw *draw, model *m, fuzz_op op)
-{
-    if (model_allows(m, &op) != NULL)
-        return 0;
-    draw_push(draw, op);
-    return 1;
-}
-
 static int draw_pool(fuzz_draw *draw, model *m)
 {
-    fuzz_op op = {.pool = (uint8_t)(1 + below(draw, FUZZ_POOLS - 1))};
-    op.device = (uint8_t)below(draw, (uint64_t)draw->devices);
+    fuzz_op op = {.pool = (uint8_t)(1 + draw_below(draw, FUZZ_POOLS - 1))};
+    op.device = (uint8_t)draw_below(draw, (uint64_t)draw->devices);
     if (m->pools[op.pool].is_there) {
         op.kind = FUZZ_POOL_DESTROY;
-        return push_allowed(draw, m, op);
+        return draw_push_allowed(draw, m, op);
     }
-    if ((int)below(draw, 100) < draw->foreign_percent) {
-        op.kind = below(draw, 3) == 0 ? FUZZ_POOL_SEGMENT_GRAPHS : FUZZ_POOL_SEGMENTS;
-        if (op.kind == FUZZ_POOL_SEGMENTS && below(draw, 4) == 0)
-            op.n = (24 + below(draw, 64)) * MIB;
-        if (below(draw, 2) == 0)
-            op.m = (2 * MIB) << below(draw, 5);
-        return push_allowed(draw, m, op);
+    if ((int)draw_below(draw, 100) < draw->foreign_percent) {
+        op.kind = draw_below(draw, 3) == 0 ? FUZZ_POOL_SEGMENT_GRAPHS : FUZZ_POOL_SEGMENTS;
+        if (op.kind == FUZZ_POOL_SEGMENTS && draw_below(draw, 4) == 0)
+            op.n = (24 + draw_below(draw, 64)) * MIB;
+        if (draw_below(draw, 2) == 0)
+            op.m = (2 * MIB) << draw_below(draw, 5);
+        return draw_push_allowed(draw, m, op);
     }
-    op.kind = below(draw, 3) == 0 ? FUZZ_POOL_GRAPHS : FUZZ_POOL_CREATE;
-    if (op.kind == FUZZ_POOL_CREATE && below(draw, 3) == 0)
-        op.n = (8 + below(draw, 64)) * MIB;
-    if (op.kind == FUZZ_POOL_CREATE && below(draw, 3) == 0)
-        op.m = (1 + below(draw, 16)) * MIB;
-    return push_allowed(draw, m, op);
+    op.kind = draw_below(draw, 3) == 0 ? FUZZ_POOL_GRAPHS : FUZZ_POOL_CREATE;
+    if (op.kind == FUZZ_POOL_CREATE && draw_below(draw, 3) == 0)
+        op.n = (8 + draw_below(draw, 64)) * MIB;
+    if (op.kind == FUZZ_POOL_CREATE && draw_below(draw, 3) == 0)
+        op.m = (1 + draw_below(draw, 16)) * MIB;
+    return draw_push_allowed(draw, m, op);
 }
 
 /* A growable block is made, grown step by step, and freed as any other. */
@@ -54,13 +40,13 @@ static int draw_growable(fuzz_draw *draw, model *m)
         if (m->blocks[m->live[i]].reserved > 0)
             slot = m->live[i];
     fuzz_op op = {.kind = FUZZ_COMMIT, .block = (uint8_t)slot};
-    if (slot >= 0 && below(draw, 4) > 0) {
+    if (slot >= 0 && draw_below(draw, 4) > 0) {
         const model_block *block = &m->blocks[slot];
-        op.n = block->bytes + 1 + below(draw, 4 * MIB);
+        op.n = block->bytes + 1 + draw_below(draw, 4 * MIB);
         if (op.n > block->reserved)
             op.n = block->reserved;
         int home = draw_stream_of(m, block->home);
-        if (!push_allowed(draw, m, op))
+        if (!draw_push_allowed(draw, m, op))
             return 0;
         if (home >= 0)
             draw_push(
@@ -73,37 +59,37 @@ static int draw_growable(fuzz_draw *draw, model *m)
     if (stream < 0 || slot < 0 || m->live_count >= draw->live_target)
         return 0;
     op = (fuzz_op){.kind = FUZZ_RESERVE, .block = (uint8_t)slot, .stream = (uint8_t)stream};
-    op.n = 1 + below(draw, 32 * MIB);
-    return push_allowed(draw, m, op);
+    op.n = 1 + draw_below(draw, 32 * MIB);
+    return draw_push_allowed(draw, m, op);
 }
 
 static int draw_sleep(fuzz_draw *draw, model *m)
 {
-    fuzz_op op = {.kind = FUZZ_SLEEP, .pool = (uint8_t)below(draw, FUZZ_POOLS)};
-    op.device = (uint8_t)below(draw, (uint64_t)draw->devices);
+    fuzz_op op = {.kind = FUZZ_SLEEP, .pool = (uint8_t)draw_below(draw, FUZZ_POOLS)};
+    op.device = (uint8_t)draw_below(draw, (uint64_t)draw->devices);
     if (op.pool > 0)
         op.device = m->pools[op.pool].device;
-    op.n = below(draw, 3);
+    op.n = draw_below(draw, 3);
     if (m->pools[op.pool].is_graph && op.n == 2)
         op.n = 0; /* its graphs read what they have not written */
     int slot = draw_block(draw, m);
-    if (slot >= 0 && below(draw, 2)) {
-        fuzz_op content = {.kind = FUZZ_CONTENT, .block = (uint8_t)slot, .n = below(draw, 3)};
-        (void)push_allowed(draw, m, content);
+    if (slot >= 0 && draw_below(draw, 2)) {
+        fuzz_op content = {.kind = FUZZ_CONTENT, .block = (uint8_t)slot, .n = draw_below(draw, 3)};
+        (void)draw_push_allowed(draw, m, content);
     }
     if (draw->devices == 2 && !m->capturing) { /* a sleep does not wait for the other device */
         draw_push(draw, (fuzz_op){.kind = FUZZ_SYNC_DEVICE, .device = 1 - op.device});
         draw_push(draw, op);
-        if (below(draw, 2))
+        if (draw_below(draw, 2))
             draw_push(draw, (fuzz_op){.kind = FUZZ_ACCESS,
                                       .pool = op.pool,
                                       .device = op.device,
                                       .n = !model_is_open(m, op.device, op.pool)});
-    } else if (!push_allowed(draw, m, op)) {
+    } else if (!draw_push_allowed(draw, m, op)) {
         return draw->queue_count > 0;
     }
     op.kind = FUZZ_WAKE;
-    if (below(draw, 2)) { /* a free while it sleeps */
+    if (draw_below(draw, 2)) { /* a free while it sleeps */
         slot = draw_block(draw, m);
         if (slot >= 0)
             draw_push(draw, (fuzz_op){.kind = FUZZ_FREE, .block = (uint8_t)slot});
@@ -115,11 +101,11 @@ static int draw_sleep(fuzz_draw *draw, model *m)
 /* As a sleep, it does not wait for the other device's work. */
 static int draw_compact(fuzz_draw *draw, model *m)
 {
-    fuzz_op op = {.kind = FUZZ_COMPACT, .pool = (uint8_t)below(draw, FUZZ_POOLS)};
+    fuzz_op op = {.kind = FUZZ_COMPACT, .pool = (uint8_t)draw_below(draw, FUZZ_POOLS)};
     op.device =
-        op.pool > 0 ? m->pools[op.pool].device : (uint8_t)below(draw, (uint64_t)draw->devices);
+        op.pool > 0 ? m->pools[op.pool].device : (uint8_t)draw_below(draw, (uint64_t)draw->devices);
     if (draw->devices < 2 || m->capturing)
-        return push_allowed(draw, m, op);
+        return draw_push_allowed(draw, m, op);
     draw_push(draw, (fuzz_op){.kind = FUZZ_SYNC_DEVICE, .device = 1 - op.device});
     draw_push(draw, op);
     return 1;
@@ -128,11 +114,12 @@ static int draw_compact(fuzz_draw *draw, model *m)
 /* A call of the entry point in what comes next may fail. */
 static void draw_one_fault(fuzz_draw *draw, const char *entry, uint64_t nth)
 {
-    if (!draw->draws_faults || draw->faults_left > 0 || below(draw, 4) > 0)
+    if (!draw->draws_faults || draw->faults_left > 0 || draw_below(draw, 4) > 0)
         return;
     for (uint8_t i = 0; i < fuzz_entries_count; i++)
         if (strcmp(fuzz_entries[i], entry) == 0)
-            draw_push(draw, (fuzz_op){.kind = FUZZ_FAULT, .name = i, .n = 1 + below(draw, nth)});
+            draw_push(draw,
+                      (fuzz_op){.kind = FUZZ_FAULT, .name = i, .n = 1 + draw_below(draw, nth)});
     draw->faults_left = 2;
 }
 
@@ -140,10 +127,10 @@ static void draw_one_fault(fuzz_draw *draw, const char *entry, uint64_t nth)
  * them then, also when the next request comes by. */
 static int draw_pool_trim(fuzz_draw *draw, model *m)
 {
-    fuzz_op op = {.kind = FUZZ_POOL_TRIM, .pool = (uint8_t)below(draw, FUZZ_POOLS)};
+    fuzz_op op = {.kind = FUZZ_POOL_TRIM, .pool = (uint8_t)draw_below(draw, FUZZ_POOLS)};
     op.device =
-        op.pool > 0 ? m->pools[op.pool].device : (uint8_t)below(draw, (uint64_t)draw->devices);
-    op.n = below(draw, 4) * 4 * MIB;
+        op.pool > 0 ? m->pools[op.pool].device : (uint8_t)draw_below(draw, (uint64_t)draw->devices);
+    op.n = draw_below(draw, 4) * 4 * MIB;
     if (model_allows(m, &op) != NULL)
         return 0;
     if (m->pools[op.pool].is_foreign)
@@ -162,14 +149,14 @@ static int draw_pool_trim(fuzz_draw *draw, model *m)
 /* What is closed is opened, what is open most often closed; now and then nothing changes. */
 static int draw_access_change(fuzz_draw *draw, model *m)
 {
-    fuzz_op op = {.kind = below(draw, 8) == 0 ? FUZZ_ACCESS_ALL : FUZZ_ACCESS};
-    op.device = (uint8_t)below(draw, (uint64_t)draw->devices);
+    fuzz_op op = {.kind = draw_below(draw, 8) == 0 ? FUZZ_ACCESS_ALL : FUZZ_ACCESS};
+    op.device = (uint8_t)draw_below(draw, (uint64_t)draw->devices);
     if (op.kind == FUZZ_ACCESS)
-        op.pool = (uint8_t)below(draw, FUZZ_POOLS);
+        op.pool = (uint8_t)draw_below(draw, FUZZ_POOLS);
     if (op.pool > 0)
         op.device = m->pools[op.pool].device;
     int is_open = model_is_open(m, op.device, op.kind == FUZZ_ACCESS ? op.pool : FUZZ_POOLS);
-    op.n = (uint64_t)(is_open ? below(draw, 3) == 0 : below(draw, 8) > 0);
+    op.n = (uint64_t)(is_open ? draw_below(draw, 3) == 0 : draw_below(draw, 8) > 0);
     if (model_allows(m, &op) != NULL)
         return 0;
     /* At one of its chunks: it is to be taken back then. */
@@ -184,13 +171,13 @@ static int draw_fault(fuzz_draw *draw, model *m)
     size_t entries = fuzz_entries_count - (draw->devices < 2 ? fuzz_entries_peers : 0);
     if (draw->faults_left > 0)
         return 0;
-    for (uint64_t i = 1 + below(draw, 3); i > 0; i--) {
-        fuzz_op op = {.kind = FUZZ_FAULT, .name = (uint8_t)below(draw, entries)};
-        op.n = 1 + below(draw, 4);
-        op.m = below(draw, 4) == 0;
+    for (uint64_t i = 1 + draw_below(draw, 3); i > 0; i--) {
+        fuzz_op op = {.kind = FUZZ_FAULT, .name = (uint8_t)draw_below(draw, entries)};
+        op.n = 1 + draw_below(draw, 4);
+        op.m = draw_below(draw, 4) == 0;
         draw_push(draw, op);
     }
-    draw->faults_left = 2 + (int)below(draw, 30);
+    draw->faults_left = 2 + (int)draw_below(draw, 30);
     return 1;
 }
 
@@ -199,9 +186,9 @@ static int draw_unpark(fuzz_draw *draw, model *m, fuzz_op op)
 {
     static const uint8_t next[] = {FUZZ_READ, FUZZ_WRITE, FUZZ_FREE};
     op.kind = FUZZ_UNPARK;
-    if (!push_allowed(draw, m, op))
+    if (!draw_push_allowed(draw, m, op))
         return 0;
-    op.kind = next[below(draw, sizeof(next))];
+    op.kind = next[draw_below(draw, sizeof(next))];
     draw_push(draw, op);
     return 1;
 }
@@ -220,21 +207,21 @@ int draw_park(fuzz_draw *draw, model *m)
         return 0;
     int home = draw_stream_of(m, m->blocks[slot].home);
     int stream =
-        home < 0 || below(draw, 3) == 0 ? draw_stream(draw, m, m->blocks[slot].device) : home;
+        home < 0 || draw_below(draw, 3) == 0 ? draw_stream(draw, m, m->blocks[slot].device) : home;
     if (stream < 0)
         return 0;
     op.block = (uint8_t)slot;
     op.stream = (uint8_t)stream;
     if (m->blocks[slot].is_parked)
         return draw_unpark(draw, m, op);
-    op.n = below(draw, 3);
-    if (!push_allowed(draw, m, op))
+    op.n = draw_below(draw, 3);
+    if (!draw_push_allowed(draw, m, op))
         return 0;
     int other = draw_block_free(draw, m);
-    if (other < 0 || below(draw, 2) == 0)
+    if (other < 0 || draw_below(draw, 2) == 0)
         return 1;
     fuzz_op taker = {.kind = FUZZ_MALLOC, .block = (uint8_t)other, .n = m->blocks[slot].bytes};
-    int by = below(draw, 2) ? stream : draw_stream(draw, m, m->blocks[slot].device);
+    int by = draw_below(draw, 2) ? stream : draw_stream(draw, m, m->blocks[slot].device);
     taker.pool = m->blocks[slot].pool;
     taker.stream = (uint8_t)(by < 0 ? stream : by);
     draw_push(draw, taker);
@@ -248,7 +235,7 @@ static int draw_storm(fuzz_draw *draw, model *m)
 {
     for (int i = 0; i < m->live_count && draw->queue_count < DRAW_QUEUE - 2; i++) {
         fuzz_op op = {.kind = FUZZ_FREE, .block = m->live[i]};
-        (void)push_allowed(draw, m, op);
+        (void)draw_push_allowed(draw, m, op);
     }
     return draw->queue_count > 0;
 }
@@ -260,69 +247,71 @@ static int draw_look(fuzz_draw *draw, model *m, int is_wrong)
         return 0;
     fuzz_op op = {.kind = is_wrong ? FUZZ_FREE_WRONG : FUZZ_LOOK, .block = (uint8_t)slot};
     uint64_t reach = m->blocks[slot].bytes > MIB ? MIB : m->blocks[slot].bytes;
-    op.n = is_wrong && below(draw, 4) == 0 ? 0 : below(draw, reach);
-    return push_allowed(draw, m, op);
+    op.n = is_wrong && draw_below(draw, 4) == 0 ? 0 : draw_below(draw, reach);
+    return draw_push_allowed(draw, m, op);
 }
 
 /* Memory of the default pool less often: once it is registered, nothing moves there any more. */
 static int draw_register(fuzz_draw *draw, model *m)
 {
     int slot = draw_block(draw, m);
-    if (slot < 0 || (m->blocks[slot].pool == 0 && below(draw, 16) > 0))
+    if (slot < 0 || (m->blocks[slot].pool == 0 && draw_below(draw, 16) > 0))
         return 0;
-    return push_allowed(draw, m, (fuzz_op){.kind = FUZZ_REGISTER, .block = (uint8_t)slot});
+    return draw_push_allowed(draw, m, (fuzz_op){.kind = FUZZ_REGISTER, .block = (uint8_t)slot});
 }
 
 int draw_control_action(fuzz_draw *draw, model *m, int action)
 {
-    fuzz_op op = {.device = (uint8_t)below(draw, (uint64_t)draw->devices)};
+    fuzz_op op = {.device = (uint8_t)draw_below(draw, (uint64_t)draw->devices)};
     int stream;
     switch (action) {
     case DRAW_EVENT:
         op.kind = FUZZ_EVENT_DESTROY;
-        op.event = (uint8_t)below(draw, FUZZ_EVENTS);
-        return push_allowed(draw, m, op);
+        op.event = (uint8_t)draw_below(draw, FUZZ_EVENTS);
+        return draw_push_allowed(draw, m, op);
     case DRAW_POOL:
         return draw_pool(draw, m);
     case DRAW_GROWABLE:
         return draw_growable(draw, m);
     case DRAW_TRIM:
         op.kind = FUZZ_TRIM;
-        op.n = below(draw, 4) * 4 * MIB;
-        if (below(draw, 2) == 0)
+        op.n = draw_below(draw, 4) * 4 * MIB;
+        if (draw_below(draw, 2) == 0)
             return draw_pool_trim(draw, m);
-        return push_allowed(draw, m, op);
+        return draw_push_allowed(draw, m, op);
     case DRAW_LIMIT:
         op.kind = FUZZ_LIMIT;
-        op.n = below(draw, 2) ? UINT64_MAX : (16 + below(draw, 128)) * MIB;
-        return push_allowed(draw, m, op);
+        op.n = draw_below(draw, 2) ? UINT64_MAX : (16 + draw_below(draw, 128)) * MIB;
+        return draw_push_allowed(draw, m, op);
     case DRAW_CONFIGURE:
-        op = (fuzz_op){.kind = FUZZ_CONFIGURE, .name = (uint8_t)below(draw, fuzz_settings_count)};
-        return push_allowed(draw, m, op);
+        op = (fuzz_op){.kind = FUZZ_CONFIGURE,
+                       .name = (uint8_t)draw_below(draw, fuzz_settings_count)};
+        return draw_push_allowed(draw, m, op);
     case DRAW_LOOK:
     case DRAW_WRONG:
         return draw_look(draw, m, action == DRAW_WRONG);
     case DRAW_STATS:
         op.kind = FUZZ_STATS;
-        return push_allowed(draw, m, op);
+        return draw_push_allowed(draw, m, op);
     case DRAW_SNAPSHOT:
-        op = (fuzz_op){.kind = below(draw, 4) ? FUZZ_SNAPSHOT : FUZZ_HISTORY, .n = below(draw, 2)};
-        if (below(draw, 8) > 0)
+        op = (fuzz_op){.kind = draw_below(draw, 4) ? FUZZ_SNAPSHOT : FUZZ_HISTORY,
+                       .n = draw_below(draw, 2)};
+        if (draw_below(draw, 8) > 0)
             return 0; /* a snapshot costs as much as thousands of other operations */
-        return push_allowed(draw, m, op);
+        return draw_push_allowed(draw, m, op);
     case DRAW_SLEEP:
         /* It copies all of its memory. Of two devices one sleeps more often. */
-        if (below(draw, 2) == 0)
+        if (draw_below(draw, 2) == 0)
             return draw_compact(draw, m);
-        return below(draw, draw->devices == 2 ? 8 : 32) == 0 && draw_sleep(draw, m);
+        return draw_below(draw, draw->devices == 2 ? 8 : 32) == 0 && draw_sleep(draw, m);
     case DRAW_RUN:
         stream = draw_stream(draw, m, -1);
-        op = (fuzz_op){.kind = FUZZ_RUN, .n = 1 + below(draw, 16)};
-        if (stream >= 0 && below(draw, 4) == 0) {
+        op = (fuzz_op){.kind = FUZZ_RUN, .n = 1 + draw_below(draw, 16)};
+        if (stream >= 0 && draw_below(draw, 4) == 0) {
             op.kind = FUZZ_RUN_STREAM;
             op.stream = (uint8_t)stream;
         }
-        return push_allowed(draw, m, op);
+        return draw_push_allowed(draw, m, op);
     case DRAW_FAULT:
         return draw_fault(draw, m);
     case DRAW_ACCESS:
@@ -330,8 +319,8 @@ int draw_control_action(fuzz_draw *draw, model *m, int action)
     case DRAW_REGISTER:
         return draw_register(draw, m);
     case DRAW_OWNER:
-        op = (fuzz_op){.kind = FUZZ_OWNER, .n = below(draw, 4), .m = 1 + below(draw, 6)};
-        return push_allowed(draw, m, op);
+        op = (fuzz_op){.kind = FUZZ_OWNER, .n = draw_below(draw, 4), .m = 1 + draw_below(draw, 6)};
+        return draw_push_allowed(draw, m, op);
     default:
         return draw_storm(draw, m);
     }

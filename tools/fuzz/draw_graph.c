@@ -4,12 +4,6 @@
  */
 #include "draw.h"
 #include "model_graph.h"
-#include "random.h"
-
-static uint64_t below(fuzz_draw *draw, uint64_t bound)
-{
-    return random_below(&draw->random, bound);
-}
 
 /* Every stream of the capture joins its origin again; then it ends. */
 void draw_capture_end(fuzz_draw *draw, const model *m)
@@ -20,7 +14,7 @@ void draw_capture_end(fuzz_draw *draw, const model *m)
         if (m->streams[i].graph == m->capturing && !graph_is_behind(open, i))
             draw_wait(draw, m, i, open->origin);
     fuzz_op op = {.kind = FUZZ_CAPTURE_END, .graph = graph};
-    if (below(draw, 16) == 0)
+    if (draw_below(draw, 16) == 0)
         op.kind = FUZZ_CAPTURE_ABORT;
     draw_push(draw, op);
 }
@@ -28,7 +22,7 @@ void draw_capture_end(fuzz_draw *draw, const model *m)
 void draw_capture_break(fuzz_draw *draw, model *m)
 {
     fuzz_op op = {.kind = FUZZ_CAPTURE_BREAK, .graph = (uint8_t)(m->capturing - 1)};
-    uint64_t first = below(draw, BREAK_WAYS);
+    uint64_t first = draw_below(draw, BREAK_WAYS);
     for (uint64_t i = 0; i < BREAK_WAYS; i++) {
         op.n = (first + i) % BREAK_WAYS;
         if (model_allows(m, &op) == NULL) {
@@ -43,7 +37,7 @@ int draw_peer_inside(fuzz_draw *draw, model *m)
     const model_graph *graph = &m->graphs[m->capturing - 1];
     for (int tries = 0; tries < 8; tries++) {
         int block = draw_block(draw, m);
-        fuzz_op op = {.kind = below(draw, 4) == 0 ? FUZZ_WRITE : FUZZ_READ,
+        fuzz_op op = {.kind = draw_below(draw, 4) == 0 ? FUZZ_WRITE : FUZZ_READ,
                       .stream = graph->origin};
         if (block < 0 || m->blocks[block].device == graph->device)
             continue;
@@ -74,7 +68,7 @@ int draw_reuse_inside(fuzz_draw *draw, const model *m)
     op.stream = (uint8_t)user;
     op.n = 0;
     draw_push(draw, op);
-    op.kind = below(draw, 2) ? FUZZ_USE : FUZZ_USE_STREAM;
+    op.kind = draw_below(draw, 2) ? FUZZ_USE : FUZZ_USE_STREAM;
     draw_push(draw, op);
     op.kind = FUZZ_FREE;
     draw_push(draw, op);
@@ -114,12 +108,12 @@ int draw_redirect(fuzz_draw *draw, model *m)
     if (stream < 0 || other < 0)
         return 0;
     fuzz_op op = {.kind = FUZZ_REDIRECT, .stream = (uint8_t)stream, .other = (uint8_t)other};
-    op.n = below(draw, REDIRECT_NONE + 1);
+    op.n = draw_below(draw, REDIRECT_NONE + 1);
     if (model_allows(m, &op) != NULL)
         return 0;
-    if (op.n != REDIRECT_ADD && below(draw, 4) > 0)
+    if (op.n != REDIRECT_ADD && draw_below(draw, 4) > 0)
         draw_uses_before(draw, m, stream);
-    if (op.n == REDIRECT_ADD || below(draw, 2)) {
+    if (op.n == REDIRECT_ADD || draw_below(draw, 2)) {
         draw_push(draw, op);
         return 1;
     }
@@ -168,10 +162,10 @@ int draw_brief(fuzz_draw *draw, model *m)
     draw_wait(draw, m, user, graph->origin);
     op.kind = FUZZ_STREAM_DESTROY;
     draw_push(draw, op);
-    if (below(draw, 4) == 0)
+    if (draw_below(draw, 4) == 0)
         return 1;
     op.kind = FUZZ_STREAM_CREATE;
-    op.m = below(draw, 2);
+    op.m = draw_below(draw, 2);
     draw_push(draw, op);
     op = (fuzz_op){.kind = FUZZ_MALLOC, .block = (uint8_t)next, .stream = (uint8_t)user};
     op.n = draw_bytes(draw);
@@ -179,7 +173,7 @@ int draw_brief(fuzz_draw *draw, model *m)
     op.kind = FUZZ_WRITE;
     draw_push(draw, op);
     op.kind = FUZZ_FREE;
-    if (below(draw, 2))
+    if (draw_below(draw, 2))
         draw_push(draw, op);
     return 1;
 }
@@ -187,23 +181,23 @@ int draw_brief(fuzz_draw *draw, model *m)
 static int draw_capture(fuzz_draw *draw, model *m)
 {
     int stream = draw_stream(draw, m, -1);
-    fuzz_op op = {.kind = FUZZ_CAPTURE_BEGIN, .graph = (uint8_t)below(draw, FUZZ_GRAPHS)};
+    fuzz_op op = {.kind = FUZZ_CAPTURE_BEGIN, .graph = (uint8_t)draw_below(draw, FUZZ_GRAPHS)};
     if (stream < 0)
         return 0;
-    if (m->graphs[op.graph].state == GRAPH_READY && !m->capturing && below(draw, 2)) {
+    if (m->graphs[op.graph].state == GRAPH_READY && !m->capturing && draw_below(draw, 2)) {
         op.kind = FUZZ_GRAPH_DESTROY;
         draw_push(draw, op);
         return 1;
     }
     op.stream = (uint8_t)stream;
-    op.n = below(draw, 3);
-    op.pool = (uint8_t)below(draw, FUZZ_POOLS);
+    op.n = draw_below(draw, 3);
+    op.pool = (uint8_t)draw_below(draw, FUZZ_POOLS);
     if (op.pool > 0 && (!m->pools[op.pool].is_there || !m->pools[op.pool].is_graph))
         op.pool = 0;
     if (model_allows(m, &op) != NULL)
         return 0;
     draw_push(draw, op);
-    draw->capture_left = 5 + (int)below(draw, 80);
+    draw->capture_left = 5 + (int)draw_below(draw, 80);
     return 1;
 }
 
@@ -219,7 +213,7 @@ static void draw_relaunch(fuzz_draw *draw, const model *m, fuzz_op launch)
         draw_wait(draw, m, launch.stream, stream);
         fuzz_op op = {.kind = FUZZ_READ, .block = slot, .stream = (uint8_t)stream};
         draw_push(draw, op);
-        op.kind = below(draw, 2) ? FUZZ_USE : FUZZ_USE_STREAM;
+        op.kind = draw_below(draw, 2) ? FUZZ_USE : FUZZ_USE_STREAM;
         draw_push(draw, op);
         op.kind = FUZZ_FREE;
         draw_push(draw, op);
@@ -231,7 +225,7 @@ static void draw_relaunch(fuzz_draw *draw, const model *m, fuzz_op launch)
 /* A launch, after whatever it must be ordered after. */
 static int draw_launch(fuzz_draw *draw, model *m)
 {
-    fuzz_op op = {.kind = FUZZ_LAUNCH, .graph = (uint8_t)below(draw, FUZZ_GRAPHS)};
+    fuzz_op op = {.kind = FUZZ_LAUNCH, .graph = (uint8_t)draw_below(draw, FUZZ_GRAPHS)};
     const model_graph *graph = &m->graphs[op.graph];
     if (graph->state != GRAPH_READY || m->capturing)
         return 0;
@@ -246,9 +240,9 @@ static int draw_launch(fuzz_draw *draw, model *m)
                 draw_wait(draw, m, i, stream);
     }
     draw_push(draw, op);
-    if (below(draw, 4) == 0)
+    if (draw_below(draw, 4) == 0)
         draw_relaunch(draw, m, op);
-    if (below(draw, 8) == 0) {
+    if (draw_below(draw, 8) == 0) {
         op.kind = FUZZ_AUDIT;
         draw_push(draw, op);
     }

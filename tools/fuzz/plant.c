@@ -17,7 +17,6 @@
 #include <string.h>
 
 #include "draw.h"
-#include "random.h"
 
 const char *const fuzz_planted_names[] = {
     "use not recorded",
@@ -104,7 +103,7 @@ static void steps_run_first(const site *s, uint8_t stream)
  * order what the error leaves without order. */
 static void steps_eager(site *s)
 {
-    s->bytes = (5 << 20) + 512 * random_below(&s->draw->random, 1000);
+    s->bytes = (5 << 20) + 512 * draw_below(s->draw, 1000);
     for (uint8_t i = 0; i < fuzz_settings_count; i++)
         if (strcmp(fuzz_settings[i], "reuse:wait") == 0 ||
             strcmp(fuzz_settings[i], "reuse_mark_percent:0") == 0)
@@ -326,7 +325,7 @@ int draw_planted_devices(int kind)
 
 int draw_plant(fuzz_draw *draw, model *m)
 {
-    site s = {.draw = draw, .event = (uint8_t)random_below(&draw->random, FUZZ_EVENTS)};
+    site s = {.draw = draw, .event = (uint8_t)draw_below(draw, FUZZ_EVENTS)};
     int is_peers = is_of_peers(draw->illegal_kind);
     int is_odd = draw->illegal_kind >= PLANTED_ODD;
     int is_segments = draw->illegal_kind >= PLANTED_SEGMENTS && !is_odd;
@@ -342,7 +341,7 @@ int draw_plant(fuzz_draw *draw, model *m)
         return 0;
     s.block = slots[0];
     memcpy(s.owners, slots + 1, NEW_OWNERS);
-    s.bytes = 512 * (1 + random_below(&draw->random, 64));
+    s.bytes = 512 * (1 + draw_below(draw, 64));
     if (is_peers)
         steps_push_peers(&s, draw->illegal_kind);
     else if (is_odd)

@@ -23,10 +23,4 @@ static inline uint64_t random_below(uint64_t *state, uint64_t bound)
     return (random_next(state) >> 32) * bound >> 32;
 }
 
-/* 1 in so many times. */
-static inline int random_one_in(uint64_t *state, uint64_t times)
-{
-    return random_below(state, times) == 0;
-}
-
 #endif

@@ -75,10 +75,6 @@ service_device *service_here(void);
 /* The same, only if it has started; for what is merely announced. */
 service_device *service_here_started(void);
 
-/* The device that serves a stream. For a default stream, the context's device. Null: the
- * driver's. */
-service_device *service_of_stream(CUstream stream);
-
 /* The device whose addresses these are; null if they are not ours. No driver call. */
 service_device *service_of_address(CUdeviceptr address);
 
