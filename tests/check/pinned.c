@@ -142,3 +142,99 @@ void animal_host_handler(void)
     MUST(cuMemFreeAsync(block, the.a));
     MUST(cuMemFreeHost(buffer));
 }
+
+/* ---- registered memory, and rows ------------------------------------------------------------- */
+
+enum { ROWS = 8, ROW = PAGE, PITCH = 2 * PAGE };
+
+/* Rows of a block, from a column on, to or from rows of the host's. */
+static CUDA_MEMCPY2D rows_of(CUdeviceptr block, size_t column, size_t width, void *host)
+{
+    return (CUDA_MEMCPY2D){.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .dstDevice = block,
+                           .dstXInBytes = column,
+                           .dstPitch = PITCH,
+                           .srcMemoryType = CU_MEMORYTYPE_HOST,
+                           .srcHost = host,
+                           .srcPitch = width,
+                           .WidthInBytes = width,
+                           .Height = ROWS};
+}
+
+/* Memory of the program's own, as PyTorch's and NumPy's are pinned. Its rows follow each other. */
+void animal_host_registered(void)
+{
+    static _Alignas(PAGE) unsigned char own[ROWS * ROW];
+    CUdeviceptr block = make(the.a);
+    MUST(cuMemHostRegister(own, sizeof(own), CU_MEMHOSTREGISTER_PORTABLE));
+    CUDA_MEMCPY2D rows = rows_of(block, ROW, ROW, own);
+    MUST(cuMemcpy2DAsync(&rows, the.a));
+    if (!the.is_wrong)
+        MUST(cuStreamSynchronize(the.a));
+    own[3 * ROW] = 1;
+    MUST(cuStreamSynchronize(the.a));
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuMemHostUnregister(own));
+}
+
+/* A column of an image is copied there, while the host works at the others. */
+void animal_host_between_rows(void)
+{
+    unsigned char *image = buffer_make((size_t)ROWS * PITCH);
+    CUdeviceptr block = make(the.a);
+    CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = block,
+                          .srcPitch = ROW,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = image,
+                          .dstPitch = PITCH,
+                          .WidthInBytes = ROW,
+                          .Height = ROWS};
+    MUST(cuMemsetD8Async(block, 7, (size_t)ROWS * ROW, the.a));
+    MUST(cuMemcpy2DAsync(&rows, the.a));
+    image[PITCH + ROW] = 3;
+    MUST(cuStreamSynchronize(the.a));
+    if (image[PITCH] != 7 || image[PITCH + ROW] != 3)
+        exit(1);
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuMemFreeHost(image));
+}
+
+/* Two streams write columns of one block, which overlap by a byte. */
+void animal_race_of_columns(void)
+{
+    unsigned char *host = buffer_make((size_t)ROWS * PITCH);
+    CUdeviceptr block;
+    MUST(cuMemAlloc(&block, (size_t)ROWS * PITCH));
+    CUDA_MEMCPY2D left = rows_of(block, 0, ROW + (size_t)the.is_wrong, host);
+    CUDA_MEMCPY2D right = rows_of(block, ROW, ROW, host);
+    MUST(cuMemcpy2DAsync(&left, the.a));
+    MUST(cuMemcpy2DAsync(&right, the.b));
+    MUST(cuCtxSynchronize());
+    MUST(cuMemFree(block));
+    MUST(cuMemFreeHost(host));
+}
+
+/* The last row of a box ends behind the block. */
+void animal_box_runs_over(void)
+{
+    unsigned char *host = buffer_make((size_t)ROWS * ROW);
+    CUdeviceptr block;
+    MUST(cuMemAlloc(&block, (size_t)ROWS * ROW));
+    CUDA_MEMCPY3D box = {.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .dstDevice = block,
+                         .dstXInBytes = (size_t)the.is_wrong,
+                         .dstPitch = ROW + (size_t)the.is_wrong,
+                         .dstHeight = ROWS / 2,
+                         .srcMemoryType = CU_MEMORYTYPE_HOST,
+                         .srcHost = host,
+                         .srcPitch = ROW,
+                         .srcHeight = ROWS / 2,
+                         .WidthInBytes = ROW,
+                         .Height = ROWS / 2,
+                         .Depth = 2};
+    MUST(cuMemcpy3DAsync(&box, the.a));
+    MUST(cuCtxSynchronize());
+    MUST(cuMemFree(block));
+    MUST(cuMemFreeHost(host));
+}

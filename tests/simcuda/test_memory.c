@@ -331,6 +331,127 @@ static void test_pools(void **state)
     assert_int_equal(simcuda_violations(), 0);
 }
 
+/* Rows of three slices, with bytes between them that nothing may touch. */
+static void test_boxes(void **state)
+{
+    enum { WIDTH = 3, PITCH = 8, HEIGHT = 2, HIGH = 4, DEPTH = 3, BYTES = PITCH * HIGH * DEPTH };
+    static unsigned char from[BYTES], to[BYTES];
+    CUdeviceptr block = 0;
+    (void)state;
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    assert_ok(cuMemAlloc(&block, BYTES));
+    for (int i = 0; i < BYTES; i++)
+        from[i] = (unsigned char)(i + 1);
+    CUDA_MEMCPY3D box = {.srcXInBytes = 2,
+                         .srcY = 1,
+                         .srcMemoryType = CU_MEMORYTYPE_HOST,
+                         .srcHost = from,
+                         .srcPitch = PITCH,
+                         .srcHeight = HIGH,
+                         .dstXInBytes = 2,
+                         .dstY = 1,
+                         .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .dstDevice = block,
+                         .dstPitch = PITCH,
+                         .dstHeight = HIGH,
+                         .WidthInBytes = WIDTH,
+                         .Height = HEIGHT,
+                         .Depth = DEPTH};
+    assert_ok(cuMemsetD8(block, 0, BYTES));
+    assert_ok(cuCtxSynchronize());
+    assert_ok(cuMemcpy3DAsync(&box, stream));
+    memset(from, 0, BYTES); /* pageable memory is read during the call */
+    assert_ok(cuStreamSynchronize(stream));
+    assert_ok(cuMemcpyDtoH(to, block, BYTES));
+    for (int i = 0; i < BYTES; i++) {
+        int x = i % PITCH, y = i / PITCH % HIGH;
+        int is_inside = x >= 2 && x < 2 + WIDTH && y >= 1 && y < 1 + HEIGHT;
+        assert_int_equal(to[i], is_inside ? i + 1 : 0);
+    }
+    box.srcPitch = 4;
+    assert_result(cuMemcpy3D(&box), CUDA_ERROR_INVALID_VALUE);
+    box.srcPitch = PITCH;
+    box.dstHeight = 2;
+    assert_result(cuMemcpy3D(&box), CUDA_ERROR_INVALID_VALUE);
+    box.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    assert_result(cuMemcpy3D(&box), CUDA_ERROR_NOT_SUPPORTED);
+    assert_ok(cuMemFree(block));
+    assert_ok(cuStreamDestroy(stream));
+    assert_int_equal(simcuda_violations(), 0);
+}
+
+/* A refused copy has touched no row: the last one does not fit. */
+static void test_rectangles(void **state)
+{
+    enum { WIDTH = 16, HEIGHT = 300, BYTES = WIDTH * 256 };
+    static unsigned char from[WIDTH * HEIGHT], to[BYTES];
+    CUdeviceptr block = 0;
+    (void)state;
+    assert_ok(cuMemAlloc(&block, BYTES));
+    assert_ok(cuMemsetD8(block, 5, BYTES));
+    assert_ok(cuCtxSynchronize());
+    CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = from,
+                          .srcPitch = WIDTH,
+                          .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                          .dstDevice = block,
+                          .dstPitch = WIDTH,
+                          .WidthInBytes = WIDTH,
+                          .Height = HEIGHT};
+    assert_result(cuMemcpy2D(&rows), CUDA_ERROR_INVALID_VALUE);
+    assert_ok(cuMemcpyDtoH(to, block, BYTES));
+    assert_int_equal(to[0], 5);
+    rows.Height = 256;
+    assert_ok(cuMemcpy2DUnaligned(&rows));
+    assert_ok(cuMemcpyDtoH(to, block, BYTES));
+    assert_int_equal(to[0], 0);
+    assert_int_equal(to[BYTES - 1], 0);
+    rows.Height = 0; /* nothing, successfully */
+    rows.srcHost = NULL;
+    assert_ok(cuMemcpy2D(&rows));
+    assert_ok(cuMemFree(block));
+}
+
+/* Memory of the program's own is pinned as far as it says, and stays its own. */
+static void test_registered(void **state)
+{
+    static unsigned char own[3 * 4096];
+    unsigned char *inside = own + 100;
+    void *pinned = NULL;
+    CUdeviceptr device = 0, block = 0;
+    (void)state;
+    assert_result(cuMemHostRegister(NULL, 64, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemHostRegister(inside, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemHostRegister(inside, 64, 64), CUDA_ERROR_INVALID_VALUE);
+    assert_ok(cuMemHostRegister(inside, 4096, CU_MEMHOSTREGISTER_DEVICEMAP));
+    assert_result(cuMemHostRegister(own, 101, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    assert_result(cuMemHostRegister(inside + 8, 8, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    assert_result(cuMemFreeHost(inside), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemHostUnregister(own), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    assert_ok(cuMemHostGetDevicePointer(&device, inside, 0));
+    assert_int_equal(device, (uintptr_t)inside);
+
+    /* Pinned: it is read when the copy runs. */
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    assert_ok(cuMemAlloc(&block, 4096));
+    assert_ok(cuMemcpyHtoDAsync(block, inside, 4096, stream));
+    inside[0] = 9;
+    assert_ok(cuStreamSynchronize(stream));
+    inside[0] = 0;
+    assert_ok(cuMemcpyDtoH(own + 2 * 4096, block, 1));
+    assert_int_equal(own[2 * 4096], 9);
+
+    assert_ok(cuMemHostUnregister(inside));
+    assert_result(cuMemHostUnregister(inside), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    inside[0] = 1;
+    assert_ok(cuMemAllocHost(&pinned, 4096));
+    assert_result(cuMemHostUnregister(pinned), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    assert_ok(cuMemFreeHost(pinned));
+    assert_ok(cuMemFree(block));
+    assert_ok(cuStreamDestroy(stream));
+    assert_int_equal(simcuda_violations(), 0);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, fixture_stop)
@@ -340,7 +461,8 @@ int main(void)
         CASE(test_pinned),        CASE(test_pools),
         CASE(test_copy_sources),  CASE(test_copy_forms),
         CASE(test_memset_widths), CASE(test_pointer_attributes),
-        CASE(test_live),
+        CASE(test_live),          CASE(test_boxes),
+        CASE(test_rectangles),    CASE(test_registered),
     };
     return cmocka_run_group_tests_name("simcuda_memory", tests, NULL, NULL);
 }

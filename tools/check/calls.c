@@ -43,7 +43,8 @@ static CUresult told_unseen(CUresult result, const char *call, const char *means
 static check_span rows_at(CUdeviceptr address, size_t pitch, size_t width, size_t height)
 {
     int is_empty = width == 0 || height == 0;
-    return (check_span){address, is_empty ? 0 : (height - 1) * pitch + width};
+    return (check_span){address, is_empty ? 0 : (height - 1) * pitch + width,
+                        height > 1 && pitch > width};
 }
 
 /* The four forms of a set: at once, and on a stream, each of them for the thread's default stream,
@@ -105,8 +106,8 @@ CUresult CUDAAPI replace_cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUde
 {
     CUresult result = REAL(cuMemcpyPeer, (to, to_context, from, from_context, bytes));
     if (result == CUDA_SUCCESS)
-        CHECK_TELL(check_copied_between("cuMemcpyPeer", (check_span){to, bytes},
-                                        (check_span){from, bytes}));
+        CHECK_TELL(check_copied_between("cuMemcpyPeer", (check_span){to, bytes, 0},
+                                        (check_span){from, bytes, 0}));
     return result;
 }
 
@@ -115,8 +116,8 @@ CUresult CUDAAPI replace_cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext to_context,
 {
     CUresult result = REAL(cuMemcpyPeer_ptds, (to, to_context, from, from_context, bytes));
     if (result == CUDA_SUCCESS)
-        CHECK_TELL(check_copied_between("cuMemcpyPeer", (check_span){to, bytes},
-                                        (check_span){from, bytes}));
+        CHECK_TELL(check_copied_between("cuMemcpyPeer", (check_span){to, bytes, 0},
+                                        (check_span){from, bytes, 0}));
     return result;
 }
 
@@ -124,7 +125,8 @@ CUresult CUDAAPI replace_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context,
                                            CUcontext from_context, size_t bytes, CUstream stream)
 {
     return told(REAL(cuMemcpyPeerAsync, (to, to_context, from, from_context, bytes, stream)),
-                "cuMemcpyPeerAsync", (check_span){to, bytes}, (check_span){from, bytes}, stream);
+                "cuMemcpyPeerAsync", (check_span){to, bytes, 0}, (check_span){from, bytes, 0},
+                stream);
 }
 
 CUresult CUDAAPI replace_cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context,
@@ -148,6 +150,7 @@ static check_span side_of(CUmemorytype type, const void *host, CUdeviceptr devic
     check_span side = rows_at(base + at[2] * slice + at[1] * row + at[0], row, size[0], size[1]);
     if (side.bytes > 0)
         side.bytes = size[2] == 0 ? 0 : side.bytes + (size[2] - 1) * slice;
+    side.has_gaps |= size[2] > 1 && slice > size[1] * row;
     return side;
 }
 
@@ -222,7 +225,7 @@ static check_span side_of_box(const preload_box *box, const preload_box_side *si
     if (side->type != PRELOAD_BOX_POINTER)
         return nothing;
     if (other->type != PRELOAD_BOX_POINTER)
-        return (check_span){side->is.pointer.address, 1};
+        return (check_span){side->is.pointer.address, 1, 0};
     return side_of(CU_MEMORYTYPE_DEVICE, NULL, side->is.pointer.address, side->is.pointer.row,
                    side->is.pointer.layer, (size_t[]){0, 0, 0},
                    (size_t[]){box->width, box->height, box->depth});
@@ -277,7 +280,7 @@ static CUresult told_waits(CUresult result, const char *call, check_span at, CUs
     CUresult CUDAAPI replace_##symbol(CUstream stream, CUdeviceptr at, type value, unsigned flags) \
     {                                                                                              \
         return told_waits(REAL(symbol, (stream, at, value, flags)), "cuStreamWaitValue",           \
-                          (check_span){at, sizeof(type)}, stream);                                 \
+                          (check_span){at, sizeof(type), 0}, stream);                              \
     }                                                                                              \
     CUresult CUDAAPI replace_##symbol##_ptsz(CUstream stream, CUdeviceptr at, type value,          \
                                              unsigned flags)                                       \
@@ -288,7 +291,7 @@ static CUresult told_waits(CUresult result, const char *call, check_span at, CUs
     CUresult CUDAAPI replace_##symbol(CUstream stream, CUdeviceptr at, type value, unsigned flags) \
     {                                                                                              \
         return told(REAL(symbol, (stream, at, value, flags)), "cuStreamWriteValue",                \
-                    (check_span){at, sizeof(type)}, nothing, stream);                              \
+                    (check_span){at, sizeof(type), 0}, nothing, stream);                           \
     }                                                                                              \
     CUresult CUDAAPI replace_##symbol##_ptsz(CUstream stream, CUdeviceptr at, type value,          \
                                              unsigned flags)                                       \
@@ -313,10 +316,10 @@ static void batch_tell(CUstream stream, unsigned count, const CUstreamBatchMemOp
         const CUstreamBatchMemOpParams *one = &list[i];
         if ((int)one->operation == ATOMIC_REDUCTION) {
             check_copied("cuStreamBatchMemOp", stream,
-                         (check_span){one->pad[ATOMIC_ADDRESS], sizeof(cuuint32_t)}, nothing);
+                         (check_span){one->pad[ATOMIC_ADDRESS], sizeof(cuuint32_t), 0}, nothing);
             continue;
         }
-        check_span at = {one->writeValue.address, sizeof(cuuint32_t)};
+        check_span at = {one->writeValue.address, sizeof(cuuint32_t), 0};
         if (one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
             one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64)
             (void)told_waits(CUDA_SUCCESS, "cuStreamBatchMemOp", at, stream);

@@ -153,6 +153,7 @@ void check_use_kept(CUdeviceptr address, CUevent event);
 typedef struct check_span {
     CUdeviceptr address; /* 0: there is none, or it is an array */
     size_t bytes;        /* 0: nothing is touched, and the address may lead anywhere */
+    int has_gaps;        /* rows, between which lies what is not touched */
 } check_span;
 
 /* A copy or a set has been enqueued. Operands that are no block are passed over. A copy to pageable

@@ -189,8 +189,9 @@ static void read_set(reader *self, const CUDA_MEMSET_NODE_PARAMS *set)
 {
     size_t row = set->width * set->elementSize;
     int is_empty = row == 0 || set->height == 0;
-    read_operands(self, (check_span){set->dst, is_empty ? 0 : (set->height - 1) * set->pitch + row},
-                  (check_span){0, 0});
+    read_operands(self,
+                  (check_span){set->dst, is_empty ? 0 : (set->height - 1) * set->pitch + row, 0},
+                  (check_span){0, 0, 0});
 }
 
 static void read_values(reader *self, unsigned count, const CUstreamBatchMemOpParams *list)
@@ -202,7 +203,7 @@ static void read_values(reader *self, unsigned count, const CUstreamBatchMemOpPa
             continue;
         int is_wait = operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
                       operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
-        check_span at = {list[i].writeValue.address, sizeof(cuuint32_t)}, none = {0, 0};
+        check_span at = {list[i].writeValue.address, sizeof(cuuint32_t), 0}, none = {0, 0, 0};
         self->to->is_open |= is_wait != 0;
         read_operands(self, is_wait ? none : at, is_wait ? at : none);
     }

@@ -213,7 +213,8 @@ static int is_refusal_said; /* under the lock of check_enter */
 void check_pinned_copied(const check_touch *copy, check_span at, int is_written)
 {
     uintptr_t base = (uintptr_t)at.address;
-    if (copies == NULL || at.bytes <= WORD || !check_is_pinned(base) || !signal_take())
+    if (copies == NULL || at.bytes <= WORD || at.has_gaps || !check_is_pinned(base) ||
+        !signal_take())
         return;
     pending one = {.copy = *copy,
                    .base = base,

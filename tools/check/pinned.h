@@ -17,7 +17,8 @@ extern int check_is_host_watched;
 void check_pinned_begin(void);
 void check_pinned_driver(void);
 
-/* A copy that is under way reads this memory of the host's, or writes it. */
+/* A copy that is under way reads this memory of the host's, or writes it. Rows that lie apart are
+ * not watched: what lies between them the host may touch. */
 void check_pinned_copied(const check_touch *copy, check_span at, int is_written);
 
 /* The memory goes away: nothing of it is watched any more. Any thread, without the lock, before the

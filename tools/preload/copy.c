@@ -122,7 +122,8 @@ static CUresult copy_told(CUresult result, const char *call, CUdeviceptr to, CUd
                           size_t bytes, CUstream stream)
 {
     if (result == CUDA_SUCCESS)
-        CHECK_TELL(check_copied(call, stream, (check_span){to, bytes}, (check_span){from, bytes}));
+        CHECK_TELL(
+            check_copied(call, stream, (check_span){to, bytes, 0}, (check_span){from, bytes, 0}));
     return result;
 }
 
@@ -130,8 +131,8 @@ static CUresult copy_told_at_once(CUresult result, const char *call, CUdeviceptr
                                   CUdeviceptr from, size_t bytes, CUstream stream)
 {
     if (result == CUDA_SUCCESS)
-        CHECK_TELL(
-            check_copied_at_once(call, stream, (check_span){to, bytes}, (check_span){from, bytes}));
+        CHECK_TELL(check_copied_at_once(call, stream, (check_span){to, bytes, 0},
+                                        (check_span){from, bytes, 0}));
     return result;
 }
 
@@ -177,7 +178,8 @@ static CUresult copy_at_once(const char *call, CUdeviceptr to, CUdeviceptr from,
     }
     CUresult result = REAL(cuMemcpyPeer, (to, ends[0].context, from, ends[1].context, bytes));
     if (result == CUDA_SUCCESS)
-        CHECK_TELL(check_copied_between(call, (check_span){to, bytes}, (check_span){from, bytes}));
+        CHECK_TELL(
+            check_copied_between(call, (check_span){to, bytes, 0}, (check_span){from, bytes, 0}));
     return result;
 }
 
@@ -300,8 +302,8 @@ static CUresult batch_told(CUresult result, const batch *self)
 {
     for (size_t i = 0; i < self->count && result == CUDA_SUCCESS && check_is_on(); i++)
         CHECK_TELL(check_copied("cuMemcpyBatchAsync", self->stream,
-                                (check_span){self->to[i], self->bytes[i]},
-                                (check_span){self->from[i], self->bytes[i]}));
+                                (check_span){self->to[i], self->bytes[i], 0},
+                                (check_span){self->from[i], self->bytes[i], 0}));
     return result;
 }
 

@@ -189,6 +189,8 @@ static int region_table(struct sim_region *region)
 
 static void region_unmap(struct sim_region *region)
 {
+    if (region->is_registered)
+        return;
     munmap((void *)(uintptr_t)region->base, region->bytes);
     if (region->pages != NULL)
         munmap(region->pages,
@@ -236,6 +238,41 @@ struct sim_region *sim_region_new(uint64_t bytes, uint64_t alignment, CUdevicept
     }
     sim.reserved_bytes += kind == SIM_RESERVED ? bytes : 0;
     return region;
+}
+
+/* The first region that has one of these addresses; null: none. */
+static struct sim_region *region_within(CUdeviceptr base, uint64_t bytes)
+{
+    struct sim_region *region = sim_region_find(base);
+    size_t rank = region_rank(base);
+    if (region == NULL && rank < sim.region_count && sim.regions[rank]->base - base < bytes)
+        region = sim.regions[rank];
+    return region;
+}
+
+/* Memory of the program's own, which stays its own. */
+CUresult sim_region_register(CUdeviceptr base, uint64_t bytes, unsigned flags,
+                             struct sim_context *context)
+{
+    const struct sim_region *other = region_within(base, bytes);
+    if (other != NULL)
+        return other->kind == SIM_PINNED ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+                                         : CUDA_ERROR_INVALID_VALUE;
+    struct sim_region *region = calloc(1, sizeof(*region));
+    if (region == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *region = (struct sim_region){.base = base,
+                                  .bytes = bytes,
+                                  .kind = SIM_PINNED,
+                                  .context = context,
+                                  .device = context->device,
+                                  .buffer_id = ++sim.next_id,
+                                  .flags = flags,
+                                  .is_registered = 1};
+    if (region_insert(region))
+        return CUDA_SUCCESS;
+    free(region);
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void sim_region_free(struct sim_region *region)

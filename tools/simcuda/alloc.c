@@ -196,6 +196,17 @@ CUresult CUDAAPI cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
     return sim_leave(pinned_alloc(pp, bytesize, Flags));
 }
 
+static CUresult pinned_end(struct sim_region *region, const char *call)
+{
+    sim_check_unused(region->base, region->bytes, call);
+    region->is_free_queued = 1; /* other threads must not free it while this one waits */
+    CUresult result = sim_wait_device(region->device, call);
+    region->is_free_queued = 0;
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS)
+        sim_region_free(region);
+    return result;
+}
+
 CUresult CUDAAPI cuMemFreeHost(void *p)
 {
     SIM_ENTER(cuMemFreeHost, SIM_NEEDS_CONTEXT);
@@ -203,15 +214,37 @@ CUresult CUDAAPI cuMemFreeHost(void *p)
     if (result != CUDA_SUCCESS)
         return sim_leave(result);
     struct sim_region *region = block_at((uintptr_t)p, SIM_PINNED);
-    if (region == NULL || region->is_free_queued)
+    if (region == NULL || region->is_free_queued || region->is_registered)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    sim_check_unused(region->base, region->bytes, "cuMemFreeHost");
-    region->is_free_queued = 1; /* other threads must not free it while this one waits */
-    result = sim_wait_device(region->device, "cuMemFreeHost");
-    region->is_free_queued = 0;
-    if (result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS)
-        sim_region_free(region);
-    return sim_leave(result);
+    return sim_leave(pinned_end(region, "cuMemFreeHost"));
+}
+
+/* Of the memory itself nothing is asked: pages of the program's, however they came to be. */
+CUresult CUDAAPI cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
+{
+    const unsigned known =
+        CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
+    SIM_ENTER(cuMemHostRegister_v2, SIM_NEEDS_SAFETY);
+    if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0)
+        return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
+    if (p == NULL || bytesize == 0 || (Flags & ~known) != 0 ||
+        bytesize > UINTPTR_MAX - (uintptr_t)p)
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    return sim_leave(sim_region_register((uintptr_t)p, bytesize, Flags, sim_current()));
+}
+
+CUresult CUDAAPI cuMemHostUnregister(void *p)
+{
+    SIM_ENTER(cuMemHostUnregister, SIM_NEEDS_CONTEXT);
+    CUresult result = sim_capture_unsafe();
+    if (result != CUDA_SUCCESS)
+        return sim_leave(result);
+    struct sim_region *region = block_at((uintptr_t)p, SIM_PINNED);
+    if (p == NULL)
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    if (region == NULL || region->is_free_queued || !region->is_registered)
+        return sim_leave(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    return sim_leave(pinned_end(region, "cuMemHostUnregister"));
 }
 
 CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)

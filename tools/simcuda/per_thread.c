@@ -315,3 +315,28 @@ CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
     return cuGraphLaunch(hGraphExec, own(hStream));
 }
+
+CUresult CUDAAPI cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy)
+{
+    return sim_copy_rectangle(SIM_cuMemcpy2D_v2, pCopy, CU_STREAM_PER_THREAD);
+}
+
+CUresult CUDAAPI cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy)
+{
+    return sim_copy_rectangle(SIM_cuMemcpy2DUnaligned_v2, pCopy, CU_STREAM_PER_THREAD);
+}
+
+CUresult CUDAAPI cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
+{
+    return cuMemcpy2DAsync_v2(pCopy, own(hStream));
+}
+
+CUresult CUDAAPI cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *pCopy)
+{
+    return sim_copy_box(SIM_cuMemcpy3D_v2, pCopy, CU_STREAM_PER_THREAD);
+}
+
+CUresult CUDAAPI cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
+{
+    return cuMemcpy3DAsync_v2(pCopy, own(hStream));
+}

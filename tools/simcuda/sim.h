@@ -225,7 +225,8 @@ struct sim_region {
     struct sim_device *device;
     struct sim_context *context;
     uint64_t buffer_id;
-    unsigned flags;             /* pinned: what cuMemHostAlloc was given */
+    unsigned flags;             /* pinned: what cuMemHostAlloc or -Register was given */
+    int is_registered;          /* pinned: the memory is the program's own */
     struct sim_pool *pool;      /* from cuMemAllocAsync; else null */
     int is_free_queued;         /* a cuMemFreeAsync is under way */
     struct sim_mapping **pages; /* reserved: one entry per granule */
@@ -534,6 +535,8 @@ void sim_context_reset(void);
 /* address.c */
 struct sim_region *sim_region_new(uint64_t bytes, uint64_t alignment, CUdeviceptr hint,
                                   enum sim_region_kind kind, struct sim_context *context);
+CUresult sim_region_register(CUdeviceptr base, uint64_t bytes, unsigned flags,
+                             struct sim_context *context);
 void sim_region_free(struct sim_region *region);
 struct sim_region *sim_region_find(CUdeviceptr address); /* null: not ours */
 CUresult sim_kernel_map_error(const char *what, CUdeviceptr address, uint64_t bytes);
@@ -645,6 +648,8 @@ void sim_point_drop(struct sim_point point);
 CUresult sim_copy_peer_sync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                             CUcontext from_context, size_t bytes, CUstream stream);
 CUresult sim_copy_row(enum sim_entry entry, const CUDA_MEMCPY3D_PEER *asked, CUstream stream);
+CUresult sim_copy_box(enum sim_entry entry, const CUDA_MEMCPY3D *asked, CUstream stream);
+CUresult sim_copy_rectangle(enum sim_entry entry, const CUDA_MEMCPY2D *asked, CUstream stream);
 CUresult sim_copy_sync(enum sim_entry entry, CUdeviceptr to, CUdeviceptr from, size_t bytes,
                        CUstream stream);
 struct sim_fill {

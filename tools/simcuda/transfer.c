@@ -292,6 +292,139 @@ CUresult CUDAAPI cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream h
     return sim_copy_row(SIM_cuMemcpy3DPeerAsync, pCopy, hStream);
 }
 
+/* ---- rectangles and boxes -------------------------------------------------------------------- */
+
+/* One side of a box: rows of `width` bytes, one pitch apart, in slices of `height` rows. */
+struct side {
+    uintptr_t base; /* of the first byte that is copied */
+    uint64_t pitch, height;
+    int is_device; /* the call says that it is a device address */
+};
+
+/* Rows must not overlap each other, nor slices. Arrays are not there. */
+static CUresult side_read(struct side *side, CUmemorytype type, const void *host,
+                          CUdeviceptr device, const size_t at[3], const CUDA_MEMCPY3D *asked)
+{
+    if (type == CU_MEMORYTYPE_ARRAY)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (type != CU_MEMORYTYPE_HOST && type != CU_MEMORYTYPE_DEVICE && type != CU_MEMORYTYPE_UNIFIED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((asked->Height > 1 || asked->Depth > 1) && side->pitch < at[0] + asked->WidthInBytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (asked->Depth > 1 && side->height < at[1] + asked->Height)
+        return CUDA_ERROR_INVALID_VALUE;
+    side->base = type == CU_MEMORYTYPE_HOST ? (uintptr_t)host : device;
+    if (side->base == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    side->base += at[0] + side->pitch * (at[1] + side->height * at[2]);
+    side->is_device =
+        type == CU_MEMORYTYPE_DEVICE || (type == CU_MEMORYTYPE_UNIFIED && managed(side->base));
+    return CUDA_SUCCESS;
+}
+
+static CUresult sides_read(struct side *to, struct side *from, const CUDA_MEMCPY3D *asked)
+{
+    const size_t to_at[] = {asked->dstXInBytes, asked->dstY, asked->dstZ};
+    const size_t from_at[] = {asked->srcXInBytes, asked->srcY, asked->srcZ};
+    *to = (struct side){.pitch = asked->dstPitch, .height = asked->dstHeight};
+    *from = (struct side){.pitch = asked->srcPitch, .height = asked->srcHeight};
+    CUresult result =
+        side_read(to, asked->dstMemoryType, asked->dstHost, asked->dstDevice, to_at, asked);
+    return result != CUDA_SUCCESS ? result
+                                  : side_read(from, asked->srcMemoryType, asked->srcHost,
+                                              asked->srcDevice, from_at, asked);
+}
+
+/* Each row is an operation of its own, so that what lies between them is not touched. All are
+ * looked at before the first is queued. */
+static CUresult rows_start(CUstream handle, const CUDA_MEMCPY3D *asked, int is_synchronous)
+{
+    struct side to, from;
+    CUresult result = CUDA_SUCCESS;
+    const struct sim_stream *stream = sim_stream_get(handle, &result);
+    uint64_t rows = asked->Height * asked->Depth;
+    if (stream == NULL || rows == 0 || asked->WidthInBytes == 0)
+        return result;
+    result = sides_read(&to, &from, asked);
+    /* One node of a graph; the simulation has none of several rows. */
+    if (result == CUDA_SUCCESS && rows > 1 && stream->capture != NULL) {
+        stream->capture->is_invalid = 1;
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    }
+    for (int turn = 0; turn < 2; turn++)
+        for (uint64_t i = 0; i < rows && result == CUDA_SUCCESS; i++) {
+            uint64_t slice = i / asked->Height, row = i % asked->Height;
+            const struct copy copy = {.to = to.base + to.pitch * (row + to.height * slice),
+                                      .from = from.base + from.pitch * (row + from.height * slice),
+                                      .bytes = asked->WidthInBytes,
+                                      .is_to_device = to.is_device,
+                                      .is_from_device = from.is_device,
+                                      .is_synchronous = is_synchronous};
+            result = turn == 0 ? copy_check(stream, &copy) : copy_start(handle, &copy);
+        }
+    return result;
+}
+
+CUresult sim_copy_box(enum sim_entry entry, const CUDA_MEMCPY3D *asked, CUstream stream)
+{
+    CUresult result = sim_enter(entry, SIM_NEEDS_CLEAN);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (asked == NULL)
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    return sim_leave(rows_start(stream, asked, entry != SIM_cuMemcpy3DAsync_v2));
+}
+
+CUresult sim_copy_rectangle(enum sim_entry entry, const CUDA_MEMCPY2D *asked, CUstream stream)
+{
+    CUresult result = sim_enter(entry, SIM_NEEDS_CLEAN);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (asked == NULL)
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    const CUDA_MEMCPY3D box = {.srcXInBytes = asked->srcXInBytes,
+                               .srcY = asked->srcY,
+                               .srcMemoryType = asked->srcMemoryType,
+                               .srcHost = asked->srcHost,
+                               .srcDevice = asked->srcDevice,
+                               .srcPitch = asked->srcPitch,
+                               .dstXInBytes = asked->dstXInBytes,
+                               .dstY = asked->dstY,
+                               .dstMemoryType = asked->dstMemoryType,
+                               .dstHost = asked->dstHost,
+                               .dstDevice = asked->dstDevice,
+                               .dstPitch = asked->dstPitch,
+                               .WidthInBytes = asked->WidthInBytes,
+                               .Height = asked->Height,
+                               .Depth = 1};
+    return sim_leave(rows_start(stream, &box, entry != SIM_cuMemcpy2DAsync_v2));
+}
+
+CUresult CUDAAPI cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
+{
+    return sim_copy_rectangle(SIM_cuMemcpy2D_v2, pCopy, CU_STREAM_LEGACY);
+}
+
+CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
+{
+    return sim_copy_rectangle(SIM_cuMemcpy2DUnaligned_v2, pCopy, CU_STREAM_LEGACY);
+}
+
+CUresult CUDAAPI cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
+{
+    return sim_copy_rectangle(SIM_cuMemcpy2DAsync_v2, pCopy, hStream);
+}
+
+CUresult CUDAAPI cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
+{
+    return sim_copy_box(SIM_cuMemcpy3D_v2, pCopy, CU_STREAM_LEGACY);
+}
+
+CUresult CUDAAPI cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
+{
+    return sim_copy_box(SIM_cuMemcpy3DAsync_v2, pCopy, hStream);
+}
+
 /* ---- memsets -------------------------------------------------------------------------------- */
 
 static CUresult set_check(struct sim_stream *stream, const struct sim_fill *fill)
