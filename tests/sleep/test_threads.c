@@ -85,6 +85,8 @@ static void pools_sleep_under_threads(void **state)
         workers[i] = (worker){.stream = unit_stream(0), .random = (uint64_t)i + 1};
         assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
     }
+    while (atomic_load(&served_count) == 0) /* on a busy machine they may come when all is over */
+        sched_yield();
     for (int round = 0; round < rounds; round++) {
         assert_ok(tnr_pool_sleep(sleepy, 0, NULL));
         assert_ok(tnr_pool_wake(sleepy, 0));
@@ -107,7 +109,6 @@ static void pools_sleep_under_threads(void **state)
     assert_int_equal(stats.bytes_asleep, 0);
     assert_int_equal(stats.sleeps, (uint64_t)rounds);
     assert_int_equal(stats.wakes, (uint64_t)rounds);
-    assert_true(atomic_load(&served_count) > 0);
     assert_int_equal(sleep_device_bytes(), stats.reserved_bytes.current);
     print_message("%llu served, %llu asleep\n", (unsigned long long)served_count,
                   (unsigned long long)asleep_count);
