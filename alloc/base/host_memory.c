@@ -4,7 +4,8 @@
  *
  * With jemalloc, one arena of its own is made on first use and every allocation goes there with
  * MALLOCX_ARENA, without a thread cache: metadata is allocated in slabs on slow paths, so a cache
- * would only blur the accounting. The arena is asked for its resident and base bytes.
+ * would only blur the accounting. The arena is asked for its allocated and base bytes, if anything
+ * was allocated or freed since: jemalloc adds up all arenas for that, which takes some microseconds.
  */
 #include "base/host_memory.h"
 
@@ -94,8 +95,13 @@ void tnri_host_unreserve(void *table, size_t bytes)
 #include <stdio.h>
 
 static tnri_once host_once = TNRI_ONCE_INIT;
-static unsigned host_arena; /* constant after host_once */
-static int host_arena_ok;   /* constant after host_once */
+static unsigned host_arena;               /* constant after host_once */
+static int host_arena_ok;                 /* constant after host_once */
+static _Atomic uint64_t host_changes = 1; /* allocations and frees that are done */
+/* What the arena held when host_changes were so many (0: it is being written, or never was): by the
+ * thread that has set host_is_writing. */
+static _Atomic int host_is_writing;
+static _Atomic uint64_t host_kept_changes, host_kept_bytes;
 
 static void host_arena_create(void)
 {
@@ -114,13 +120,17 @@ void *tnri_host_alloc(size_t bytes)
     tnri_once_run(&host_once, host_arena_create);
     if (!host_arena_ok || host_fail_now())
         return NULL;
-    return je_mallocx(bytes, host_flags() | MALLOCX_ZERO);
+    void *memory = je_mallocx(bytes, host_flags() | MALLOCX_ZERO);
+    atomic_fetch_add_explicit(&host_changes, 1, memory_order_release);
+    return memory;
 }
 
 void tnri_host_free(void *memory, size_t bytes)
 {
-    if (memory != NULL)
-        je_sdallocx(memory, bytes, host_flags());
+    if (memory == NULL)
+        return;
+    je_sdallocx(memory, bytes, host_flags());
+    atomic_fetch_add_explicit(&host_changes, 1, memory_order_release);
 }
 
 /* One statistic of the arena; 0 if jemalloc does not know it. */
@@ -133,14 +143,30 @@ static uint64_t host_arena_stat(const char *name)
     return je_mallctl(path, &value, &bytes, NULL, 0) == 0 ? value : 0;
 }
 
-uint64_t tnri_host_bytes(void)
+static uint64_t host_arena_bytes(void)
 {
-    tnri_once_run(&host_once, host_arena_create);
     uint64_t epoch = 1;
     size_t bytes = sizeof(epoch);
     je_mallctl("epoch", &epoch, &bytes, &epoch, bytes);
-    uint64_t held = host_arena_stat("small.allocated") + host_arena_stat("large.allocated") +
-                    host_arena_stat("base");
+    return host_arena_stat("small.allocated") + host_arena_stat("large.allocated") +
+           host_arena_stat("base");
+}
+
+uint64_t tnri_host_bytes(void)
+{
+    tnri_once_run(&host_once, host_arena_create);
+    uint64_t changes = atomic_load_explicit(&host_changes, memory_order_acquire), held;
+    if (atomic_load_explicit(&host_kept_changes, memory_order_acquire) == changes) {
+        held = atomic_load_explicit(&host_kept_bytes, memory_order_relaxed);
+    } else {
+        held = host_arena_bytes();
+        if (!atomic_exchange_explicit(&host_is_writing, 1, memory_order_acquire)) {
+            atomic_store_explicit(&host_kept_changes, 0, memory_order_relaxed);
+            atomic_store_explicit(&host_kept_bytes, held, memory_order_release);
+            atomic_store_explicit(&host_kept_changes, changes, memory_order_release);
+            atomic_store_explicit(&host_is_writing, 0, memory_order_release);
+        }
+    }
     return held + (uint64_t)atomic_load_explicit(&host_touched_bytes, memory_order_relaxed);
 }
 

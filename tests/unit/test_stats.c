@@ -6,13 +6,17 @@
  * In tnri_live_subtract (count.h), a room of requested bytes left out: counters_are_exact failed.
  * tnri_chunk_enter left out in sources_settle (execute.c): chunks_by_size failed, by tnr_validate.
  * bytes in tnri_stats_hand made sizeof(*to): a_struct_of_1_0 failed. idle_bytes left out in
- * stats_add_arena: chunks_by_size failed.
+ * stats_add_arena: chunks_by_size failed. In host_memory.c, a change not counted where memory is
+ * allocated, or where it is freed: metadata_is_counted_at_once failed.
  */
 #include "unit.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/host_memory.h"
 
 static void stat_is(const tnr_stat *stat, uint64_t current, uint64_t peak, uint64_t allocated)
 {
@@ -197,6 +201,43 @@ static uint64_t json_number(const char *json, const char *key)
 }
 
 /* One object of unique keys and whole numbers, comma between and none at the end. */
+static void *metadata_churn(void *data)
+{
+    for (int i = 0; i < 300; i++) {
+        void *memory = tnri_host_alloc(1000);
+        if (memory == NULL || tnri_host_bytes() < 1000)
+            return data;
+        tnri_host_free(memory, 1000);
+    }
+    return NULL;
+}
+
+/* What is held is asked for again after each change, also if several threads ask. A record of
+ * jemalloc's own may stay. */
+static void metadata_is_counted_at_once(void **state)
+{
+    (void)state;
+    pthread_t threads[3];
+    tnri_host_free(tnri_host_alloc(1000), 1000);
+    uint64_t before = tnri_host_bytes();
+    for (int i = 0; i < 3; i++) {
+        void *memory = tnri_host_alloc(100000);
+        assert_non_null(memory);
+        assert_in_range(tnri_host_bytes() - before, 100000, 250000);
+        assert_in_range(tnri_host_bytes() - before, 100000, 250000);
+        tnri_host_free(memory, 100000);
+        assert_in_range(tnri_host_bytes() - before, 0, 65536);
+    }
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, metadata_churn, threads), 0);
+    for (int i = 0; i < 3; i++) {
+        void *broken;
+        assert_int_equal(pthread_join(threads[i], &broken), 0);
+        assert_null(broken);
+    }
+    assert_in_range(tnri_host_bytes() - before, 0, 65536);
+}
+
 static void json_is_well_formed(const char *json)
 {
     const char *at = json;
@@ -286,6 +327,7 @@ int main(void)
         cmocka_unit_test_teardown(a_struct_of_1_0, unit_stop),
         cmocka_unit_test_teardown(driver_calls_are_counted, unit_stop),
         cmocka_unit_test_teardown(served_adds_up, unit_stop),
+        cmocka_unit_test(metadata_is_counted_at_once),
         cmocka_unit_test_teardown(json_says_the_same, unit_stop),
         cmocka_unit_test_teardown(json_into_small_buffers, unit_stop),
     };

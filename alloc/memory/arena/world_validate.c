@@ -136,12 +136,14 @@ static const char *validate_lists(const tnri_world *world)
     size_t binned = 0;
     const tnri_bins *bins = &world->bins;
     for (unsigned slot = 0; slot < TNRI_BIN_SLOTS; slot++) {
-        uint64_t word = bins->words[slot / 64];
-        if ((word >> slot % 64 & 1) == 0 && bins->slots[slot] != NULL)
+        const tnri_block *first = bins->slots[slot];
+        if (first == NULL)
+            continue;
+        if ((bins->words[slot / 64] >> slot % 64 & 1) == 0)
             return BROKEN("the bitmap of the bins is wrong about slot %u", slot);
-        for (const tnri_block *block = bins->slots[slot]; block != NULL; block = block->next) {
+        for (const tnri_block *block = first; block != NULL; block = block->next) {
             if (block->state != TNRI_BINNED || block->uses != NULL ||
-                tnri_bin_slot(block->bytes) != slot || block->bytes != bins->slots[slot]->bytes)
+                tnri_bin_slot(block->bytes) != slot || block->bytes != first->bytes)
                 return BROKEN("the bins hold %#zx wrongly", (size_t)block->base);
             binned++;
         }
