@@ -94,11 +94,16 @@ static int region_insert(struct sim_region *region)
 
 /* ---- finding a place ------------------------------------------------------------------------ */
 
+/* What can be written to is written soon: with few faults, if the kernel has large pages for it. */
 static void *region_map(CUdeviceptr at, uint64_t bytes, int protection, int more)
 {
     void *mapped = mmap((void *)(uintptr_t)at, bytes, protection,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | more, -1, 0);
-    return mapped == MAP_FAILED ? NULL : mapped;
+    if (mapped == MAP_FAILED)
+        return NULL;
+    if (protection != PROT_NONE)
+        (void)madvise(mapped, bytes, MADV_HUGEPAGE);
+    return mapped;
 }
 
 /* Maps exactly there or nowhere; old kernels take the address for a hint only. */
