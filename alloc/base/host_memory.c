@@ -5,7 +5,7 @@
  * With jemalloc, one arena of its own is made on first use and every allocation goes there with
  * MALLOCX_ARENA, without a thread cache: metadata is allocated in slabs on slow paths, so a cache
  * would only blur the accounting. The arena is asked for its allocated and base bytes, if anything
- * was allocated or freed since: jemalloc adds up all arenas for that, which takes some microseconds.
+ * was allocated or freed since: jemalloc adds up all arenas for that, which takes microseconds.
  */
 #include "base/host_memory.h"
 
