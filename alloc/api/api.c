@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "memory/arena/find.h"
 #include "memory/arena/free.h"
+#include "memory/arena/range.h"
 #include "memory/arena/upper.h"
 #include "memory/device/segment.h"
 #include "memory/pool/family.h"
@@ -96,9 +97,10 @@ tnr_status tnr_block_get(tnr_block_info *info, const void *ptr)
     if (is_bare)
         block = near; /* the addresses of a block without memory */
     if (block != NULL) {
+        int is_range = tnri_range_is_whole(arena, block);
         info->base = (void *)block->base;
-        info->bytes = is_bare ? 0 : block->bytes;
-        info->bytes_requested = is_bare ? 0 : tnri_block_requested(block);
+        info->bytes = is_bare ? 0 : is_range ? tnri_range_bytes(arena) : block->bytes;
+        info->bytes_requested = is_bare ? 0 : is_range ? info->bytes : tnri_block_requested(block);
         info->bytes_reserved = arena->growable.base != 0 ? arena->growable.bytes_max : info->bytes;
         info->device = device->index;
         info->stream = tnri_arena_is_graph(arena) ? tnri_captures_get()->home(block)

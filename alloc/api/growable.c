@@ -132,32 +132,11 @@ static tnri_arena *growable_at(const tnri_space *space, tnri_device *device, uin
     return is_growable ? arena : NULL;
 }
 
-tnr_status tnr_commit(void *ptr, size_t bytes)
+/* The error for an address that no growable block begins at. */
+static tnr_status growable_refused(const void *ptr)
 {
-    TNRI_CALM_CALL;
-    if (ptr == NULL)
-        return bytes == 0 ? TNR_OK
-                          : tnri_error(TNR_ERR_INVALID_ARGUMENT,
-                                       "a null pointer has no addresses to commit memory to.");
-    if (tnri_library_is_forked())
-        return tnri_forked_error();
-    tnri_device *device;
-    const tnri_space *space = tnri_library_space_of(ptr, &device);
-    if (space == NULL)
-        return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not reserved by Tenure.", ptr);
-    tnri_arena *arena = growable_at(space, device, (uintptr_t)ptr);
-    tnr_status status;
-    if (arena != NULL) {
-        uint32_t began = tnri_note_begin();
-        int was_bare;
-        status = tnri_grow_commit(&was_bare, arena, ptr, bytes);
-        tnri_note_end(began);
-        if (tnri_unlikely(tnri_nvtx_listens()) && status == TNR_OK && bytes > 0)
-            commit_annotate(arena, ptr, bytes, was_bare);
-        return status;
-    }
     tnr_block_info info;
-    status = tnr_block_get(&info, ptr);
+    tnr_status status = tnr_block_get(&info, ptr);
     if (status != TNR_OK)
         return status;
     if (info.base != ptr)
@@ -166,6 +145,39 @@ tnr_status tnr_commit(void *ptr, size_t bytes)
                           (size_t)((uintptr_t)ptr - (uintptr_t)info.base),
                           tnri_plural((uintptr_t)ptr - (uintptr_t)info.base), info.base);
     return tnri_error(TNR_ERR_INVALID_ARGUMENT,
-                      "the block at %p came from tnr_malloc; only a block of tnr_reserve grows.",
+                      "the block at %p came from tnr_malloc; only a block of tnr_reserve gets "
+                      "memory later.",
                       ptr);
+}
+
+tnr_status tnri_growable_find(tnri_arena **arena, const void *ptr)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    tnri_device *device;
+    const tnri_space *space = tnri_library_space_of(ptr, &device);
+    if (space == NULL)
+        return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not reserved by Tenure.", ptr);
+    *arena = growable_at(space, device, (uintptr_t)ptr);
+    return *arena != NULL ? TNR_OK : growable_refused(ptr);
+}
+
+tnr_status tnr_commit(void *ptr, size_t bytes)
+{
+    TNRI_CALM_CALL;
+    if (ptr == NULL)
+        return bytes == 0 ? TNR_OK
+                          : tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                                       "a null pointer has no addresses to commit memory to.");
+    tnri_arena *arena;
+    tnr_status status = tnri_growable_find(&arena, ptr);
+    if (status != TNR_OK)
+        return status;
+    int was_bare;
+    uint32_t began = tnri_note_begin();
+    status = tnri_grow_commit(&was_bare, arena, ptr, bytes);
+    tnri_note_end(began);
+    if (tnri_unlikely(tnri_nvtx_listens()) && status == TNR_OK && bytes > 0)
+        commit_annotate(arena, ptr, bytes, was_bare);
+    return status;
 }

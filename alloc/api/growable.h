@@ -5,6 +5,11 @@
 
 #include "memory/pool/pool.h"
 
+/* The arena of the growable block that begins at `ptr`. It stays as long as the block is reserved.
+ * Errors: TNR_ERR_FOREIGN_POINTER, TNR_ERR_NOT_LIVE, TNR_ERR_INTERIOR_POINTER,
+ * TNR_ERR_INVALID_ARGUMENT. */
+tnr_status tnri_growable_find(tnri_arena **arena, const void *ptr);
+
 /* Reserves a growable block of a pool for a stream. */
 tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream stream, void **ptr);
 

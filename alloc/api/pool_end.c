@@ -9,6 +9,7 @@
 #include "gpu/capturing.h"
 #include "memory/arena/count.h"
 #include "memory/arena/note.h"
+#include "memory/arena/range.h"
 #include "memory/arena/run.h"
 #include "memory/arena/upper.h"
 #include "memory/pool/asleep.h"
@@ -63,6 +64,9 @@ static void arenas_free_all(tnr_pool pool)
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
         tnri_parked_free_all(arena);
         tnri_arena_enter(arena);
+        tnri_range *range = tnri_range_of(arena);
+        if (range != NULL)
+            tnri_upper_get()->forget(arena, &range->whole);
         for (int i = 0; i < TNRI_WORLDS; i++)
             world_free_all(arena, &arena->worlds[i]);
         (void)tnri_grow_free_bare(arena, arena->growable.base);

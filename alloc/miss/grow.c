@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "memory/arena/count.h"
+#include "memory/arena/range.h"
 #include "memory/arena/world_move.h"
 #include "memory/device/device.h"
 #include "miss/ladder.h"
@@ -52,7 +53,9 @@ int tnri_grow_is_idle(const tnri_arena *arena, size_t bytes)
     const tnri_world *world = &arena->worlds[TNRI_LARGE];
     tnri_assert_held(&arena->lock);
     /* A block is not put on a span that would serve a much larger one. */
+    const tnri_range *range = arena->growable.range;
     return arena->growable.base != 0 && !arena->growable.is_bare &&
+           (range == NULL || range->whole.state == TNRI_UNUSED) &&
            world->bytes_in[TNRI_HOLE] == world->spans_bytes && world->spans_bytes >= bytes &&
            (world->spans_bytes / 2 < bytes || world->spans_bytes == (size_t)1
                                                                         << TNRI_SPAN_LOG2_MIN);
@@ -63,6 +66,8 @@ void *tnri_grow_reserve(tnri_arena *arena, size_t bytes_max)
     arena->growable.bytes_max = bytes_max;
     arena->growable.is_bare = 1;
     tnri_arena_count_bare(arena, 0);
+    if (arena->growable.range != NULL) /* the map leads to what was reserved here before */
+        tnri_block_map_enter_start(&arena->device->space.map, grow_block(arena));
     return (void *)arena->growable.base;
 }
 
@@ -71,6 +76,8 @@ int tnri_grow_free_bare(tnri_arena *arena, uintptr_t address)
     tnri_assert_held(&arena->lock);
     if (!arena->growable.is_bare || arena->growable.base != address)
         return 0;
+    if (tnri_range_of(arena) != NULL)
+        tnri_range_close(arena);
     arena->growable.is_bare = 0;
     tnri_arena_count_bare(arena, 1);
     return 1;
@@ -85,6 +92,11 @@ static tnr_status grow_request(tnri_arena *arena, size_t bytes, tnri_request *re
     tnri_growable *growable = &arena->growable;
     tnri_block *block = grow_block(arena);
     request->bytes = 0;
+    if (tnri_range_of(arena) != NULL)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "the block at %p has memory in single pages since a tnr_commit_range, "
+                          "and no more by tnr_commit.",
+                          (void *)growable->base);
     if (!growable->is_bare && block->state != TNRI_LIVE)
         return tnri_error(TNR_ERR_NOT_LIVE, "the block at %p was freed before.",
                           (void *)growable->base);
@@ -134,10 +146,16 @@ const char *tnri_grow_validate(const tnri_arena *arena)
         return NULL;
     const tnri_world *world = &arena->worlds[TNRI_LARGE];
     const tnri_block *block = grow_block(arena);
+    const char *broken = tnri_range_validate(arena);
+    if (broken != NULL)
+        return broken;
     if (world->spans_count != 1 || arena->worlds[TNRI_SMALL].spans_count != 0 ||
         block->base != growable->base)
         return "a growable block's arena does not consist of its one span";
-    if (tnri_block_map_at(&world->space->map, growable->base) != block)
+    if (growable->range != NULL && growable->range->whole.state != TNRI_UNUSED)
+        return NULL;
+    if ((growable->range == NULL || growable->is_bare) &&
+        tnri_block_map_at(&world->space->map, growable->base) != block)
         return "the map does not lead to a growable block";
     if (growable->is_bare && block->state != TNRI_HOLE && block->state != TNRI_PENDING &&
         block->state != TNRI_STALE)

@@ -17,6 +17,10 @@
  * A committed page never moves while the block lives: only FREE memory moves, and the arena has
  * none then. So the record at `base` is the block whenever it is LIVE, and its entry in the map is
  * made once.
+ *
+ * A block whose first memory comes from tnr_commit_range is a range instead, whose pages get memory
+ * and lose it one by one: memory/arena/range.h. Each comes in a chunk of its own, so that it can go
+ * back alone.
  */
 #ifndef TNRI_MISS_GROW_H
 #define TNRI_MISS_GROW_H

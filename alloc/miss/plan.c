@@ -10,6 +10,7 @@
 #include "memory/arena/count.h"
 #include "memory/arena/trough.h"
 #include "memory/arena/note.h"
+#include "memory/arena/range.h"
 #include "memory/arena/run.h"
 #include "memory/arena/serve.h"
 #include "memory/arena/world_move.h"
@@ -209,25 +210,34 @@ tnr_status tnri_plan_make_growth(tnri_plan *plan, tnri_arena *arena, const tnri_
     plan_begin(plan, arena, world, request, moves);
     plan->is_growth = 1;
     tnri_block *first = world->span_first[0];
-    if (!arena->growable.is_bare) {
+    uintptr_t base = 0;
+    if (arena->growable.range != NULL && arena->growable.range->promised > 0) {
+        base = arena->growable.range->at;
+        if (tnri_range_of(arena) == NULL)
+            return tnri_error(TNR_ERR_NOT_LIVE, "the block at %p was freed while it grew.",
+                              (void *)arena->growable.base);
+        first = tnri_range_record(arena, (base - arena->growable.base) >> world->space->page_shift);
+    } else if (!arena->growable.is_bare) {
         if (first->state != TNRI_LIVE)
             return tnri_error(TNR_ERR_NOT_LIVE, "the block at %p was freed while it grew.",
                               (void *)arena->growable.base);
         plan->grows = first;
         first = first->above;
     }
-    if (first == NULL || first->state != TNRI_HOLE || first->bytes < request->bytes)
+    if (base == 0 && first != NULL)
+        base = first->base;
+    if (first == NULL || first->state != TNRI_HOLE || tnri_block_end(first) - base < request->bytes)
         return tnri_error(TNR_ERR_BUSY,
                           "the addresses above the block at %p are still mapped, because the "
                           "driver refused to unmap them. Try again.",
                           (void *)arena->growable.base);
-    plan->gaps[0] = (tnri_gap){tnri_page_of(world->space, first->base),
-                               request->bytes >> world->space->page_shift};
+    plan->gaps[0] =
+        (tnri_gap){tnri_page_of(world->space, base), request->bytes >> world->space->page_shift};
     plan->gaps_count = 1;
     plan->gap_at = 0;
     plan->gap_used = 0;
     plan->pages_missing = plan->gaps[0].pages;
-    return plan_claim(plan, first, first->base, first->base + request->bytes);
+    return plan_claim(plan, first, base, base + request->bytes);
 }
 
 tnr_status tnri_plan_make_return(tnri_plan *plan, tnri_parked *parked, tnri_request *request,
@@ -267,6 +277,8 @@ size_t tnri_plan_room(const tnri_plan *plan)
 {
     if (plan->pages_missing == 0)
         return 0;
+    if (plan->is_growth && tnri_range_of(plan->arena) != NULL)
+        return 1; /* each page can go back alone */
     return plan->gaps[plan->gap_at].pages - plan->gap_used;
 }
 
@@ -476,6 +488,8 @@ tnri_block *tnri_plan_commit_growth(tnri_plan *plan)
     tnri_world_unpromise(world, TNRI_PLAN_RECORDS);
     tnri_block *pending = plan->pending;
     plan->pending = NULL;
+    if (tnri_range_of(arena) != NULL)
+        return tnri_range_settle(arena, pending);
     if (plan->grows == NULL ? !arena->growable.is_bare : plan->grows->state != TNRI_LIVE) {
         (void)tnri_world_free(world, pending);
         return NULL;

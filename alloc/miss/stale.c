@@ -272,6 +272,39 @@ tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *re
     return status;
 }
 
+void tnri_stale_take_back(tnri_arena *arena, uintptr_t base, uintptr_t end)
+{
+    tnri_access *access = &arena->account->access;
+    tnri_block *back = NULL;
+    unsigned epoch = tnri_placing_begin(access);
+    tnri_arena_enter(arena);
+    for (tnri_block *stale = arena->stale_first, *before = NULL; stale != NULL;) {
+        tnri_block *next = stale->next;
+        if (!stale->holds || stale->base >= end || tnri_block_end(stale) <= base) {
+            before = stale;
+        } else {
+            *(before == NULL ? &arena->stale_first : &before->next) = next;
+            if (next == NULL)
+                arena->stale_last = before;
+            arena->stale_count--;
+            stale->next = back;
+            back = stale;
+        }
+        stale = next;
+    }
+    int is_returned = back != NULL;
+    while (back != NULL) {
+        tnri_block *stale = back;
+        back = stale->next;
+        tnri_event_drop(stale->event);
+        tnri_world_uncut(stale->world, stale);
+    }
+    tnri_arena_leave(arena);
+    if (is_returned) /* who changes access did not see it */
+        atomic_fetch_add(&access->returned, 1);
+    tnri_placing_end(access, epoch);
+}
+
 /* ---- cutting what is idle -------------------------------------------------------------------- */
 
 /* Wholly free chunks that were cut out of an arena's runs, to be given back. */

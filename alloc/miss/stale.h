@@ -30,6 +30,10 @@ tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *re
  * the device's context, no lock held. */
 tnr_status tnri_stale_expire(tnri_arena *arena, size_t keep);
 
+/* STALE -> FREE: takes those records out of the queue that still hold their chunks and have
+ * something of [base, end). No lock is held. */
+void tnri_stale_take_back(tnri_arena *arena, uintptr_t base, uintptr_t end);
+
 /* Cuts idle chunks out of an arena, at most `bytes`, and queues them to be given back. Returns the
  * bytes queued in *queued. In the device's context, no lock held. */
 tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued);

@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "memory/arena/range.h"
 
 /* Free memory up to this size between two kept stretches is copied along: many small copies cost
  * more than a few bytes. */
@@ -91,11 +92,13 @@ static int kept_add(tnri_sleeper *sleeper, const tnri_block *block, int is_joine
 
 /* Whether a record's contents are kept. What is RETIRED after all uses have been waited for is kept
  * by a graph that may read it. */
-static int block_is_kept(const tnri_block *block, int keeps, int keeps_free)
+static int block_is_kept(const tnri_arena *arena, const tnri_block *block, int keeps,
+                         int keeps_free)
 {
+    unsigned content = tnri_range_content(arena, block);
     switch ((tnri_state)block->state) {
     case TNRI_LIVE:
-        return block->content == TNR_CONTENT_DEFAULT ? keeps : block->content == TNR_CONTENT_KEEP;
+        return content == TNR_CONTENT_DEFAULT ? keeps : content == TNR_CONTENT_KEEP;
     case TNRI_RETIRED:
         return keeps;
     case TNRI_FREE:
@@ -144,7 +147,7 @@ static int arena_list(tnri_sleeper *sleeper, tnri_arena *arena, keeping what)
                     return 0;
                 if (!what.is_wanted)
                     continue;
-                if (!block_is_kept(block, what.keeps, what.keeps_free)) {
+                if (!block_is_kept(arena, block, what.keeps, what.keeps_free)) {
                     if (block->state == TNRI_LIVE || block->state == TNRI_RETIRED)
                         block->holds = 0; /* its canary goes with the contents */
                     continue;

@@ -5,8 +5,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "base/ticks.h"
-#include "memory/arena/count.h"
-#include "memory/arena/world_retired.h"
+#include "memory/arena/free.h"
 #include "order/retire.h"
 
 /* Freed blocks whose retirement could not go on, each with one hold for that. */
@@ -51,8 +50,7 @@ static tnri_uses *freed_note(tnri_arena *arena, tnri_block *block, void *ptr, in
             atomic_fetch_add(&tnri_offers_freed, 1);
         }
         arena->held_count++;
-        tnri_arena_count_freed(arena, block);
-        tnri_world_retire(block->world, block);
+        tnri_arena_retire(arena, block);
     }
     tnri_arena_leave(arena);
     return uses;

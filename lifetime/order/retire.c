@@ -4,9 +4,7 @@
 
 #include "base/conf/conf.h"
 #include "base/ticks.h"
-#include "memory/arena/count.h"
 #include "memory/arena/free.h"
-#include "memory/arena/world_retired.h"
 #include "order/batch.h"
 #include "order/pending.h"
 
@@ -133,8 +131,7 @@ void tnri_retire(tnri_arena *arena, tnri_block *block, int fenced)
 {
     tnri_uses *uses = block->uses;
     tnri_stream *own = uses_count(arena, uses, fenced);
-    tnri_arena_count_freed(arena, block);
-    tnri_world_retire(block->world, block);
+    tnri_arena_retire(arena, block);
     tnri_arena_leave(arena);
     uses_settle(arena, uses, own, fenced);
 }

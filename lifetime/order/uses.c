@@ -161,6 +161,34 @@ tnr_status tnri_uses_prepare(tnri_arena *arena, tnri_block *block)
     return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to retire a block.");
 }
 
+tnri_uses *tnri_uses_copy(const tnri_uses *of)
+{
+    tnri_assert_held(&of->arena->lock);
+    tnri_uses *uses = tnri_record_take(&uses_records);
+    if (uses == NULL)
+        return NULL;
+    uses->arena = of->arena;
+    uses->is_orphaned = of->is_orphaned;
+    for (const tnri_use *use = of->first; use != NULL; use = use->next) {
+        if (use->event == NULL)
+            continue;
+        tnri_use *copy = use_take(uses);
+        if (copy == NULL) {
+            tnri_uses_free(uses, 1);
+            return NULL;
+        }
+        copy->owner = uses;
+        copy->stream = use->stream;
+        copy->number = use->number;
+        copy->event = use->event;
+        tnri_stream_hold(copy->stream);
+        tnri_event_hold(copy->event);
+        copy->next = uses->first;
+        uses->first = copy;
+    }
+    return uses;
+}
+
 /* ---- describing ----------------------------------------------------------------------------- */
 
 size_t tnri_uses_describe(const tnri_uses *uses, tnri_wait *waits, size_t room)

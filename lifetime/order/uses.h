@@ -67,7 +67,7 @@ typedef struct tnri_uses {
     int is_orphaned; /* 1: its own stream cannot be named, so it is freed as by tnr_free_sync; the
                       * arena's lock */
     uint32_t freed_stack; /* where it was freed, for traps; 0: not known. Constant once freed */
-    tnri_use fence;  /* tnr_free_sync: the use that the fence becomes */
+    tnri_use fence;       /* tnr_free_sync: the use that the fence becomes */
     tnri_use few[TNRI_USES_FEW]; /* for streams' uses; one is free if its owner is null */
     uint64_t freed_ticks; /* when it was freed, for pictures; 0: inside a capture, as a piece; the
                            * arena's lock */
@@ -134,6 +134,10 @@ void tnri_use_forget(tnri_uses *uses, uintptr_t key);
 
 /* Makes sure that a live block has a list, which may be empty. Under the arena's lock. */
 tnr_status tnri_uses_prepare(tnri_arena *arena, tnri_block *block);
+
+/* A list with the same marked uses, for memory that parts from a live block. Under its arena's
+ * lock. Null: no host memory. */
+tnri_uses *tnri_uses_copy(const tnri_uses *of);
 
 /* Tells what a retired block waits for: tnri_upper.describe, tnri_upper.is_piece. */
 size_t tnri_uses_describe(const tnri_uses *uses, tnri_wait *waits, size_t room);

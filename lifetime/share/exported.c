@@ -8,6 +8,7 @@
 #include "base/prim/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "memory/arena/range.h"
 #include "memory/arena/find.h"
 #include "memory/device/chunk.h"
 #include "memory/pool/asleep.h"
@@ -190,6 +191,11 @@ static tnr_status block_export(tnri_device *device, const void *ptr, exported **
         status = tnri_parked_error(ptr, "it has no memory to export");
     if (status == TNR_OK)
         status = arena_check(arena, ptr);
+    if (status == TNR_OK && tnri_range_is_whole(arena, block))
+        status = tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                            "the block at %p has memory in single pages, which come and go. Copy "
+                            "what is to be exported to a block of tnr_malloc.",
+                            (void *)block->base);
     if (status == TNR_OK && is_offer && block->uses != NULL && block->uses->offer != NULL) {
         *number = block->uses->offer->number;
     } else if (status == TNR_OK) {

@@ -9,6 +9,7 @@
 #include <tenure/export.h>
 #include <tenure/history.h>
 #include <tenure/park.h>
+#include <tenure/range.h>
 #include <tenure/tag.h>
 
 recorded spare_graph;
@@ -206,6 +207,16 @@ static tnr_status block_commit(given it)
     return tnr_commit(it.ptr, 4096);
 }
 
+static tnr_status range_commit(given it)
+{
+    return tnr_commit_range(it.ptr, 0, 4096);
+}
+
+static tnr_status range_decommit(given it)
+{
+    return tnr_decommit_range(it.ptr, 0, 4096);
+}
+
 static tnr_status record_use(given it)
 {
     return tnr_record_use(it.ptr, ORIGIN);
@@ -314,6 +325,8 @@ static const call of_blocks[] = {
     {"tnr_block_get", block_get, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_memory_registered", memory_registered, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_commit", block_commit, TNR_ERR_FOREIGN_POINTER, 0},
+    {"tnr_commit_range", range_commit, TNR_ERR_FOREIGN_POINTER, 0},
+    {"tnr_decommit_range", range_decommit, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_record_use", record_use, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_record_stream", record_stream, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_keep_until", keep_until, TNR_ERR_FOREIGN_POINTER, 0},

@@ -62,7 +62,7 @@ static void check_blocks(const fault_run *run)
         const fault_slot *slot = &run->slots[i];
         if (slot->ptr == NULL)
             continue;
-        held++;
+        held += 1 + slot->pages;
         tnr_block_info info;
         if (tnr_block_get(&info, slot->ptr + (slot->bytes == 0 ? 0 : slot->bytes - 1)) != TNR_OK)
             FAULT_FAIL("block %d is gone: %s", i, tnr_last_error());
@@ -125,7 +125,7 @@ tnr_status step_malloc(fault_run *run, int slot, size_t bytes, size_t alignment,
         FAULT_FAIL("an allocation returned %s and the address %p", tnr_status_name(status), ptr);
     if (alignment > 0 && (uintptr_t)ptr % alignment != 0)
         FAULT_FAIL("%p is not aligned to %zu", ptr, alignment);
-    run->slots[slot] = (fault_slot){ptr, bytes, stream, 0, 0};
+    run->slots[slot] = (fault_slot){ptr, bytes, stream, 0, 0, 0};
     return step_status(run, status, "an allocation");
 }
 
@@ -136,7 +136,7 @@ tnr_status step_reserve(fault_run *run, int slot, size_t bytes_max, int stream)
     tnr_status status = tnr_reserve(&ptr, bytes_max, 0, run->streams[stream]);
     if ((status == TNR_OK) != (ptr != NULL))
         FAULT_FAIL("a reservation returned %s and the address %p", tnr_status_name(status), ptr);
-    run->slots[slot] = (fault_slot){ptr, 0, stream, 0, 0};
+    run->slots[slot] = (fault_slot){ptr, 0, stream, 0, 0, 0};
     return step_status(run, status, "a reservation");
 }
 

@@ -37,6 +37,7 @@ typedef struct fault_slot {
     int stream;
     uint32_t pattern; /* 0: not filled yet */
     size_t filled;    /* bytes that it had then */
+    size_t pages;     /* of a range: each counts as a block */
 } fault_slot;
 
 typedef struct fault_run {

@@ -7,12 +7,16 @@
  * Seen to fail with these lines changed in the library:
  *   what the host waited for   announce.c: the call of tnri_stream_completed in
  *                              tnr_stream_synchronized, and that in tnr_device_synchronized
+ *   single pages               order/range.c: pages_undo, the call
  *   streams that end           pool_end.c, pool_give_back: TNR_ERR_HOST_MEMORY in place of the
  *                              status of what could not be collected
  */
 #include "fault/fault.h"
 
+#include <string.h>
+
 #include <tenure/lifetime.h>
+#include <tenure/range.h>
 
 enum { USED = 0, STREAMED, KEPT, SYNCED, ON, BLOCKS };
 
@@ -158,12 +162,78 @@ static void first_body(fault_run *run)
                       "stream_synchronized");
 }
 
+/* ---- single pages --------------------------------------------------------------------------- */
+
+enum { PAGED = 0, GIVEN, PAGED_PAGES = 12 };
+
+static int has[PAGED_PAGES]; /* pages that have memory */
+
+/* The range has holes, which nobody can fill. */
+static void pages_settle(fault_run *run)
+{
+    step_release(run, PAGED, tnr_free);
+}
+
+/* Work of another stream is queued on the pages, and idle memory lies beside. */
+static void pages_prepare(fault_run *run)
+{
+    memset(has, 0, sizeof(has));
+    run->settle = pages_settle;
+    (void)step_reserve(run, PAGED, (size_t)PAGED_PAGES * 2 * MIB, 0);
+    assert_int_equal(tnr_commit_range(run->slots[PAGED].ptr, 0, 8 * MIB), TNR_OK);
+    for (int page = 0; page < 4; page++)
+        has[page] = 1;
+    run->slots[PAGED].bytes = 8 * MIB;
+    run->slots[PAGED].pages = 4;
+    assert_int_equal(cuMemsetD8Async((CUdeviceptr)(uintptr_t)run->slots[PAGED].ptr + 2 * MIB, 1,
+                                     4 * MIB, run->streams[1]),
+                     CUDA_SUCCESS);
+    assert_int_equal(tnr_record_use(run->slots[PAGED].ptr, run->streams[1]), TNR_OK);
+    assert_int_equal(tnr_record_stream(run->slots[PAGED].ptr, run->streams[2]), TNR_OK);
+    (void)step_malloc(run, GIVEN, 6 * MIB, 0, -1, 2);
+    prepare_fill(run, GIVEN);
+    step_free(run, GIVEN);
+}
+
+/* A call that fails has changed nothing. */
+static void step_pages(fault_run *run, int out, size_t first, size_t pages)
+{
+    unsigned char *ptr = run->slots[PAGED].ptr;
+    size_t bytes = 0;
+    tnr_status status = out ? tnr_decommit_range(ptr, first * 2 * MIB, pages * 2 * MIB)
+                            : tnr_commit_range(ptr, first * 2 * MIB, pages * 2 * MIB);
+    for (size_t page = first; status == TNR_OK && page < first + pages; page++)
+        has[page] = !out;
+    for (int page = 0; page < PAGED_PAGES; page++)
+        bytes += has[page] ? 2 * MIB : 0;
+    run->slots[PAGED].bytes = bytes;
+    run->slots[PAGED].pages = bytes / (2 * MIB);
+    (void)step_status(run, status, out ? "tnr_decommit_range" : "tnr_commit_range");
+}
+
+static void pages_body(fault_run *run)
+{
+    step_pages(run, 1, 1, 2);
+    step_pages(run, 0, 5, 3);
+    step_pages(run, 0, 1, 4);
+    step_pages(run, 1, 0, 12);
+    step_pages(run, 0, 6, 2);
+    (void)step_trim(run, 0);
+    step_pages(run, 0, 0, 12);
+    simcuda_run(UINT64_MAX);
+    step_pages(run, 1, 3, 6);
+    step_pages(run, 1, 0, 1);
+    (void)step_malloc(run, GIVEN, 8 * MIB, 0, -1, 2);
+    step_release(run, PAGED, tnr_free);
+}
+
 static const fault_scenario scenarios[] = {
     {"uses, waiting on the device", "reuse:wait,reuse_mark_percent:0", "40M", prepare, uses_body},
     {"uses, waiting on the host", "reuse:poll,cross_stream:off", "40M", prepare, uses_body},
     {"streams that end", "reuse:follow", "40M", prepare, streams_body},
     {"what the host waited for", "reuse:poll", "40M", prepare, synchronized_body},
     {"the first thing said", NULL, "40M", NULL, first_body},
+    {"single pages", "chunk_max_mb:2", "40M", pages_prepare, pages_body},
 };
 
 /* Arguments: see fault_main. */

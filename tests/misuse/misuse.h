@@ -89,7 +89,7 @@ typedef struct misuse_world {
     CUstream stream, other, elsewhere, ended; /* of device 0 twice, of device 1, destroyed */
     CUevent event, unannounced;
     tnr_pool own, graphs, vouched, foreign, away, destroyed; /* away: of device 1 */
-    char *block, *pooled, *far, *freed, *growable, *parked, *registered, *imported;
+    char *block, *pooled, *far, *freed, *growable, *ranged, *parked, *registered, *imported;
     char *shared;   /* until its free another stream uses it */
     char *outsider; /* in a segment of somebody else's */
     tnr_graph graph, graph_ended;

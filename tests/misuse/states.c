@@ -241,6 +241,10 @@ static void blocks_make(misuse_world *world)
     NEED_OK(tnr_reserve(&growable, 64 * MIB, 0, stream));
     world->growable = growable;
     NEED_OK(tnr_commit(growable, 4 * MIB));
+    void *ranged;
+    NEED_OK(tnr_reserve(&ranged, 64 * MIB, 0, stream));
+    world->ranged = ranged;
+    NEED_OK(tnr_commit_range(ranged, 6 * MIB, 4 * MIB));
     world->shared = block_of(NULL, 4 * MIB, 0, stream);
     NEED_OK(tnr_record_stream(world->shared, (tnr_stream)world->other));
     NEED_OK(tnr_park(NULL, world->parked, stream, TNR_CONTENT_DISCARD));

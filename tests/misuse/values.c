@@ -194,6 +194,7 @@ static const char *pointer_get(misuse_value *value, const misuse_world *world, s
         P("a block of a pool", world->pooled),
         P("a block of another device", world->far),
         P("a growable block", world->growable),
+        P("a block with holes", world->ranged),
         P("a parked block", world->parked),
         P("a block that is registered", world->registered),
         P("a block that another stream uses", world->shared),

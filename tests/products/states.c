@@ -255,6 +255,45 @@ static void growable_leave(world *w)
 const feature state_growable = {"state:growable", NULL,           growable_enter,
                                 growable_act,     growable_leave, NULL};
 
+/* ---- ranged ---------------------------------------------------------------------------------- */
+
+/* Its first page is everybody's; those above come and go. */
+static block *ranged;
+
+static void ranged_enter(world *w)
+{
+    void *at = NULL;
+    CUstream lane = w->lanes[w->device][1];
+    ranged = NULL;
+    if (!may(tnr_reserve(&at, 64 * MIB, w->device, lane),
+             MAY(w->asleep[w->device], TNR_ERR_ASLEEP)))
+        return;
+    ok(tnr_commit_range(at, 0, 2 * MIB));
+    ok(tnr_commit_range(at, 20 * MIB, 4 * MIB));
+    ranged = world_adopt(w, at, NULL, 2 * MIB, w->device, lane, 0);
+    ranged->is_grown = 1;
+}
+
+static void ranged_act(world *w, int turn)
+{
+    if (ranged == NULL || w->asleep[ranged->device])
+        return;
+    size_t offset = (size_t)(4 + 8 * turn) * MIB;
+    ok(tnr_commit_range(ranged->at, offset, 6 * MIB));
+    world_on(w, ranged->device);
+    drive(cuMemsetD32Async((CUdeviceptr)ranged->at + offset, 7, 6 * MIB / 4, ranged->stream));
+    (void)may(tnr_decommit_range(ranged->at, offset, 4 * MIB),
+              MAY(w->captures > 0, TNR_ERR_CAPTURE));
+}
+
+static void ranged_leave(world *w)
+{
+    world_free(w, ranged);
+    ranged = NULL;
+}
+
+const feature state_ranged = {"state:ranged", NULL, ranged_enter, ranged_act, ranged_leave, NULL};
+
 /* ---- guarded --------------------------------------------------------------------------------- */
 
 static block *guarded_kept;

@@ -70,6 +70,7 @@ void tnri_arena_destroy(tnri_arena *arena)
         tnri_device_look_begin(device);
     for (int i = 0; i < TNRI_WORLDS; i++)
         tnri_world_destroy(&arena->worlds[i]);
+    tnri_host_free(arena->growable.range, arena->growable.range_bytes);
     tnri_host_free(tnri_arena_returns(arena), sizeof(tnri_returns));
     tnri_host_free(arena, sizeof(*arena));
     if (is_found)

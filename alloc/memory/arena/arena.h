@@ -25,6 +25,7 @@
 
 struct tnri_arena_copy;
 struct tnri_device;
+struct tnri_range;
 struct tnr_pool_st;
 
 enum { TNRI_SMALL = 0, TNRI_LARGE = 1, TNRI_WORLDS = 2 };
@@ -33,8 +34,12 @@ enum { TNRI_SMALL = 0, TNRI_LARGE = 1, TNRI_WORLDS = 2 };
 typedef struct tnri_growable {
     uintptr_t base;   /* of the arena's one span; 0: the arena is a stream's. Constant */
     size_t bytes_max; /* what the latest block may grow to; the lock */
-    int is_bare;      /* 1: reserved, and no memory committed yet; the lock */
-    int is_growing;   /* 1: a thread is committing memory; the lock */
+    /* 1: reserved, and no memory committed yet, or in single pages; so it has no record. The
+     * lock */
+    int is_bare;
+    int is_growing;           /* 1: a thread is committing memory, or taking it out; the lock */
+    struct tnri_range *range; /* its pages (range.h); null: it never had single ones; the lock */
+    size_t range_bytes;       /* of host memory for them; set with it */
 } tnri_growable;
 
 /* The least that is live of an arena's large blocks: see trough.h. All under the lock, except

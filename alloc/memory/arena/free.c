@@ -4,9 +4,12 @@
 
 #include "base/error.h"
 #include "base/plural.h"
+#include "memory/arena/count.h"
 #include "memory/arena/find.h"
 #include "memory/arena/note.h"
+#include "memory/arena/range.h"
 #include "memory/arena/run.h"
+#include "memory/arena/world_retired.h"
 #include "memory/device/device.h"
 
 tnr_status tnri_free_refused(tnri_device *device, void *ptr)
@@ -26,10 +29,25 @@ tnr_status tnri_free_refused(tnri_device *device, void *ptr)
                       ptr, (size_t)(address - base), tnri_plural(address - base), (void *)base);
 }
 
+void tnri_arena_retire(tnri_arena *arena, tnri_block *block)
+{
+    if (tnri_range_is_whole(arena, block)) {
+        tnri_range_retire(arena);
+        return;
+    }
+    tnri_arena_count_freed(arena, block);
+    tnri_world_retire(block->world, block);
+}
+
 void tnri_arena_unretire(tnri_arena *arena, tnri_block *block, tnr_reuse reason)
 {
     tnri_arena_enter(arena);
     tnri_assert(block->state == TNRI_RETIRED);
+    if (tnri_range_is_whole(arena, block)) {
+        tnri_range_unretire(arena, reason);
+        tnri_arena_leave(arena);
+        return;
+    }
     block->uses = NULL;
     arena->freed_because[reason]++;
     tnri_note_reuse(arena, block, reason);

@@ -206,3 +206,14 @@ tnri_block *tnri_world_extend(tnri_world *world, tnri_block *block, tnri_block *
     tnri_block_map_extend(&world->space->map, block, from);
     return block;
 }
+
+void tnri_world_page(tnri_world *world, tnri_block *pending, size_t bytes)
+{
+    tnri_assert(pending->state == TNRI_PENDING);
+    tnri_record_leave(world, pending);
+    if (pending->bytes > bytes)
+        tnri_record_enter(world, tnri_record_split(world, pending, bytes), TNRI_PENDING);
+    pending->what = tnri_block_what(TNRI_LIVE, 0);
+    pending->uses = NULL;
+    tnri_record_enter(world, pending, TNRI_LIVE);
+}

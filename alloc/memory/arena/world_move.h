@@ -45,4 +45,8 @@ void tnri_world_empty(tnri_world *world, tnri_block *block, tnri_stuck stuck, vo
  * memory becomes one. Returns the live block, whose slack the caller sets. */
 tnri_block *tnri_world_extend(tnri_world *world, tnri_block *block, tnri_block *pending);
 
+/* PENDING -> LIVE + PENDING: the first `bytes` become a block of their own, which is not in the
+ * map. Needs a spare record if anything is left. */
+void tnri_world_page(tnri_world *world, tnri_block *pending, size_t bytes);
+
 #endif

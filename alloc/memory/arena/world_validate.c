@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "memory/arena/bins.h"
+#include "memory/arena/range.h"
 #include "memory/arena/world_lend.h"
 #include "memory/arena/world_spent.h"
 #include "memory/device/chunk.h"
@@ -89,7 +90,8 @@ static const char *validate_record(const tnri_world *world, const tnri_block *bl
     if (block->state == TNRI_LIVE && block->slack >= block->bytes)
         return BROKEN("the block at %#zx has more slack than bytes", (size_t)block->base);
     if ((block->state == TNRI_LIVE || block->state == TNRI_BINNED) &&
-        tnri_block_map_at(&world->space->map, block->base) != block)
+        tnri_block_map_at(&world->space->map, block->base) != block &&
+        tnri_range_of(world->arena) == NULL) /* it leads to the range, not to its pages */
         return BROKEN("the map does not lead to the block at %#zx", (size_t)block->base);
     return validate_pages(world->space, block);
 }

@@ -12,6 +12,7 @@
 #include <tenure/lifetime.h>
 #include <tenure/park.h>
 #include <tenure/publish.h>
+#include <tenure/range.h>
 #include <tenure/sleep.h>
 #include <tenure/tag.h>
 #include <tenure/trap.h>

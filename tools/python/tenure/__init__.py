@@ -17,6 +17,7 @@ These functions work with the memory of any engine that Tenure serves:
 >>> tenure.sleep(); tenure.wake()                   # all of it to the driver, and back
 >>> with tenure.tags.region("weights"): ...     # memory that sleeps and wakes by name
 >>> tenure.published.attach("weights")          # memory that another process holds
+>>> tenure.ranges.Range("64GiB")                # addresses whose pages get memory one by one
 >>> tenure.dlpack.empty((1024,), "float32")     # an array that every engine takes by DLPack
 
 Pure Python over ctypes. ``tenure._library`` says where libtenure.so is searched for.
@@ -42,12 +43,12 @@ _HISTORY = {"off": 0, "light": 1, "full": 2}
 
 def __dir__() -> List[str]:
     return sorted(__all__ + ["cuda_core", "cupy", "dlpack", "memory_saver", "numba", "published",
-                             "tags", "torch"])
+                             "ranges", "tags", "torch"])
 
 
 def __getattr__(name: str) -> Any:
     if name in ("torch", "cupy", "numba", "cuda_core", "dlpack", "tags", "memory_saver",
-                "published"):
+                "published", "ranges"):
         try:
             return importlib.import_module("." + name, __name__)
         except ImportError as problem:  # as for any name that isn't there: help() goes on
