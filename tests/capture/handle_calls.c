@@ -217,6 +217,12 @@ static tnr_status range_decommit(given it)
     return tnr_decommit_range(it.ptr, 0, 4096);
 }
 
+static tnr_status sleep_read(given it)
+{
+    char to;
+    return tnr_sleep_read(&to, 1, it.ptr);
+}
+
 static tnr_status record_use(given it)
 {
     return tnr_record_use(it.ptr, ORIGIN);
@@ -327,6 +333,7 @@ static const call of_blocks[] = {
     {"tnr_commit", block_commit, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_commit_range", range_commit, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_decommit_range", range_decommit, TNR_ERR_FOREIGN_POINTER, 0},
+    {"tnr_sleep_read", sleep_read, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_record_use", record_use, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_record_stream", record_stream, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_keep_until", keep_until, TNR_ERR_FOREIGN_POINTER, 0},

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tenure.tags and tenure.memory_saver: through tenure.torch with its stand-in, and by themselves,
-on the simulated device. And a process of Python's that is ruled from outside."""
+"""tenure.tags: through tenure.torch with its stand-in, and by itself, on the simulated device. And
+a process of Python's that is ruled from outside."""
 import ctypes
 import json
 import os
@@ -14,7 +14,6 @@ import device
 import torch
 
 import tenure
-import tenure.memory_saver
 import tenure.tags
 import tenure.torch
 from tenure import _library
@@ -114,35 +113,6 @@ class Tags(unittest.TestCase):
         self.assertEqual(ctypes.string_at(blocks["weights"], 2 * MIB), b"\1" * (2 * MIB))
         self.assertNotEqual(ctypes.string_at(blocks["kv_cache"], 2 * MIB), b"\1" * (2 * MIB))
         free(*blocks.values())
-
-
-class MemorySaver(unittest.TestCase):
-    """As a program that was written to torch_memory_saver."""
-
-    def test_as_its_users_write_it(self):
-        from tenure.memory_saver import torch_memory_saver
-        with torch_memory_saver.region(tag="weights", enable_cpu_backup=True):
-            kept = malloc(2 * MIB)
-        with torch_memory_saver.region():
-            lost = malloc(2 * MIB)
-        self.assertEqual([tenure.tags.of(kept), tenure.tags.of(lost)], ["weights", "default"])
-        for each in (kept, lost):
-            device.fill(each, 2 * MIB, None)
-        device.run_all()
-        before = held()
-        torch_memory_saver.pause()
-        torch_memory_saver.pause()  # once more changes nothing
-        self.assertLessEqual(held(), before - 4 * MIB)
-        torch_memory_saver.resume("weights")
-        self.assertEqual(ctypes.string_at(kept, 2 * MIB), b"\1" * (2 * MIB))
-        self.assertGreater(tenure.tags.stats("default")["bytes_asleep"], 0)
-        torch_memory_saver.resume()
-        self.assertEqual(held(), before)
-        torch_memory_saver.pause("weights")
-        torch_memory_saver.resume("weights")
-        with self.assertRaisesRegex(tenure.Error, "nothing has the tag"):
-            torch_memory_saver.pause("never used")
-        free(kept, lost)
 
 
 RULED = """

@@ -124,6 +124,7 @@ class Wheel(unittest.TestCase):
         for name in ("bin/tenure", "lib/libtenure.so.1", "lib/libtenure_preload.so", "py.typed",
                      "lib/tenure/libtenure_torch.so", "lib/tenure/libtenure_simcuda.so",
                      "include/tenure/alloc.h", "native/allocator.cpp", "_startup/sitecustomize.py",
+                     "_saver/torch_memory_saver/__init__.py",
                      "native/host/crt/host_defines.h", "_version.py"):
             self.assertIn(name, files)
         with zipfile.ZipFile(self.wheel) as wheel:

@@ -14,6 +14,7 @@
  *   pieces_make without pinned_trim: backing_is_kept_and_prepared
  *   pinned_share: always `count`: pinned_memory_is_bounded
  *   slot_clear without the wait, or without tnri_crew_copy: pinned_memory_is_bounded
+ *   buffers_read: `offset = 0` after a part: kept_is_read
  *   tnri_staging_give without returning the ring: pinned_memory_is_bounded
  */
 #include "sleep.h"
@@ -310,6 +311,35 @@ static void backing_is_kept_and_prepared(void **state)
     sleep_context_leave();
 }
 
+/* What is kept can be read while it sleeps, across buffers, and what is not cannot. */
+static void kept_is_read(void **state)
+{
+    (void)state;
+    unit_start(NULL, "SCHEDULE=eager", NULL);
+    sleep_context_enter();
+    static char host[70 * MIB];
+    unsigned char *block = unit_malloc(70 * MIB, NULL), *lost = unit_malloc(4 * MIB, NULL);
+    assert_ok(tnr_block_content_set(lost, TNR_CONTENT_DISCARD));
+    sleep_fill(block, 70 * MIB, 5, NULL);
+    assert_error(tnr_sleep_read(host, 1, block), TNR_ERR_INVALID_ARGUMENT, "does not sleep");
+    assert_ok(tnr_device_sleep(0, NULL));
+    assert_ok(tnr_sleep_read(host, 70 * MIB, block));
+    assert_int_equal(tnr_sleep_read(host + 33 * MIB, 40, block + 33 * MIB + 1), TNR_OK);
+    assert_error(tnr_sleep_read(host, 1, lost), TNR_ERR_NOT_LIVE, "discarded");
+    assert_error(tnr_sleep_read(host, 2 * MIB, block + 69 * MIB), TNR_ERR_NOT_LIVE, NULL);
+    assert_error(tnr_sleep_read(NULL, 1, block), TNR_ERR_INVALID_ARGUMENT, "null");
+    assert_error(tnr_sleep_read(host, 1, host), TNR_ERR_FOREIGN_POINTER, NULL);
+    assert_ok(tnr_device_wake(0));
+    for (size_t at = 0; at < 70 * MIB; at += 4099)
+        if (at < 33 * MIB || at >= 33 * MIB + 40)
+            assert_int_equal((unsigned char)host[at], block[at]);
+    for (size_t at = 0; at < 40; at++)
+        assert_int_equal((unsigned char)host[33 * MIB + at], block[33 * MIB + 1 + at]);
+    assert_ok(tnr_free(block));
+    assert_ok(tnr_free(lost));
+    sleep_context_leave();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +353,7 @@ int main(void)
         cmocka_unit_test_teardown(pinned_memory_is_bounded, unit_stop),
         cmocka_unit_test_teardown(pinned_memory_is_bounded_with_threads, unit_stop),
         cmocka_unit_test_teardown(backing_is_kept_and_prepared, unit_stop),
+        cmocka_unit_test_teardown(kept_is_read, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

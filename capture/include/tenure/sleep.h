@@ -157,6 +157,13 @@ typedef void (*tnr_sleep_callback)(tnr_pool pool, int device, tnr_sleep_event ev
 TNR_NODISCARD TNR_API tnr_status tnr_sleep_callback_add(tnr_sleep_callback callback, void *user);
 TNR_NODISCARD TNR_API tnr_status tnr_sleep_callback_remove(tnr_sleep_callback callback, void *user);
 
+/* Copies to `buffer` what a sleep has kept of the live block that contains `ptr`, which may point
+ * anywhere into it: `bytes` from there on. The memory sleeps on. Errors: TNR_ERR_INVALID_ARGUMENT
+ * (buffer is null, the pool does not sleep), TNR_ERR_FOREIGN_POINTER, TNR_ERR_NOT_LIVE (no such
+ * block, or its contents were not kept), TNR_ERR_BUSY (called by a callback of a sleep). Since
+ * 1.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_sleep_read(char *buffer, size_t bytes, const void *ptr);
+
 /* How often the pool has woken. A registration that was made at another number is void. 0 also if
  * `pool` is no pool of the device. Never blocks, never calls the driver. Since 0.1.0. */
 TNR_API uint64_t tnr_pool_generation(tnr_pool pool, int device);

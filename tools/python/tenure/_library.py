@@ -132,6 +132,7 @@ _SIGNATURES = {
     "tnr_decommit_range": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t]),
     "tnr_block_get": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p]),
     "tnr_setting_get": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t]),
+    "tnr_sleep_read": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]),
     "tnr_driver_get": (ctypes.c_int, [ctypes.c_void_p]),
     "tnr_free_on": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p]),
     "tnr_record_use": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p]),

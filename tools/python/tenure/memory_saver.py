@@ -1,44 +1,289 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch_memory_saver's functions, with Tenure behind them, for programs that are written to it:
+"""torch_memory_saver's interface, with Tenure behind it, for programs that are written to it:
 
 >>> import tenure.torch
 >>> tenure.torch.install()
 >>> from tenure.memory_saver import torch_memory_saver
 >>> with torch_memory_saver.region(tag="weights", enable_cpu_backup=True):
 ...     model = load()
+>>> with torch_memory_saver.cuda_graph(graph, tag="graph"):
+...     step()
 >>> torch_memory_saver.pause("weights")
 >>> torch_memory_saver.resume("weights")
 
-No library has to be preloaded. What differs: a second pause does nothing; a pause waits for running
-work; a tag that was never used raises an error. The memory of CUDA graphs captured inside a region
-is kept, whatever enable_cpu_backup says, because replays need it. Only region, pause and resume are
-here.
+A program that imports the name ``torch_memory_saver`` runs unchanged, with PyTorch's memory from
+Tenure:
+
+    python3 -m tenure.memory_saver run [--conf STR] PROGRAM [ARGUMENTS]
+
+What differs:
+
+- No library has to be preloaded. Both hook modes are the same, and both have cuda_graph().
+- A pause waits for the device's running work. A second pause of a tag, or a resume of one that is
+  awake, does nothing. A tag that was never used is passed over with a warning.
+- Each of them does all of it on a device, or raises and has changed nothing there.
+- While a tag is paused, nothing can be allocated in its regions.
+- get_cpu_backup() copies. With ``zero_copy`` the copy is kept, and asking again fills the same one.
+- A CUDA graph that is captured inside a region(), and not by cuda_graph(), keeps its contents.
+- ``enable_disk_backup`` is not there: contents are kept in host memory, or not at all.
 """
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import os
 import sys
-from contextlib import AbstractContextManager
-from typing import Optional
+import warnings
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from . import tags
+from . import _library, _pools, _under, tags
+from ._library import Error
 
-__all__ = ["pause", "region", "resume", "torch_memory_saver"]
+__all__ = ["TorchMemorySaver", "configure_subprocess", "torch_memory_saver"]
 
-
-def region(tag: str = "default", enable_cpu_backup: bool = False) -> AbstractContextManager:
-    """What the thread allocates inside can be paused by its tag. Contents are lost in a pause,
-    unless ``enable_cpu_backup``."""
-    return tags.region(tag, content="keep" if enable_cpu_backup else "discard")
-
-
-def pause(tag: Optional[str] = None) -> None:
-    """Gives the memory of the tag, or of all tags, back to the driver."""
-    tags.sleep(*(() if tag is None else (tag,)))
+DEFAULT = "default"
+_MODES = ("preload", "torch")
+_BACKENDS = (None, "mmap", "pinned")
+_MODULES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_saver")
+_INVALID_ARGUMENT, _NOT_LIVE = 1, 8
 
 
-def resume(tag: Optional[str] = None) -> None:
-    """Brings it back, at the same addresses."""
-    tags.wake(*(() if tag is None else (tag,)))
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "").lower() in ("1", "true", "yes")
 
 
-torch_memory_saver = sys.modules[__name__]
+class TorchMemorySaver:
+    """All of it; ``torch_memory_saver`` is the one that programs use."""
+
+    def __init__(self) -> None:
+        self._hook_mode: Optional[str] = None
+        self._is_used = False
+        self._tags: List[str] = []  # of regions, in the order of their first use
+        self._graphs: List[str] = []  # of graphs whose contents need not be kept
+        self._backups: Dict[Tuple[int, int], Any] = {}
+        # Untagged memory belongs to the default tag, for engines that start so.
+        self._has_rest = _is_set("TMS_INIT_ENABLE")
+        self.retain_cpu_backup = _is_set("TMS_RETAIN_CPU_BACKUP")
+
+    @property
+    def enabled(self) -> bool:
+        return True
+
+    @property
+    def hook_mode(self) -> str:
+        return self._hook_mode or _MODES[0]
+
+    @hook_mode.setter
+    def hook_mode(self, mode: str) -> None:
+        if mode not in _MODES:
+            raise ValueError(f"hook_mode {mode!r} is none of {', '.join(_MODES)}")
+        if self._is_used:
+            raise AssertionError("hook_mode is set before the first region, pause or resume")
+        self._hook_mode = mode
+
+    @property
+    def memory_margin_bytes(self) -> int:
+        """So much of the device's memory is left to others: an allocation that would take some of
+        it fails. The setting headroom_mb, rounded up."""
+        raise NotImplementedError("memory_margin_bytes can only be set")
+
+    @memory_margin_bytes.setter
+    def memory_margin_bytes(self, bytes: int) -> None:
+        if bytes < 0:
+            raise ValueError(f"memory_margin_bytes is {bytes}, and cannot be negative")
+        _library.call("tnr_configure", f"headroom_mb:{(bytes + (1 << 20) - 1) >> 20}".encode())
+
+    # ---- where memory comes from ----
+
+    @contextlib.contextmanager
+    def region(self, tag: str = DEFAULT, enable_cpu_backup: bool = False,
+               enable_disk_backup: bool = False,
+               cpu_backup_backend: Optional[str] = None) -> Iterator[None]:
+        """What the thread allocates inside can be paused by its tag. Contents are lost in a pause,
+        unless ``enable_cpu_backup``. Regions nest, and the innermost counts."""
+        self._check_backup(enable_cpu_backup, cpu_backup_backend)
+        if enable_disk_backup:
+            raise NotImplementedError("enable_disk_backup: Tenure keeps contents in host memory, "
+                                      "with enable_cpu_backup=True, or not at all")
+        self._use(tag, self._tags)
+        with tags.region(tag, content="keep" if enable_cpu_backup else "discard"):
+            yield
+
+    @contextlib.contextmanager
+    def cuda_graph(self, cuda_graph: Any, pool: Any = None, stream: Any = None,
+                   capture_error_mode: str = "global", tag: str = DEFAULT,
+                   enable_cpu_backup: bool = False,
+                   cpu_backup_backend: Optional[str] = None) -> Iterator[None]:
+        """torch.cuda.graph() whose memory can be paused by the tag. Its contents are lost then,
+        unless ``enable_cpu_backup``: a replay computes them again. With a ``pool`` that other
+        graphs have, the first of them says both."""
+        import torch
+
+        self._check_backup(enable_cpu_backup, cpu_backup_backend)
+        name = tag if enable_cpu_backup else _graphs_of(tag)
+        self._use(name, self._tags if enable_cpu_backup else self._graphs)
+        with tags.region(name):
+            with torch.cuda.graph(cuda_graph, pool=pool, stream=stream,
+                                  capture_error_mode=capture_error_mode):
+                yield
+
+    @contextlib.contextmanager
+    def disable(self, dispose_mem_pool_after_use: bool = True) -> Iterator[None]:
+        """What the thread allocates inside stays where it is in a pause, also while everything is
+        paused. At the end it goes back to the driver, but for what is still in use."""
+        if not dispose_mem_pool_after_use:
+            raise NotImplementedError("disable() always gives its memory back at the end")
+        self._is_used = True
+        _library.call("tnr_pool_push", None)  # or the pool would have the region's tag
+        try:
+            pool = _pools.Pool(name="disabled")
+            try:
+                with pool:
+                    yield
+            finally:
+                pool.trim()
+                pool.close()
+        finally:
+            _library.call("tnr_pool_pop", None)
+
+    # ---- away and back ----
+
+    def pause(self, tag: Optional[str] = None) -> None:
+        """Gives the memory of the tag, or of all tags, back to the driver."""
+        plain, graphs, has_rest = self._named(tag)
+        done: List[Any] = []
+        try:
+            if graphs:
+                tags.sleep(*graphs, content="discard")
+                done.append(lambda: tags.wake(*graphs))
+            if plain:
+                tags.sleep(*plain)
+                done.append(lambda: tags.wake(*plain))
+            if has_rest:
+                self._rest("sleep")
+        except Error:
+            for undo in reversed(done):
+                undo()
+            raise
+
+    def resume(self, tag: Optional[str] = None) -> None:
+        """Brings it back, at the same addresses: all of it, or none."""
+        plain, graphs, has_rest = self._named(tag)
+        if plain or graphs:
+            tags.wake(*plain, *graphs)
+        if has_rest:
+            self._rest("wake")
+        if not self.retain_cpu_backup:
+            self._backups.clear()
+
+    def get_cpu_backup(self, x: Any, zero_copy: bool = False) -> Any:
+        """A tensor on the host with what the pause has kept of the tensor; None if it is not
+        paused, or nothing was kept. With ``retain_cpu_backup``, what was asked for with
+        ``zero_copy`` stays after a resume, as it was."""
+        import torch
+
+        if not x.is_contiguous():
+            raise AssertionError("get_cpu_backup() is for contiguous tensors")
+        bytes = x.numel() * x.element_size()
+        key = (x.data_ptr(), bytes)
+        copy = self._backups.get(key)
+        if copy is None:
+            copy = torch.empty(x.shape, dtype=x.dtype, device="cpu")
+        status = _library.library().tnr_sleep_read(copy.data_ptr(), bytes, x.data_ptr())
+        if status == _INVALID_ARGUMENT:  # it is awake
+            kept = self._backups.get(key)
+            return kept if kept is None or zero_copy else kept.clone()
+        if status == _NOT_LIVE:
+            return None
+        _library.check(status, "tnr_sleep_read")
+        if zero_copy:
+            self._backups[key] = copy
+        return copy
+
+    def set_disk_backup_dir(self, path: str) -> None:
+        raise NotImplementedError(f"contents are not kept on disks, also not in {path}: use "
+                                  "enable_cpu_backup=True")
+
+    # ---- inside ----
+
+    def _check_backup(self, enable_cpu_backup: bool, backend: Optional[str]) -> None:
+        if backend not in _BACKENDS:
+            raise ValueError(f"cpu_backup_backend {backend!r} is neither 'pinned' nor 'mmap'")
+        if backend is not None and not enable_cpu_backup:
+            raise ValueError("cpu_backup_backend requires enable_cpu_backup=True")
+
+    def _use(self, name: str, names: List[str]) -> None:
+        self._is_used = True
+        if name not in names:
+            names.append(name)
+
+    def _named(self, tag: Optional[str]) -> Tuple[List[str], List[str], bool]:
+        """Tags of regions, tags of graphs, and whether untagged memory is meant, too."""
+        self._is_used = True
+        if tag is None:
+            return list(self._tags), list(self._graphs), self._has_rest
+        plain = [name for name in self._tags if name == tag]
+        graphs = [name for name in self._graphs if name == _graphs_of(tag)]
+        has_rest = self._has_rest and tag == DEFAULT
+        if not plain and not graphs and not has_rest:
+            known = self._tags + [name[:-len(_GRAPHS)] for name in self._graphs]
+            warnings.warn(f"no region has the tag {tag!r}; there are: {', '.join(known) or 'none'}",
+                          RuntimeWarning, stacklevel=3)
+        return plain, graphs, has_rest
+
+    def _rest(self, verb: str) -> None:
+        """Untagged memory sleeps or wakes, on each device that is in use."""
+        keeps = _is_set("TMS_INIT_ENABLE_CPU_BACKUP")
+        options = tags._SleepOptions(ctypes.sizeof(tags._SleepOptions),
+                                     tags._content("keep" if keeps else "discard"), 0, 0)
+        for device in tags._devices(None):
+            if verb == "sleep":
+                _library.call("tnr_pool_sleep", None, device, ctypes.byref(options))
+            else:
+                _library.call("tnr_pool_wake", None, device)
+
+
+_GRAPHS = ".graphs"
+
+
+def _graphs_of(tag: str) -> str:
+    """Graphs whose contents are dropped have a tag of their own: the pool of a graph keeps its
+    contents in a sleep that does not say otherwise."""
+    return tag + _GRAPHS
+
+
+torch_memory_saver = TorchMemorySaver()
+region, cuda_graph, disable = (torch_memory_saver.region, torch_memory_saver.cuda_graph,
+                               torch_memory_saver.disable)
+pause, resume, get_cpu_backup = (torch_memory_saver.pause, torch_memory_saver.resume,
+                                 torch_memory_saver.get_cpu_backup)
+
+
+@contextlib.contextmanager
+def configure_subprocess() -> Iterator[None]:
+    """Python processes that are started inside have Tenure under PyTorch, and find this module by
+    the name torch_memory_saver."""
+    given = environment()
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def environment() -> Dict[str, str]:
+    """The variables for a Python with Tenure under it, which finds this module by that name."""
+    given = _under.environment("torch")
+    given["PYTHONPATH"] = _MODULES + os.pathsep + given["PYTHONPATH"]
+    return given
+
+
+if __name__ == "__main__":
+    from . import _saver_command
+
+    sys.exit(_saver_command.main())

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tenure.memory_saver as programs use it that were written to torch_memory_saver, on the simulated
+device, with the stand-in for PyTorch.
+
+Lines taken out to see a test fail: `tags.sleep(*graphs, content="discard")`'s content:
+test_cuda_graph; `tnr_pool_push` of null in disable(): test_disable; the undoing in pause():
+test_a_pause_that_fails; the clearing in resume(): test_get_cpu_backup."""
+import contextlib
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+from unittest import mock
+
+import device
+import torch
+
+import tenure
+import tenure.memory_saver
+import tenure.tags
+from tenure import _library
+
+MIB = device.MIB
+
+
+def malloc(bytes):
+    ptr = ctypes.c_void_p()
+    _library.call("tnr_malloc", ctypes.byref(ptr), bytes, 0, None)
+    device.fill(ptr.value, bytes, None)
+    return ptr.value
+
+
+def free(*pointers):
+    for ptr in pointers:
+        _library.call("tnr_free", ptr)
+
+
+def held():
+    tenure.trim()
+    return tenure.stats()["reserved_bytes.all.current"]
+
+
+def filled(ptr, bytes=2 * MIB):
+    device.run_all()
+    return ctypes.string_at(ptr, bytes) == b"\1" * bytes
+
+
+class HostTensor:
+    """As much of a tensor as get_cpu_backup() uses."""
+
+    def __init__(self, shape, dtype="uint8", device=None, address=None):
+        self.shape, self.dtype, self.device = shape, dtype, device
+        self.buffer = ctypes.create_string_buffer(shape[0]) if address is None else None
+        self.address = ctypes.addressof(self.buffer) if address is None else address
+
+    def data_ptr(self):
+        return self.address
+
+    def is_contiguous(self):
+        return True
+
+    def numel(self):
+        return self.shape[0]
+
+    def element_size(self):
+        return 1
+
+    def clone(self):
+        copy = HostTensor(self.shape)
+        ctypes.memmove(copy.address, self.address, self.shape[0])
+        return copy
+
+
+class MemorySaver(unittest.TestCase):
+    def setUp(self):
+        device.use()
+        self.saver = tenure.memory_saver.TorchMemorySaver()
+
+    def tearDown(self):
+        tenure.tags.wake()
+        device.run_all()
+        _library.call("tnr_validate", -1)
+
+    def test_as_its_users_write_it(self):
+        from tenure.memory_saver import torch_memory_saver
+        torch_memory_saver.hook_mode = "torch"
+        self.assertTrue(torch_memory_saver.enabled)
+        with torch_memory_saver.region(tag="weights", enable_cpu_backup=True):
+            kept = malloc(2 * MIB)
+        with torch_memory_saver.region():
+            lost = malloc(2 * MIB)
+            with torch_memory_saver.region("weights", enable_cpu_backup=True):
+                nested = malloc(2 * MIB)
+        self.assertEqual([tenure.tags.of(each) for each in (kept, lost, nested)],
+                         ["weights", "default", "weights"])
+        before = held()
+        torch_memory_saver.pause()
+        torch_memory_saver.pause()  # once more changes nothing
+        self.assertEqual(held(), before - 6 * MIB)
+        torch_memory_saver.resume("weights")
+        self.assertTrue(filled(kept) and filled(nested))
+        self.assertEqual(tenure.tags.stats("default")["bytes_asleep"], 2 * MIB)
+        torch_memory_saver.resume()
+        torch_memory_saver.resume()
+        self.assertEqual(held(), before)
+        torch_memory_saver.pause("weights")
+        torch_memory_saver.resume("weights")
+        with self.assertRaisesRegex(AssertionError, "before the first"):
+            torch_memory_saver.hook_mode = "preload"
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            torch_memory_saver.pause("never used")
+        self.assertRegex(str(said[0].message), "no region has the tag 'never used'.*weights")
+        free(kept, lost, nested)
+
+    def test_one_tag_with_and_without_backup(self):
+        with self.saver.region("both", enable_cpu_backup=True):
+            kept = malloc(2 * MIB)
+        with self.saver.region("both"):
+            lost = malloc(2 * MIB)
+        self.saver.pause("both")
+        self.saver.resume("both")
+        self.assertEqual((filled(kept), filled(lost)), (True, False))
+        free(kept, lost)
+
+    def graph(self, **options):
+        """A block that is handed out while a stand-in for torch.cuda.graph() is open."""
+        @contextlib.contextmanager
+        def opened(graph, pool=None, stream=None, capture_error_mode="global"):
+            seen.append((graph, pool, stream, capture_error_mode))
+            yield
+
+        seen = []
+        with mock.patch.object(torch.cuda, "graph", opened, create=True):
+            with self.saver.cuda_graph("g", stream="s", **options):
+                ptr = malloc(2 * MIB)
+        self.assertEqual(seen, [("g", None, "s", "global")])
+        return ptr
+
+    def test_cuda_graph(self):
+        lost, kept = self.graph(tag="graph"), self.graph(tag="graph", enable_cpu_backup=True)
+        before = held()
+        self.saver.pause("graph")
+        self.assertEqual(held(), before - 4 * MIB)
+        self.saver.resume("graph")
+        self.assertEqual((filled(lost), filled(kept)), (False, True))
+        free(lost, kept)
+
+    def test_disable(self):
+        with self.saver.region("weights"):
+            weights = malloc(2 * MIB)
+            self.saver.pause()
+            with self.saver.disable():
+                beside = malloc(6 * MIB)
+                self.assertIsNone(tenure.tags.of(beside))
+                before = held()
+                free(beside)
+            self.assertEqual(held(), before - 6 * MIB)
+            with self.assertRaises(tenure.Error):
+                malloc(2 * MIB)  # its region is paused
+            self.saver.resume()
+            more = malloc(2 * MIB)
+            self.assertEqual(tenure.tags.of(more), "weights")
+        free(weights, more)
+
+    def test_a_pause_that_fails(self):
+        graph = self.graph(tag="fails")
+        with self.saver.region("fails", enable_cpu_backup=True):
+            kept = malloc(2 * MIB)
+        before = held()
+        device.DRIVER.simcuda_fail(b"cuMemcpyDtoHAsync_v2", ctypes.c_uint64(1), 1, 2)
+        try:
+            with self.assertRaises(tenure.Error):
+                self.saver.pause("fails")
+        finally:
+            device.DRIVER.simcuda_fail_clear()
+        self.assertEqual(held(), before)
+        self.assertEqual([tenure.tags.stats(tag)["bytes_asleep"]
+                          for tag in ("fails", "fails.graphs")], [0, 0])
+        self.assertTrue(filled(kept))
+        free(graph, kept)
+
+    def test_get_cpu_backup(self):
+        with self.saver.region("read", enable_cpu_backup=True):
+            kept = malloc(2 * MIB)
+        with self.saver.region("read"):
+            lost = malloc(2 * MIB)
+        x, y = (HostTensor((MIB,), address=each + 5) for each in (kept, lost))
+        empty = mock.patch.object(torch, "empty", lambda shape, **kind: HostTensor(shape, **kind),
+                                  create=True)
+        with empty:
+            self.assertIsNone(self.saver.get_cpu_backup(x))
+            self.saver.pause("read")
+            self.assertIsNone(self.saver.get_cpu_backup(y))
+            copy = self.saver.get_cpu_backup(x)
+            self.assertEqual((copy.device, copy.buffer.raw), ("cpu", b"\1" * MIB))
+            self.assertIsNot(self.saver.get_cpu_backup(x), copy)
+            first = self.saver.get_cpu_backup(x, zero_copy=True)
+            self.assertIs(self.saver.get_cpu_backup(x, zero_copy=True), first)
+            self.saver.retain_cpu_backup = True
+            self.saver.resume("read")
+            self.assertIs(self.saver.get_cpu_backup(x, zero_copy=True), first)
+            self.saver.retain_cpu_backup = False
+            self.saver.pause("read")
+            self.saver.resume("read")
+            self.assertIsNone(self.saver.get_cpu_backup(x))
+        free(kept, lost)
+
+    def test_all_from_the_start(self):
+        """TMS_INIT_ENABLE: untagged memory has the default tag."""
+        with mock.patch.dict(os.environ, TMS_INIT_ENABLE="1", TMS_INIT_ENABLE_CPU_BACKUP="1"):
+            saver = tenure.memory_saver.TorchMemorySaver()
+            weights = malloc(4 * MIB)
+            with saver.region("grads"):
+                grads = malloc(2 * MIB)
+            before = held()
+            saver.pause("default")
+            self.assertEqual(tenure.stats()["bytes_asleep"], 4 * MIB)
+            with saver.disable():
+                free(malloc(2 * MIB))
+            saver.pause()
+            saver.resume()
+        self.assertEqual((filled(weights, 4 * MIB), filled(grads), held()), (True, False, before))
+        free(weights, grads)
+
+    def test_margin(self):
+        self.saver.memory_margin_bytes = 5 * MIB + 1
+        try:
+            with self.assertRaises(tenure.Error):
+                malloc(1 << 50)
+        finally:
+            self.saver.memory_margin_bytes = 0
+        with self.assertRaisesRegex(ValueError, "negative"):
+            self.saver.memory_margin_bytes = -1
+
+    def test_refused(self):
+        with self.assertRaisesRegex(ValueError, "neither 'pinned' nor 'mmap'"):
+            with self.saver.region(enable_cpu_backup=True, cpu_backup_backend="disk"):
+                pass
+        with self.assertRaisesRegex(ValueError, "requires enable_cpu_backup"):
+            with self.saver.region(cpu_backup_backend="mmap"):
+                pass
+        with self.assertRaisesRegex(NotImplementedError, "enable_cpu_backup=True"):
+            with self.saver.region(enable_disk_backup=True):
+                pass
+        with self.assertRaisesRegex(NotImplementedError, "/tmp"):
+            self.saver.set_disk_backup_dir("/tmp")
+        with self.assertRaisesRegex(ValueError, "preload, torch"):
+            self.saver.hook_mode = "both"
+        with self.assertRaisesRegex(NotImplementedError, "only be set"):
+            self.saver.memory_margin_bytes
+
+
+PROGRAM = """
+import sys
+import torch_memory_saver
+import torch
+import tenure.memory_saver
+assert torch_memory_saver.torch_memory_saver is tenure.memory_saver.torch_memory_saver
+print(torch_memory_saver.__file__.split("/")[-3:], sys.argv[1:])
+"""
+
+
+class Command(unittest.TestCase):
+    def run_it(self, *words, **environment):
+        return subprocess.run([sys.executable, "-m", "tenure.memory_saver", *words],
+                              capture_output=True, text=True, timeout=120,
+                              env={**os.environ, **environment})
+
+    def test_the_name_leads_to_tenure(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+            file.write(PROGRAM)
+            file.flush()
+            path = [os.environ["PYTHONPATH"], os.path.dirname(torch.__spec__.origin)]
+            run = self.run_it("run", "--conf", "history:light", file.name, "a", "-b",
+                              PYTHONPATH=os.pathsep.join(path), PYTHONWARNINGS="ignore")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("['_saver', 'torch_memory_saver', '__init__.py']", run.stdout)
+        self.assertIn("['a', '-b']", run.stdout)
+
+    def test_children(self):
+        with tenure.memory_saver.configure_subprocess():
+            run = subprocess.run(
+                [sys.executable, "-c", "import torch_memory_saver; "
+                 "print(torch_memory_saver.torch_memory_saver.hook_mode)"],
+                capture_output=True, text=True, timeout=120)
+        self.assertEqual((run.returncode, run.stdout), (0, "preload\n"), run.stderr)
+        self.assertNotIn("_saver", os.environ.get("PYTHONPATH", ""))
+
+    def test_wrong_usage(self):
+        for words in ([], ["run"], ["walk", "x.py"], ["run", "-m"], ["run", "--conf"]):
+            run = self.run_it(*words)
+            self.assertEqual((run.returncode, run.stdout), (2, ""), words)
+            self.assertIn("usage:", run.stderr)
+        run = self.run_it("run", "--conf", "no_such_key:1", "x.py")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("no_such_key", run.stderr)
+        self.assertIn("Runs a program", self.run_it("--help").stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
