@@ -51,7 +51,8 @@ the command `tenure`. The page for Python users is docs/python.md of the sources
 Tenure is under the Apache License 2.0. The wheel contains jemalloc (BSD-2-Clause, in libtenure.so),
 yajl (ISC, in the command) and uPlot (MIT, in the memory report); their notices are in licenses/.
 """
-ENTRY_POINTS = "[console_scripts]\ntenure = tenure._command:main\n"
+ENTRY_POINTS = ("[console_scripts]\ntenure = tenure._command:main\n"
+                "\n[vllm.general_plugins]\ntenure = tenure.vllm:register\n")
 # For those who compile programs with CMake: they take the installed tree.
 _LEFT_OUT = re.compile(r"(^|/)(cmake|pkgconfig|doc|man)/")
 # An installation has its header if the build has fetched it; no package has.

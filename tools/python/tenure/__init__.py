@@ -43,12 +43,12 @@ _HISTORY = {"off": 0, "light": 1, "full": 2}
 
 def __dir__() -> List[str]:
     return sorted(__all__ + ["cuda_core", "cupy", "dlpack", "memory_saver", "numba", "published",
-                             "ranges", "tags", "torch"])
+                             "ranges", "tags", "torch", "vllm"])
 
 
 def __getattr__(name: str) -> Any:
     if name in ("torch", "cupy", "numba", "cuda_core", "dlpack", "tags", "memory_saver",
-                "published", "ranges"):
+                "published", "ranges", "vllm"):
         try:
             return importlib.import_module("." + name, __name__)
         except ImportError as problem:  # as for any name that isn't there: help() goes on
