@@ -2,6 +2,9 @@
 """tenure.ranges on the simulated device. With the call in decommit() taken out,
 test_pages_come_and_go fails."""
 import gc
+import json
+import os
+import tempfile
 import unittest
 
 import device
@@ -13,6 +16,10 @@ import tenure.tags
 from tenure import _library
 
 MIB = device.MIB
+
+
+def rows_of(table):
+    return [dict(zip(table["columns"], row)) for row in table["rows"]]
 
 
 class Ranges(unittest.TestCase):
@@ -61,6 +68,30 @@ class Ranges(unittest.TestCase):
         del cache
         gc.collect()
         self.assertEqual(tenure.tags.stats("paged")["bytes_live"], 0)
+
+    def test_picture(self):
+        """A snapshot shows the pages that have memory, and the history who gave it."""
+        tenure.history("light")
+        cache = tenure.ranges.Range("64MiB")
+        page = cache.page_bytes
+        cache.commit(0, 3 * page)
+        cache.decommit(page, page)
+        tenure.trim()
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "ranges.json")
+            tenure.snapshot(path)
+            with open(path, encoding="utf-8") as file:
+                seen = json.load(file)
+        tenure.history("off")
+        blocks = {one["address"]: one["bytes"] for one in rows_of(seen["blocks"])}
+        start = cache.address
+        self.assertEqual({at - start: blocks[at] for at in blocks
+                          if start <= at < start + 64 * MIB}, {0: page, 2 * page: page})
+        kinds = [seen["kinds"][one["kind"]] for one in rows_of(seen["history"])
+                 if one["address"] == start + page]
+        self.assertEqual([kind for kind in kinds if kind in ("alloc", "free", "unmap")],
+                         ["alloc", "free", "unmap"])
+        cache.close()
 
     def test_refused(self):
         cache = tenure.ranges.Range(4 * MIB)
