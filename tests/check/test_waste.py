@@ -144,6 +144,21 @@ class Waste(unittest.TestCase):
         self.assertEqual(done.returncode, 0)
         self.assertNotIn("waste:", done.stderr)
 
+    def test_the_report_has_them(self):
+        """What the page makes of them: tests/report/test_views.mjs. Taken back: is_wanted in
+        run_and_report (tools/tenure/run.c)."""
+        with tempfile.TemporaryDirectory() as folder:
+            page = os.path.join(folder, "report.html")
+            done = run(f"--waste={BOUND_MS}", "--driver", "sim", "--report", page, "--", PROGRAM,
+                       "never", TMPDIR=folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(os.listdir(folder), ["report.html"])
+            with open(page, encoding="utf-8") as file:
+                text = file.read()
+        found = re.search(r'id="tenure-findings">(.*?)</script>', text, re.S)
+        self.assertEqual([line["waste"] for line in json.loads(found[1])],
+                         ["never_used", "summary"])
+
 
 def place_of(one):
     for frame in one["allocated"]["stack"]:

@@ -708,6 +708,54 @@ test('without findings there is no such view, and none found is said', async () 
     }
 });
 
+const place = (waste, megabytes, held, share, frame, more = {}) => ({
+    waste, pid: 42, worth: true, blocks: 3, bytes: megabytes * 1048576, idle_share: share,
+    byte_seconds: held, never_used: 0, before_first_use: 0, between_uses: 0, after_last_use: 0,
+    [waste]: held * share, allocated: side('cuMemAlloc', [frame]), ...more,
+});
+const wasted = { waste: 'summary', pid: 42, worth: 2, blocks: 7, idle_share: 0.52,
+    shortest_ms: 100, launches: 110, launches_unread: 3, byte_seconds: 3000,
+    never_used: 60, before_first_use: 0, between_uses: 1000, after_last_use: 500 };
+
+/* Taken back, each by itself: the places are left out (wasteAdd), the tab is offered to all, the
+ * check's tab is offered though it did not look (isChecked), the summary has no line. */
+test('memory that lay unused has a view of its own', { skip: !process.env.TENURE }, async () => {
+    page = await openPage(browser.context, reportWith([
+        place('after_last_use', 2, 1000, 0.3, 'engine+0x20 (load)', { between_uses: 100 }),
+        place('between_uses', 3174, 5000, 0.8, 'engine+0x10 (make_cache)'),
+        place('never_used', 0.5, 1, 1, 'engine+0x30 (small)', { worth: false }),
+        wasted]));
+    assert.match(await textOf('.summary .findings'),
+        /Park this: 3\.1 GiB, idle for 80 ?% of the time/);
+    assert.equal(await page.locator('#tab-findings').count(), 0);
+    assert.match(await textOf('#tab-waste'), /Idle memory\s*2/);
+    await page.click('#tab-waste');
+    assert.match(await textOf('#panel-waste h2'),
+        /^2 places left memory idle, 52 ?% of all memory and time$/);
+    assert.match(await textOf('#panel-waste .note'),
+        /no use for 100 ms or more[^]*110 kernel launches seen, 3 of which could not be read/);
+    const rows = page.locator('#panel-waste tbody tr');
+    assert.equal(await rows.count(), 3);
+    assert.match(await rows.nth(0).innerText(), /park this[^]*make_cache[^]*3\.1\sGiB[^]*80/);
+    assert.match(await rows.nth(1).innerText(), /free this earlier[^]*load[^]*2\sMiB[^]*40/);
+    assert.match(await rows.nth(2).innerText(), /do without this[^]*small/);
+    const widths = await rows.nth(1).locator('.share i').evaluateAll((parts) =>
+        parts.map((one) => one.getBoundingClientRect().width /
+            one.parentElement.getBoundingClientRect().width));
+    assert.deepEqual(widths.map((one) => Math.round(10 * one)), [0, 0, 1, 3]);
+    await rows.nth(0).locator('button').click();
+    assert.match(await textOf('#panel-waste tr.details'),
+        /80 ?% between uses\. 3 blocks, process 42\.[^]*allocated by cuMemAlloc[^]*make_cache/);
+});
+
+test('where nothing was wasted the report says so', { skip: !process.env.TENURE }, async () => {
+    page = await openPage(browser.context, reportWith([{ ...wasted, worth: 0 }]));
+    await page.click('#tab-waste');
+    assert.equal(await textOf('#panel-waste h2'), 'Nothing was wasted');
+    await open(EXAMPLE);
+    assert.equal(await page.locator('#tab-waste').count(), 0);
+});
+
 test('hostile findings stay text', { skip: !process.env.TENURE }, async () => {
     const evil = '</script><script>document.title = "owned"</script><img src=x>\u202egnp';
     page = await openPage(browser.context, reportWith([

@@ -409,7 +409,7 @@ static int run_and_report(char **arguments, const run_journal *journal, const ch
     snprintf(path, sizeof(path), "%s", snapshot);
     unlink(path); /* what is there afterwards is of this run */
     int status = program_wait(arguments, journal, check);
-    report_make(path, check->is_checked ? check->lines : NULL);
+    report_make(path, check->is_wanted ? check->lines : NULL);
     if (!run_snapshot)
         unlink(path);
     return status;

@@ -10,7 +10,7 @@ import { Device, Snapshot } from './data/model.js';
 import { Names } from './text/names.js';
 
 export const VIEWS = ['timeline', 'lanes', 'map', 'holders', 'waiting', 'graphs', 'records',
-    'compare', 'findings'] as const;
+    'compare', 'findings', 'waste'] as const;
 export type ViewName = typeof VIEWS[number];
 
 /** What a view is to show; each view takes what it understands. */

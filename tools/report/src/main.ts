@@ -26,17 +26,18 @@ import { Search } from './view/search.js';
 import { drawSummary } from './view/summary.js';
 import { TimelineView } from './view/timeline.js';
 import { WaitingView } from './view/waiting.js';
+import { WasteView } from './view/waste.js';
 
 const VIEW_CLASSES: Record<ViewName, new (app: App) => View> = {
     timeline: TimelineView, lanes: LanesView, map: MapView, holders: HoldersView,
     waiting: WaitingView, graphs: GraphsView, records: RecordsView, compare: CompareView,
-    findings: FindingsView,
+    findings: FindingsView, waste: WasteView,
 };
 const VIEW_TITLES: Record<ViewName, string> = {
     timeline: 'Timeline', lanes: 'Lanes', map: 'Address map', holders: 'Holders',
     waiting: 'Waiting',
     graphs: 'Graphs', records: 'History', compare: 'Compare',
-    findings: 'Findings',
+    findings: 'Findings', waste: 'Idle memory',
 };
 
 class Page {
@@ -213,7 +214,9 @@ class Page {
 
     /** The views that have something to show. */
     private get offered(): readonly ViewName[] {
-        return VIEWS.filter((view) => view !== 'findings' || this.app?.findings);
+        const { findings } = this.app ?? {};
+        return VIEWS.filter((view) => view === 'findings' ? findings?.isChecked
+            : view !== 'waste' || findings?.waste);
     }
 
     private tabCount(view: ViewName): number | null {
@@ -224,6 +227,7 @@ class Page {
         case 'records': return device.history.length;
         case 'map': return device.blocks.length;
         case 'findings': return findings?.list.length ?? null;
+        case 'waste': return findings?.waste?.places.filter((one) => one.worth).length ?? null;
         default: return null;
         }
     }

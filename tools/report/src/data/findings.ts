@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What `tenure run --check` found, which `tenure snapshot html --findings` put beside the snapshot.
+ * What `tenure run --check` or `--waste` found, which `tenure snapshot html --findings` put beside
+ * the snapshot.
  * The lines are data from a file as any other: what is missing or of another type is left out, and
  * texts are made visible before they are shown.
  */
@@ -18,7 +19,28 @@ export interface Finding {
     block: string; bytes: number; device: number; missing: string; sides: Side[];
 }
 
+export const IDLES = ['never_used', 'before_first_use', 'between_uses', 'after_last_use'] as const;
+export type Idle = typeof IDLES[number];
+
+/** A place of the program that allocates, and how long its memory lay unused. */
+export interface Place {
+    pid: number; idle: Idle; worth: boolean; blocks: number; bytes: number;
+    /** Byte-seconds: for which the memory was held, of these the idle ones, and each kind. */
+    held: number; idleHeld: number; parts: Record<Idle, number>;
+    call: string; frames: Frame[];
+}
+
+export interface Waste {
+    places: Place[];
+    /** Byte-seconds of all memory, of all processes. */
+    held: number; idleHeld: number;
+    shortestMs: number; launches: number; unread: number;
+}
+
 export interface Findings {
+    /** Whether the check has looked, or what memory lay unused was asked for instead. */
+    isChecked: boolean;
+    waste: Waste | null;
     list: Finding[];
     /** Launches that were seen, and how many of them could not be read, of all processes. */
     launches: number; unread: number;
@@ -73,17 +95,49 @@ function findingOf(from: Values): Finding {
     };
 }
 
+const idleOf = (from: Values): number => IDLES.reduce((sum, key) => sum + number(from[key]), 0);
+
+function placeOf(from: Values, idle: Idle): Place {
+    const made = sideOf('allocated', from['allocated']);
+    return {
+        pid: number(from['pid']), idle, worth: from['worth'] === true,
+        blocks: number(from['blocks']), bytes: number(from['bytes']),
+        held: number(from['byte_seconds']), idleHeld: idleOf(from),
+        parts: Object.fromEntries(IDLES.map((key) => [key, number(from[key])])) as
+            Record<Idle, number>,
+        call: made?.call ?? '', frames: made?.frames ?? [],
+    };
+}
+
+function wasteAdd(all: Findings, from: Values): void {
+    const waste = all.waste ??=
+        { places: [], held: 0, idleHeld: 0, shortestMs: 0, launches: 0, unread: 0 };
+    const idle = IDLES.find((one) => one === from['waste']);
+    if (idle) {
+        waste.places.push(placeOf(from, idle));
+    } else if (from['waste'] === 'summary') {
+        waste.held += number(from['byte_seconds']);
+        waste.idleHeld += idleOf(from);
+        waste.shortestMs = number(from['shortest_ms']);
+        waste.launches += number(from['launches']);
+        waste.unread += number(from['launches_unread']);
+    }
+}
+
 export function findingsOf(lines: unknown): Findings {
-    const all: Findings = { list: [], launches: 0, unread: 0 };
+    const all: Findings = { isChecked: true, waste: null, list: [], launches: 0, unread: 0 };
     for (const value of list(lines)) {
         const from = object(value);
-        if (from && 'finding' in from) {
+        if (from && 'waste' in from) {
+            wasteAdd(all, from);
+        } else if (from && 'finding' in from) {
             all.list.push(findingOf(from));
         } else if (from && 'summary' in from) {
             all.launches += number(from['launches']);
             all.unread += number(from['launches_unread']);
         }
     }
+    all.isChecked = all.waste === null || all.list.length > 0;
     return all;
 }
 

@@ -40,7 +40,8 @@ export class FindingsView implements View {
     readonly root = el('div', {});
 
     constructor(app: App) {
-        const findings = app.findings ?? { list: [], launches: 0, unread: 0 };
+        const findings = app.findings ??
+            { isChecked: false, waste: null, list: [], launches: 0, unread: 0 };
         const certain = findings.list.filter((one) => one.certain).length;
         const heading = findings.list.length === 0 ? 'Nothing was found'
             : `${plural(certain, 'certain finding')}, ` +

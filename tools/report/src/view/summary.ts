@@ -10,6 +10,7 @@ import { Child, el } from '../ui/dom.js';
 import { Share, SHARE_WORDS, SHARES, shareVariable } from '../ui/colours.js';
 import { adviceFor, allocatorName, isConverted } from '../text/advice.js';
 import { bytes, bytesBeside, count, date, duration, percent, plural } from '../text/units.js';
+import { idleWords } from './waste.js';
 
 function listText(parts: Child[][]): Child[] {
     return parts.flatMap((part, index) => {
@@ -230,6 +231,13 @@ function findings(app: App): Finding[] {
             warn: true,
             text: [`${plural(device.ooms, 'allocation')} failed for lack of memory so far. `],
         });
+    }
+    const idle = app.findings?.waste?.places.filter((one) => one.worth)
+        .sort((a, b) => b.idleHeld - a.idleHeld)[0];
+    if (idle) {
+        const text = idleWords(idle);
+        found.push({ warn: true, view: 'waste', action: 'Idle memory',
+                     text: [`${text[0]!.toUpperCase()}${text.slice(1)}. `] });
     }
     const { retired, free } = accounting.bytes;
     if (retired > 0) {
