@@ -10,6 +10,7 @@
 #include "memory/arena/note.h"
 #include "memory/device/segment.h"
 #include "memory/pool/asleep.h"
+#include "memory/stream/idle.h"
 #include "miss/grow.h"
 #include "miss/stale.h"
 
@@ -60,7 +61,7 @@ tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream handle,
     tnri_stream *stream;
     if (!tnri_pool_is_awake(pool))
         return tnri_asleep_error(pool);
-    tnr_status status = tnri_stream_find(pool->device, handle, &stream);
+    tnr_status status = tnri_stream_for(pool->device, handle, &stream);
     if (status != TNR_OK)
         return status;
     growables_drain(pool);

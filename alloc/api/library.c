@@ -24,6 +24,7 @@
 #include "memory/pool/family.h"
 #include "memory/pool/handle.h"
 #include "memory/pool/peers.h"
+#include "memory/stream/idle.h"
 #include "miss/oom.h"
 #include "miss/reclaim.h"
 #include "see/snapshot/trigger.h"
@@ -138,6 +139,12 @@ tnr_status tnri_library_start(void)
     return status;
 }
 
+/* 1 if tools know its range as a heap: they know of allocations themselves. */
+static int device_is_heap(const tnri_device *device)
+{
+    return !device->is_allocated && !tnri_device_is_host(device);
+}
+
 /* Puts a device into use, with its default pool. Under the library lock. */
 static tnr_status library_start_device(tnri_device *device)
 {
@@ -146,13 +153,12 @@ static tnr_status library_start_device(tnri_device *device)
         return status;
     tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
     options.name = "default";
-    device->is_allocated = tnri_memory_is_allocated();
     status = tnri_pool_make(device, &options, TNRI_POOL_PLAIN, NULL, &device->pool_default);
     if (status != TNR_OK)
         tnri_device_abandon(device);
     else
         tnri_device_publish(device);
-    if (status == TNR_OK && tnri_nvtx_listens() && !device->is_allocated)
+    if (status == TNR_OK && tnri_nvtx_listens() && device_is_heap(device))
         tnri_nvtx_heap(device->range_base, device->range_bytes);
     return status;
 }
@@ -168,6 +174,10 @@ tnr_status tnri_library_device(int index, tnri_device **found)
                           index, tnri_devices_count());
     if (tnri_unlikely(!atomic_load_explicit(&device->in_use, memory_order_acquire))) {
         TNRI_CALM;
+        if (tnri_device_is_host(device))
+            status = tnri_library_device(device->gpu->index, found);
+        if (status != TNR_OK)
+            return status;
         tnri_lock_take(&tnri_library_lock);
         int is_first = !atomic_load(&device->in_use);
         if (is_first)
@@ -286,7 +296,7 @@ static tnr_status device_end_pools(tnri_device *device)
     if (status == TNR_OK && sharing != NULL)
         status = sharing->device_ending(device, 1);
     tnri_trap_device_ending(device);
-    if (tnri_nvtx_listens() && !device->is_allocated)
+    if (tnri_nvtx_listens() && device_is_heap(device))
         tnri_nvtx_heap_end(device->range_base);
     tnr_pool pool = NULL;
     while (status == TNR_OK && (pool = tnri_pool_walk(device, NULL)) != NULL) {
@@ -295,7 +305,7 @@ static tnr_status device_end_pools(tnri_device *device)
             tnri_pool_drop(pool);
     }
     /* Here, while the context is at hand: entering it once more could fail. */
-    if (status == TNR_OK && upper != NULL)
+    if (status == TNR_OK && upper != NULL && !tnri_device_is_host(device))
         upper->device_gone(device);
     if (status == TNR_OK)
         tnri_streams_forget(device);
@@ -321,7 +331,16 @@ static tnr_status device_end(tnri_device *device)
     tnr_status status = TNR_OK;
     if (atomic_load(&device->in_use))
         status = device_end_pools(device);
+    if (status == TNR_OK && tnri_device_is_host(device))
+        status = tnri_idle_end(device);
     return status == TNR_OK ? tnri_device_stop(device) : status;
+}
+
+/* The host memory near a GPU, which ends first, because it uses the GPU's streams; of host memory,
+ * itself. */
+static tnri_device *device_host(const tnri_device *device)
+{
+    return tnri_device_at(TNR_HOST(device->gpu->index));
 }
 
 tnr_status tnr_device_end(int index, int force)
@@ -338,16 +357,24 @@ tnr_status tnr_device_end(int index, int force)
     if (device == NULL)
         return tnri_error(TNR_ERR_INVALID_DEVICE, "there is no device %d; the driver reports %d.",
                           index, tnri_devices_count());
-    if (atomic_load(&device->in_use) && !force)
+    tnri_device *host = device_host(device);
+    if (atomic_load(&host->in_use) && !force)
+        status = device_check_idle(host);
+    if (status == TNR_OK && host != device && atomic_load(&device->in_use) && !force)
         status = device_check_idle(device);
     if (status != TNR_OK)
         return status;
     tnri_control_pause();
     tnri_group_pause(device);
     tnri_watcher_pause();
+    tnri_routes_forget_device(host->index);
     tnri_routes_forget_device(index);
-    status = device_end_captures(device);
+    status = device_end_captures(host);
     if (status == TNR_OK)
+        status = device_end_captures(device);
+    if (status == TNR_OK)
+        status = device_end(host);
+    if (status == TNR_OK && host != device)
         status = device_end(device);
     if (status == TNR_OK)
         device->peers = 0; /* of pools that will be made */
@@ -371,9 +398,10 @@ tnr_status tnr_shutdown(int force)
         return TNR_OK;
     }
     tnr_status status = tnri_segment_outside("tnr_shutdown");
-    for (int i = 0; i < tnri_devices_count() && status == TNR_OK && !force; i++)
-        if (atomic_load(&tnri_device_at(i)->in_use))
-            status = device_check_idle(tnri_device_at(i));
+    tnri_device *device;
+    for (int i = 0; (device = tnri_device_nth(i)) != NULL && status == TNR_OK && !force; i++)
+        if (atomic_load(&device->in_use))
+            status = device_check_idle(device);
     int is_paused = status == TNR_OK;
     if (is_paused) {
         tnri_control_pause();
@@ -382,10 +410,14 @@ tnr_status tnr_shutdown(int force)
         tnri_seeing_pause();
     }
     /* First those of all devices: none is proved idle while another one captures. */
-    for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++)
-        status = device_end_captures(tnri_device_at(i));
-    for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++)
-        status = device_end(tnri_device_at(i));
+    for (int i = 0; (device = tnri_device_nth(i)) != NULL && status == TNR_OK; i++)
+        status = device_end_captures(device);
+    for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++) {
+        device = tnri_device_at(i);
+        status = device_end(device_host(device));
+        if (status == TNR_OK)
+            status = device_end(device);
+    }
     if (status != TNR_OK) {
         if (is_paused) { /* it goes on for now */
             tnri_seeing_resume();

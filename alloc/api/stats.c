@@ -124,8 +124,8 @@ static void stats_add_device(tnr_stats *stats, tnri_device *device)
 static uint64_t library_live_blocks(void)
 {
     uint64_t live = 0;
-    for (int i = 0; i < tnri_devices_count(); i++) {
-        tnri_device *device = tnri_device_at(i);
+    tnri_device *device;
+    for (int i = 0; (device = tnri_device_nth(i)) != NULL; i++) {
         if (!atomic_load(&device->in_use))
             continue;
         for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
@@ -535,14 +535,14 @@ tnr_status tnr_validate(int device_index)
     TNRI_CALM_CALL;
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    if (device_index >= tnri_devices_count())
+    if (device_index >= 0 && tnri_device_at(device_index) == NULL)
         return tnri_error(TNR_ERR_INVALID_DEVICE, "there is no device %d.", device_index);
     /* The threads of control and of the group put pools to sleep and give memory back. */
     tnr_status status = TNR_OK;
     tnri_control_pause();
-    for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++) {
-        tnri_device *device = tnri_device_at(i);
-        if ((device_index >= 0 && i != device_index) || !atomic_load(&device->in_use))
+    tnri_device *device;
+    for (int i = 0; (device = tnri_device_nth(i)) != NULL && status == TNR_OK; i++) {
+        if ((device_index >= 0 && device->index != device_index) || !atomic_load(&device->in_use))
             continue;
         tnri_group_pause(device);
         status = device_validate(device);

@@ -21,8 +21,8 @@ static tnr_status looks_settle(void)
     tnr_status status = TNR_OK;
     if (atomic_load(&tnri_generation) == 0)
         return TNR_OK;
-    for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++) {
-        tnri_device *device = tnri_device_at(i);
+    tnri_device *device;
+    for (int i = 0; (device = tnri_device_nth(i)) != NULL && status == TNR_OK; i++) {
         tnri_visit visit;
         if (!atomic_load(&device->in_use))
             continue;

@@ -181,7 +181,7 @@ CUresult tnri_gpu_context_await(void);
 /* What the device has left, other processes counted. */
 CUresult tnri_gpu_memory_left(size_t *left, size_t *total);
 /* The smallest mapping. */
-CUresult tnri_gpu_granularity(size_t *bytes, CUdevice device);
+CUresult tnri_gpu_granularity(size_t *bytes, CUmemLocation where);
 /* Addresses without memory; `wanted` is a wish. */
 CUresult tnri_gpu_reserve(CUdeviceptr *base, size_t bytes, size_t alignment, CUdeviceptr wanted);
 CUresult tnri_gpu_unreserve(CUdeviceptr base, size_t bytes);

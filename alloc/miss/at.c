@@ -14,6 +14,7 @@
 #include "memory/arena/serve.h"
 #include "memory/arena/upper.h"
 #include "memory/arena/world_retired.h"
+#include "memory/stream/idle.h"
 #include "miss/reclaim.h"
 
 /* What is at the address in an arena: tries to take it. TNR_ERR_FOREIGN_POINTER: it is not the
@@ -63,7 +64,7 @@ tnr_status tnri_malloc_at(tnr_pool pool, uintptr_t address, const tnri_request *
     tnri_visit visit;
     tnri_stream *stream = NULL;
     tnr_status status =
-        pool->account.is_graph ? TNR_OK : tnri_stream_find(pool->device, handle, &stream);
+        pool->account.is_graph ? TNR_OK : tnri_stream_for(pool->device, handle, &stream);
     if (status != TNR_OK)
         return status;
     status = pool_take_at(pool, address, request, stream);

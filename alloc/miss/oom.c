@@ -17,6 +17,7 @@
 #include "memory/arena/pinned.h"
 #include "memory/arena/world_validate.h"
 #include "memory/device/chunk.h"
+#include "memory/device/host.h"
 #include "memory/device/tag.h"
 #include "memory/pool/asleep.h"
 
@@ -196,8 +197,10 @@ static uint64_t free_bytes(const tnr_pool pool, uint64_t device_free)
     return device_free < least ? device_free : least;
 }
 
-static const char *stream_text(tnr_stream stream, char text[40])
+static const char *stream_text(const tnri_device *device, tnr_stream stream, char text[40])
 {
+    if (tnri_device_is_host(device))
+        return "the host";
     if (stream == NULL)
         return "the default stream";
     snprintf(text, 40, "stream %p", (void *)stream);
@@ -205,13 +208,14 @@ static const char *stream_text(tnr_stream stream, char text[40])
 }
 
 /* Who has what, and what of it is free but pinned. */
-static void holders_tell(const holder *holders, size_t count, const holder *total)
+static void holders_tell(const tnri_device *device, const holder *holders, size_t count,
+                         const holder *total)
 {
     for (size_t i = 0; i < count; i++) {
         const holder *one = &holders[i];
         char stream[40];
         tnri_error_append("\n  pool \"%s\", %s: %s live, %s free", one->pool_name,
-                          stream_text(one->stream, stream), TNRI_BYTES(one->live),
+                          stream_text(device, one->stream, stream), TNRI_BYTES(one->live),
                           TNRI_BYTES(one->idle));
         if (one->pinned > 0)
             tnri_error_append(", %s of it pinned", TNRI_BYTES(one->pinned));
@@ -299,11 +303,11 @@ tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_s
     size_t device_free = 0;
     size_t device_total = 0;
     const char *raise = NULL;
-    if (tnri_gpu_memory_left(&device_free, &device_total) != CUDA_SUCCESS)
+    if (tnri_device_left(device, &device_free, &device_total) != CUDA_SUCCESS)
         device_total = device->capabilities.memory_bytes;
     tnri_error_driver(status, driver_result, "Tenure out of memory: %s for %s",
                       TNRI_BYTES(request->bytes_requested),
-                      stream_text(tnri_oom_stream(arena), stream));
+                      stream_text(device, tnri_oom_stream(arena), stream));
     if (status == TNR_ERR_LIMIT)
         raise = limit_tell(arena->pool);
     tnri_error_append("; %s live, %s free in pieces of up to %s; device %d has %s of %s free.",
@@ -311,7 +315,7 @@ tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_s
                       device->index, TNRI_BYTES(device_free), TNRI_BYTES(device_total));
     if (status != TNR_ERR_LIMIT)
         tnri_error_append(" Cause: %s", reason);
-    holders_tell(holders, count, &total);
+    holders_tell(device, holders, count, &total);
     way_tell(&total, request, raise, device_free);
     tnri_note_oom(arena, request->bytes_requested, free_bytes(arena->pool, device_free));
     tnri_oom_watcher watcher = atomic_load(&tnri_oom_watched);

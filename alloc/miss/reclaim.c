@@ -27,24 +27,26 @@ tnr_status tnri_drain_pool(tnr_pool pool, int wait, size_t *released)
 
 /* A chunk that went back while an old mapping of it had to stay is off the books, and its memory
  * comes back with that mapping, which nobody counts. So the device is asked: what it has left, */
-static size_t device_left(void)
+static size_t device_left(const tnri_device *device)
 {
     size_t left = 0;
     size_t total = 0;
+    if (tnri_device_is_host(device)) /* of which others take and give all the time */
+        return 0;
     return tnri_gpu_memory_left(&left, &total) == CUDA_SUCCESS ? left : 0;
 }
 
 /* and what it has more now. */
-static size_t device_gained(size_t left_before)
+static size_t device_gained(const tnri_device *device, size_t left_before)
 {
-    size_t left = device_left();
+    size_t left = device_left(device);
     return left > left_before ? left - left_before : 0;
 }
 
 tnr_status tnri_drain_idle(tnri_device *device, tnr_pool pool, size_t *released)
 {
     tnr_status first_error = TNR_OK;
-    size_t left_before = device_left();
+    size_t left_before = device_left(device);
     if (pool != NULL) {
         first_error = tnri_drain_pool(pool, 1, released);
     } else {
@@ -57,7 +59,7 @@ tnr_status tnri_drain_idle(tnri_device *device, tnr_pool pool, size_t *released)
         }
     }
     if (*released == 0)
-        *released = device_gained(left_before);
+        *released = device_gained(device, left_before);
     return first_error;
 }
 
@@ -279,9 +281,9 @@ size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
 {
     if (tnri_chunk_check(&arena->pool->account, bytes) != TNR_OK)
         return 0;
-    size_t left_before = device_left();
+    size_t left_before = device_left(arena->device);
     size_t reclaimed = reclaim_counted(arena, bytes, thorough);
-    return reclaimed > 0 ? reclaimed : device_gained(left_before);
+    return reclaimed > 0 ? reclaimed : device_gained(arena->device, left_before);
 }
 
 /* Removes old mappings in all pools of a device. Returns what went back; in *held what is on its

@@ -50,6 +50,8 @@ static tnr_status kind_check(const tnri_arena *arena, const tnri_block *block)
         why = "it came from tnr_reserve";
     else if (arena->is_guard)
         why = "it is guarded";
+    else if (tnri_device_is_host(arena->device))
+        why = "it is host memory";
     if (why == NULL)
         return TNR_OK;
     return tnri_error(TNR_ERR_INVALID_ARGUMENT, "the block at %p cannot be parked: %s.",

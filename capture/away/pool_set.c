@@ -53,6 +53,16 @@ static tnr_status handle_check(tnr_pool handle, int device)
     return status;
 }
 
+tnr_status tnri_pool_set_check(const tnri_device *device)
+{
+    if (tnri_likely(!tnri_device_is_host(device)))
+        return TNR_OK;
+    return tnri_error(TNR_ERR_INVALID_DEVICE,
+                      "device %d is host memory, which neither sleeps nor moves away: the host may "
+                      "use it at any time. Give what is idle back with tnr_trim.",
+                      device->index);
+}
+
 tnr_status tnri_pool_set_turn_begin(int device_index, tnr_pool handle, tnri_device **device)
 {
     if (tnri_library_is_forked())
@@ -63,6 +73,8 @@ tnr_status tnri_pool_set_turn_begin(int device_index, tnr_pool handle, tnri_devi
     tnr_status status = handle_check(handle, device_index);
     if (status == TNR_OK)
         status = tnri_library_device(device_index, device);
+    if (status == TNR_OK)
+        status = tnri_pool_set_check(*device);
     if (status != TNR_OK)
         return status;
     tnri_staging_turn_begin(*device);

@@ -27,6 +27,8 @@ typedef struct tnri_pool_set {
 
 /* Finds the device and waits for this thread's turn, with the pool that it is for. */
 tnr_status tnri_pool_set_turn_begin(int device_index, tnr_pool handle, tnri_device **device);
+/* TNR_ERR_INVALID_DEVICE for host memory, whose pools do not go away. */
+tnr_status tnri_pool_set_check(const tnri_device *device);
 void tnri_pool_set_turn_end(tnri_device *device);
 
 /* The set of the pools that are wanted. It is this thread's turn. */

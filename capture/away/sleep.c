@@ -492,6 +492,8 @@ tnr_status tnr_sleep_prepare(size_t bytes, int device)
         return tnri_forked_error();
     tnri_device *found;
     tnr_status status = tnri_library_device(device, &found);
+    if (status == TNR_OK)
+        status = tnri_pool_set_check(found);
     if (status != TNR_OK)
         return status;
     tnri_visit visit;

@@ -2,14 +2,15 @@
 /* Host memory and streams for contents: see staging.h. */
 #include "away/staging.h"
 
-#include "away/host_limit.h"
+#include "base/bytes_text.h"
 #include "base/error.h"
+#include "base/host_limit.h"
 #include "base/host_memory.h"
 #include "base/prim/clock.h"
 #include "base/prim/pages.h"
 #include "base/thread_number.h"
 
-tnri_staging tnri_stagings[TNRI_DEVICES_MAX];
+tnri_staging tnri_stagings[TNRI_DEVICE_NUMBERS];
 static tnri_lock late_lock = {.rank = TNRI_RANK_HOST};
 
 /* ---- the stream ----------------------------------------------------------------------------- */
@@ -168,9 +169,16 @@ tnr_status tnri_staging_check(const tnri_device *device, size_t count)
     const tnri_staging *staging = tnri_staging_of(device);
     size_t missing = at_least_0(count, staging->pinned.spares_count + staging->paged.spares_count);
     size_t most = SIZE_MAX / TNRI_BUFFER_BYTES;
-    return missing == 0
-               ? TNR_OK
-               : tnri_host_limit_check(missing > most ? SIZE_MAX : missing * TNRI_BUFFER_BYTES);
+    size_t bytes = missing > most ? SIZE_MAX : missing * TNRI_BUFFER_BYTES;
+    tnri_host_limit limit;
+    if (missing == 0 || tnri_host_limit_allows(&limit, bytes))
+        return TNR_OK;
+    return tnri_error(TNR_ERR_HOST_MEMORY,
+                      "contents need %s of host memory, and %s has %s left, of which %s are not "
+                      "touched. Nothing was taken. Raise that limit, keep less "
+                      "(TNR_CONTENT_DISCARD), or let fewer pools sleep.",
+                      TNRI_BYTES(bytes), limit.where, TNRI_BYTES(limit.left),
+                      TNRI_BYTES(TNRI_HOST_LIMIT_REST));
 }
 
 /* Has at least so many spares, or as many as can be had. */

@@ -7,7 +7,7 @@
  * used again, and can be made ahead of time. If the caller does not want so much pinned memory, or
  * the system refuses it, ordinary memory is filled through a ring of two pinned buffers
  * (away/carry.h). Tenure does not even ask for memory that the machine or a control group has no
- * room for (away/host_limit.h). Everything here belongs to one thread at a time: the one that has
+ * room for (base/host_limit.h). Everything here belongs to one thread at a time: the one that has
  * claimed the device's staging. It may keep the claim for long, so others wait for the claim with
  * naps, with no lock held.
  *
@@ -67,7 +67,7 @@ typedef struct tnri_staging {
     int is_busy; /* 1: copies may be under way, because waiting for them failed */
 } tnri_staging;
 
-extern tnri_staging tnri_stagings[TNRI_DEVICES_MAX];
+extern tnri_staging tnri_stagings[TNRI_DEVICE_NUMBERS];
 
 static inline tnri_staging *tnri_staging_of(const tnri_device *device)
 {

@@ -134,6 +134,7 @@ void tnri_announced_remove(tnr_event event)
 tnr_status tnri_proxy_stream(tnri_device *device, tnri_stream **proxy)
 {
     tnri_visit visit;
+    device = device->gpu; /* whose streams use host memory */
     tnr_status status = tnri_device_enter(device, &visit);
     if (status != TNR_OK)
         return status;

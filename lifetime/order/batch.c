@@ -13,7 +13,7 @@
 /* Blocks freed with tnr_free_sync and not fenced yet, by device. */
 static struct {
     tnri_lock lock;
-    tnri_uses *first[TNRI_DEVICES_MAX];
+    tnri_uses *first[TNRI_DEVICE_NUMBERS];
 } batches = {.lock = {.rank = TNRI_RANK_RETIRED}};
 
 void tnri_batch_add(tnri_device *device, tnri_uses *uses)
@@ -55,13 +55,13 @@ static tnr_status proxy_follow_device(tnri_device *device, tnri_stream *proxy)
     return status;
 }
 
-/* The devices that reach memory of the device. With auto_record:all any device does: a copy between
- * two needs no access. */
+/* The devices that reach memory of the device, without the one whose streams use it. With
+ * auto_record:all any device does: a copy between two needs no access. */
 static uint64_t device_peers(tnri_device *device)
 {
     uint64_t peers = 0;
     if ((tnri_gate() & TNRI_GATE_SYNC) != 0)
-        return ~(UINT64_C(1) << device->index) & (UINT64_MAX >> (64 - tnri_devices_count()));
+        return ~(UINT64_C(1) << device->gpu->index) & (UINT64_MAX >> (64 - tnri_devices_count()));
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
         peers |= atomic_load(&pool->account.access.peers);
     return peers;

@@ -179,9 +179,11 @@ static int is_captured(tnri_stream *stream)
 }
 
 /* The arena's stream, with a reference, if its order counts: it lives, is not captured, and can be
- * named by this thread. */
+ * named by this thread. The host, whose memory may be used at once, comes after no stream. */
 static tnri_stream *arena_own(tnri_arena *arena)
 {
+    if (tnri_device_is_host(arena->device))
+        return NULL;
     tnri_stream *own = tnri_arena_stream(arena);
     if (own == NULL ||
         (!atomic_load(&own->is_dead) && tnri_stream_is_markable(own) && !is_captured(own)))

@@ -33,6 +33,7 @@ static void test_bad_values(void **state)
         "STRICT=maybe",
         "VMM=2",
         "PEERS=2",
+        "PINNED_ALIGN=3K",
         "RDMA=x",
         "RACES=2",
         "VERSION=99",

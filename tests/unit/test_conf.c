@@ -77,6 +77,7 @@ static const struct {
     {"handle_type", {"posix_fd", "none", "fabric"}, {"", "fd", "posix", "POSIX_FD"}},
     {"peers", {"asked", "used", "asked"}, {"", "on", "all", "USED"}},
     {"history", {"light", "full", "off"}, {"", "on", "Light", "full|off"}},
+    {"host", {"mapped", "allocated", "auto"}, {"", "off", "Mapped", "auto|mapped"}},
     {"history_records", {"1", "262144"}, {"0", "1073741825", "1k"}},
     {"lanes_forced", {"0", "64"}, {"65", "-1", "all"}},
     {"lanes_max", {"0", "1", "64"}, {"65", "-1", "all"}},
@@ -292,11 +293,19 @@ static void garbage_is_refused(void **state)
 static void what_is_fixed_at_start_is_busy_later(void **state)
 {
     (void)state;
-    static const char *const fixed[] = {
-        "address_space_gb:8",  "aliases_from:first", "chunk_mb:4",
-        "gpu_direct_rdma:off", "handle_type:none",   "group:g",
-        "group_ceiling_mb:9",  "group_floor_mb:9",   "lanes_forced:2",
-        "memory:mapped",       "small_limit_kb:64",  "per_process_memory_fraction:0.5"};
+    static const char *const fixed[] = {"address_space_gb:8",
+                                        "aliases_from:first",
+                                        "chunk_mb:4",
+                                        "gpu_direct_rdma:off",
+                                        "handle_type:none",
+                                        "group:g",
+                                        "group_ceiling_mb:9",
+                                        "group_floor_mb:9",
+                                        "host:mapped",
+                                        "lanes_forced:2",
+                                        "memory:mapped",
+                                        "small_limit_kb:64",
+                                        "per_process_memory_fraction:0.5"};
     unit_start(NULL, NULL);
     assert_ok(tnr_configure("small_limit_kb:512")); /* started, but no device is in use */
     assert_ok(tnr_free(unit_malloc(1, NULL)));

@@ -78,6 +78,16 @@ struct sim_region *sim_region_find(CUdeviceptr address)
     return region;
 }
 
+int sim_is_device(CUdeviceptr address)
+{
+    const struct sim_region *region = sim_region_find(address);
+    if (region == NULL || region->kind == SIM_PINNED)
+        return 0;
+    const struct sim_mapping *mapping =
+        region->kind == SIM_RESERVED ? sim_mapping_find(region, address) : NULL;
+    return mapping == NULL || !mapping->memory->is_host;
+}
+
 static int region_insert(struct sim_region *region)
 {
     struct sim_region **larger =

@@ -31,7 +31,8 @@ static int block_room(struct sim_device *device, uint64_t bytes)
 
 static struct sim_region *block_new(uint64_t bytes, enum sim_region_kind kind)
 {
-    uint64_t alignment = bytes >= LARGE_BLOCK ? LARGE_BLOCK : BLOCK_ALIGNMENT;
+    uint64_t large = kind == SIM_PINNED ? sim.settings.pinned_align_bytes : LARGE_BLOCK;
+    uint64_t alignment = bytes >= LARGE_BLOCK ? large : BLOCK_ALIGNMENT;
     return sim_region_new(block_bytes(bytes), alignment, 0, kind, sim_current());
 }
 

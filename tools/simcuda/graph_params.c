@@ -128,18 +128,12 @@ CUresult sim_work_memcpy(const CUDA_MEMCPY3D *params, CUcontext context, struct 
     return result;
 }
 
-static int device_memory(uintptr_t at)
-{
-    const struct sim_region *region = sim_region_find(at);
-    return region != NULL && region->kind != SIM_PINNED;
-}
-
 /* What the program said that the memory is; for captured copies, what it is. */
 static CUmemorytype type_said(uint8_t said, uintptr_t at)
 {
     if (said != 0)
         return (CUmemorytype)said;
-    return device_memory(at) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+    return sim_is_device(at) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
 }
 
 /* As one row of a copy in three dimensions, which is how the driver puts it. */

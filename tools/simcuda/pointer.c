@@ -114,7 +114,8 @@ static CUresult plain_attribute(const struct place *place, CUpointer_attribute a
 static CUresult place_attribute(const struct place *place, CUdeviceptr address,
                                 CUpointer_attribute attribute, void *data)
 {
-    int pinned = place->region->kind == SIM_PINNED;
+    int pinned = place->region->kind == SIM_PINNED ||
+                 (place->mapping != NULL && place->mapping->memory->is_host);
     CUcontext context = place->mapping != NULL ? NULL : (CUcontext)place->region->context->slot;
     unsigned long long id =
         place->mapping != NULL ? place->mapping->memory->id >> 32 : place->region->buffer_id;

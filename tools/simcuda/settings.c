@@ -87,6 +87,15 @@ static int parse_granularity(const char *text, struct sim_settings *settings)
     return 1;
 }
 
+static int parse_pinned_align(const char *text, struct sim_settings *settings)
+{
+    uint64_t bytes = 0;
+    if (!parse_range(text, PAGE_BYTES, GIB, &bytes) || (bytes & (bytes - 1)) != 0)
+        return 0;
+    settings->pinned_align_bytes = bytes;
+    return 1;
+}
+
 static int parse_reserve(const char *text, struct sim_settings *settings)
 {
     return parse_range(text, PAGE_BYTES, UINT64_C(1) << 47, &settings->reserve_bytes);
@@ -257,6 +266,7 @@ static const struct variable variables[] = {
     {"TENURE_SIM_DEVICES", "a number from 0 to 32", parse_devices},
     {"TENURE_SIM_MEMORY", "bytes per device, 1M to 1024T, with K, M, G or T", parse_memory},
     {"TENURE_SIM_GRANULARITY", "a power of two from 4K to 1G", parse_granularity},
+    {"TENURE_SIM_PINNED_ALIGN", "a power of two from 4K to 1G", parse_pinned_align},
     {"TENURE_SIM_RESERVE", "bytes of address space in all, 4K to 128T", parse_reserve},
     {"TENURE_SIM_SEED", "a number of 64 bits", parse_seed},
     {"TENURE_SIM_SCHEDULE", "lazy, random, eager or threads", parse_schedule},
@@ -285,6 +295,7 @@ static void settings_defaults(struct sim_settings *settings)
     settings->devices = 1;
     settings->memory_bytes = 139 * GIB;
     settings->granularity_bytes = UINT64_C(2) << 20;
+    settings->pinned_align_bytes = UINT64_C(2) << 20;
     settings->reserve_bytes = RUNNING_ON_VALGRIND ? RESERVE_VALGRIND : RESERVE_NATIVE;
     settings->threads = 2;
     settings->deadlock_ms = 10000;

@@ -84,7 +84,9 @@ struct sim_settings {
     uint64_t devices;
     uint64_t memory_bytes;      /* per device */
     uint64_t granularity_bytes; /* power of two, at least a page */
-    uint64_t reserve_bytes;     /* all reservations together */
+    uint64_t
+        pinned_align_bytes; /* of cuMemHostAlloc's larger blocks; power of two, at least a page */
+    uint64_t reserve_bytes; /* all reservations together */
     uint64_t seed;
     uint64_t threads; /* workers in threads mode */
     uint64_t deadlock_ms;
@@ -200,9 +202,10 @@ struct sim_memory {
     struct sim_memory *origin; /* imported in the process that made it: that handle, or null */
     struct sim_device *device;
     CUmemAllocationProp properties;
-    int file;                  /* the device's, or an imported one */
-    int lease;                 /* open description that holds the share lock, -1 if never shared */
-    int is_imported;           /* from another process */
+    int file;        /* the device's, or an imported one */
+    int lease;       /* open description that holds the share lock, -1 if never shared */
+    int is_imported; /* from another process */
+    int is_host;     /* at a node of the host: of the device's file, but none of its bytes */
     struct sim_shadow *shadow; /* of the race detector; null until touched */
     uint32_t index;            /* in the table of handles */
 };
@@ -211,9 +214,12 @@ struct sim_mapping {
     CUdeviceptr base;
     struct sim_memory *memory;
     struct sim_region *region;
-    uint32_t readable; /* bit per device */
+    uint32_t readable; /* bit per device, and SIM_HOST_BIT */
     uint32_t writable;
 };
+
+/* Of host memory: the host has access. Bits of devices are lower. */
+#define SIM_HOST_BIT (UINT32_C(1) << 31)
 
 enum sim_region_kind { SIM_RESERVED, SIM_DEVICE_BLOCK, SIM_PINNED };
 
@@ -538,7 +544,9 @@ struct sim_region *sim_region_new(uint64_t bytes, uint64_t alignment, CUdevicept
 CUresult sim_region_register(CUdeviceptr base, uint64_t bytes, unsigned flags,
                              struct sim_context *context);
 void sim_region_free(struct sim_region *region);
-struct sim_region *sim_region_find(CUdeviceptr address); /* null: not ours */
+struct sim_region *sim_region_find(CUdeviceptr address);
+/* 1 for an address of a device's memory, 0 for the host's, pinned or not. */
+int sim_is_device(CUdeviceptr address); /* null: not ours */
 CUresult sim_kernel_map_error(const char *what, CUdeviceptr address, uint64_t bytes);
 void sim_region_reset(void);
 

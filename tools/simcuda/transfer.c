@@ -51,12 +51,6 @@ static CUresult copy_check(const struct sim_stream *stream, const struct copy *c
     return result;
 }
 
-static int device_memory(uintptr_t address)
-{
-    const struct sim_region *region = sim_region_find(address);
-    return region != NULL && region->kind != SIM_PINNED;
-}
-
 /* Synchronous calls cannot be captured, and trying to breaks the capture. */
 static CUresult capture_check(struct sim_stream *stream, int synchronous)
 {
@@ -88,7 +82,7 @@ static CUresult copy_submit(struct sim_stream *stream, const struct copy *copy)
     int staged = op.copy.staged != NULL;
     int host_waits = stream->capture == NULL &&
                      (to_pageable || (copy->is_synchronous && !staged &&
-                                      !(device_memory(copy->to) && device_memory(copy->from))));
+                                      !(sim_is_device(copy->to) && sim_is_device(copy->from))));
     sim_stream_hold(stream);
     CUresult result = sim_submit(stream, &op);
     if (result == CUDA_SUCCESS && host_waits)
@@ -457,7 +451,7 @@ CUresult sim_set(enum sim_entry entry, const struct sim_fill *fill, CUstream han
     op.set.pattern = fill->pattern;
     op.set.width = fill->width;
     sim_op_touch(&op, fill->to, bytes, 1);
-    int host_waits = fill->is_synchronous && !device_memory(fill->to);
+    int host_waits = fill->is_synchronous && !sim_is_device(fill->to);
     sim_stream_hold(stream);
     result = sim_submit(stream, &op);
     if (result == CUDA_SUCCESS && host_waits)

@@ -8,6 +8,10 @@
  * faults. cuMemSetAccess then maps the file. It maps several handles at once if both their
  * addresses and their offsets follow each other. When neither a reference nor a mapping of the
  * handle is left, a hole in the file returns the pages to the system.
+ *
+ * Memory at a node of the host (CU_MEM_LOCATION_TYPE_HOST_NUMA; there is one node, number 0) is a
+ * range of the current device's file too, but takes none of the device's memory. It is mapped at
+ * its addresses whatever the view, since the host uses it.
  */
 #include "sim.h"
 
@@ -18,6 +22,8 @@
 #include <unistd.h>
 
 enum { HANDLE_INDEX_BITS = 32 };
+
+static uint64_t host_count; /* handles of host memory */
 
 static int granular(uint64_t value)
 {
@@ -106,7 +112,9 @@ static void memory_end(struct sim_memory *memory)
                         (off_t)memory->offset, (off_t)memory->bytes);
     if (memory->lease >= 0)
         close(memory->lease);
-    if (!memory->is_imported)
+    if (memory->is_host)
+        host_count--;
+    else if (!memory->is_imported)
         sim_memory_give(memory->device, memory->bytes);
     memory_free(memory);
 }
@@ -130,9 +138,11 @@ static CUresult property_check(const CUmemAllocationProp *prop)
 {
     if (prop == NULL || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
-    if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    int is_host = prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    if ((!is_host && prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) ||
+        (is_host && prop->location.id != 0))
         return CUDA_ERROR_INVALID_VALUE;
-    if (sim_device(prop->location.id) == NULL)
+    if (!is_host && sim_device(prop->location.id) == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
     if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
         prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
@@ -154,6 +164,13 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity, const CUmemA
     return sim_leave(result);
 }
 
+/* Takes a device's bytes; of the host's there are as many as the machine has. */
+static int memory_take(struct sim_device *device, uint64_t bytes, int is_host)
+{
+    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    return is_host ? bytes <= machine : sim_memory_take(device, bytes);
+}
+
 static CUresult memory_create(CUmemGenericAllocationHandle *handle, size_t size,
                               const CUmemAllocationProp *prop, unsigned long long flags)
 {
@@ -162,17 +179,23 @@ static CUresult memory_create(CUmemGenericAllocationHandle *handle, size_t size,
         result = CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS)
         return result;
+    int is_host = prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
     struct sim_device *device = sim_device(prop->location.id);
-    if (!sim_memory_take(device, size))
+    if (is_host && sim_current() != NULL)
+        device = sim_current()->device;
+    if (!memory_take(device, size, is_host))
         return CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t offset = device->next_offset;
     struct sim_memory *memory = NULL;
     if (!sim.has_view || sim_view_take(device, size, &offset))
         memory = sim_memory_new(device, prop);
     if (memory == NULL) {
-        sim_memory_give(device, size);
+        if (!is_host)
+            sim_memory_give(device, size);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    memory->is_host = is_host;
+    host_count += (uint64_t)is_host;
     if (!sim.has_view)
         device->next_offset += size;
     memory->offset = offset;
@@ -342,7 +365,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 /* Makes a range of a reservation fault again; if nothing is mapped there, it always does. */
 static int range_hide(CUdeviceptr base, uint64_t bytes)
 {
-    return !sim.has_access ||
+    return (!sim.has_access && host_count == 0) ||
            mmap((void *)(uintptr_t)base, bytes, PROT_NONE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
@@ -424,23 +447,38 @@ CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
 /* ---- access --------------------------------------------------------------------------------- */
 
 struct access_change {
-    uint32_t touched; /* bit per device that the call speaks of */
+    uint32_t touched; /* bit per device, or the host, that the call speaks of */
     uint32_t readable;
     uint32_t writable;
 };
 
-static CUresult access_parse(int owner, const CUmemAccessDesc *desc, size_t count,
-                             struct access_change *change)
+/* Whom a location is, for memory of an owner; every device reaches the host's. */
+static CUresult access_of(const struct sim_memory *memory, const CUmemLocation *location,
+                          uint32_t *bit)
+{
+    if (location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA && memory->is_host) {
+        *bit = SIM_HOST_BIT; /* the id is ignored */
+        return CUDA_SUCCESS;
+    }
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (sim_device(location->id) == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *bit = UINT32_C(1) << location->id;
+    return sim.settings.peers || memory->is_host || location->id == memory->device->ordinal
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static CUresult access_parse(const struct sim_memory *memory, const CUmemAccessDesc *desc,
+                             size_t count, struct access_change *change)
 {
     memset(change, 0, sizeof(*change));
     for (size_t i = 0; i < count; i++) {
-        if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-            return CUDA_ERROR_NOT_SUPPORTED;
-        if (sim_device(desc[i].location.id) == NULL)
-            return CUDA_ERROR_INVALID_VALUE;
-        if (!sim.settings.peers && desc[i].location.id != owner)
-            return CUDA_ERROR_INVALID_DEVICE;
-        uint32_t bit = UINT32_C(1) << desc[i].location.id;
+        uint32_t bit = 0;
+        CUresult result = access_of(memory, &desc[i].location, &bit);
+        if (result != CUDA_SUCCESS)
+            return result;
         change->touched |= bit;
         switch (desc[i].flags) {
         case CU_MEM_ACCESS_FLAGS_PROT_NONE:
@@ -479,7 +517,7 @@ static int range_protect(CUdeviceptr base, uint64_t bytes, const struct sim_memo
 {
     if (protection == PROT_NONE)
         return range_hide(base, bytes);
-    return !sim.has_access ||
+    return (!sim.has_access && !first->is_host) ||
            mmap((void *)(uintptr_t)base, bytes, protection, MAP_SHARED | MAP_FIXED, first->file,
                 (off_t)first->offset) != MAP_FAILED;
 }
@@ -516,8 +554,7 @@ static CUresult set_access(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *
     struct access_change change;
     if (region == NULL || desc == NULL || count == 0 || !range_mapped(region, ptr, size, 1))
         return CUDA_ERROR_INVALID_VALUE;
-    int owner = sim_mapping_find(region, ptr)->memory->device->ordinal;
-    CUresult result = access_parse(owner, desc, count, &change);
+    CUresult result = access_parse(sim_mapping_find(region, ptr)->memory, desc, count, &change);
     if (result != CUDA_SUCCESS)
         return result;
     if (!access_apply(region, ptr, ptr + size, &change)) {
@@ -554,14 +591,16 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *
     SIM_ENTER(cuMemGetAccess, SIM_NEEDS_VMM);
     const struct sim_region *region = sim_region_find(ptr);
     if (flags == NULL || location == NULL || region == NULL || region->kind != SIM_RESERVED ||
-        location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+        (location->type != CU_MEM_LOCATION_TYPE_DEVICE &&
+         location->type != CU_MEM_LOCATION_TYPE_HOST_NUMA))
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    int is_host = location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
     const struct sim_mapping *mapping = sim_mapping_find(region, ptr);
-    if (sim_device(location->id) == NULL)
+    if (!is_host && sim_device(location->id) == NULL)
         return sim_leave(CUDA_ERROR_INVALID_DEVICE);
     if (mapping == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    uint32_t bit = UINT32_C(1) << location->id;
+    uint32_t bit = is_host ? SIM_HOST_BIT : UINT32_C(1) << location->id;
     *flags = (mapping->writable & bit) != 0   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
              : (mapping->readable & bit) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READ
                                               : CU_MEM_ACCESS_FLAGS_PROT_NONE;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include <tenure/alloc.h>
+#include <tenure/host.h>
 #include <tenure_commit.h>
 
 #include "base/plural.h"
@@ -287,6 +288,25 @@ static void devices_print(const findings *all)
         puts("  none");
 }
 
+/* What the system allows to be pinned. */
+static void host_print(void)
+{
+    char left[32], untouched[32], locked[32];
+    tnr_host_info host = {.struct_bytes = sizeof(host)};
+    heading("Pinned host memory");
+    if (tnr_host_get(&host) != TNR_OK || host.left_bytes == UINT64_MAX)
+        puts("  left              no limit was found");
+    else
+        say(stdout, "  left              %s, by %s; Tenure leaves %s of it\n",
+            format_bytes_binary(host.left_bytes, left), host.limited_by,
+            format_bytes_binary(host.untouched_bytes, untouched));
+    printf("  locked memory     %s (ulimit -l)%s\n",
+           host.locked_bytes == UINT64_MAX ? "no limit"
+                                           : format_bytes_binary(host.locked_bytes, locked),
+           host.locked_bytes == UINT64_MAX ? ""
+                                           : ", for drivers that count pinned memory as locked");
+}
+
 static void settings_print(void)
 {
     int count = 0;
@@ -359,6 +379,21 @@ static void device_json(json_writer *json, const findings *all, int index)
     json_object_end(json);
 }
 
+static void host_json(json_writer *json)
+{
+    tnr_host_info host = {.struct_bytes = sizeof(host)};
+    if (tnr_host_get(&host) != TNR_OK)
+        return;
+    json_object_begin(json, "pinned_host_memory");
+    if (host.left_bytes != UINT64_MAX)
+        json_unsigned(json, "left_bytes", host.left_bytes);
+    json_text(json, "limited_by", host.limited_by[0] ? host.limited_by : NULL);
+    json_unsigned(json, "untouched_bytes", host.untouched_bytes);
+    if (host.locked_bytes != UINT64_MAX)
+        json_unsigned(json, "locked_bytes", host.locked_bytes);
+    json_object_end(json);
+}
+
 static void surroundings_json(json_writer *json)
 {
     json_object_begin(json, "settings");
@@ -402,6 +437,7 @@ static void findings_json(const findings *all)
     for (int i = 0; i < all->devices_count; i++)
         device_json(&json, all, i);
     json_array_end(&json);
+    host_json(&json);
     surroundings_json(&json);
     json_array_begin(&json, "problems");
     for (int i = 0; i < all->problems_count; i++) {
@@ -436,6 +472,7 @@ int command_doctor(int argc, char **argv)
             headline_print(all);
             driver_print(all);
             devices_print(all);
+            host_print();
             settings_print();
             environment_print(all);
             problems_print(all);

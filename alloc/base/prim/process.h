@@ -24,6 +24,8 @@ size_t tnri_program_path(char *path, size_t room);
 void tnri_machine_name(char *name, size_t room);
 /* How many processors there are; 0 or less: it is not known. */
 long tnri_processors(void);
+/* How much memory the machine has. */
+size_t tnri_machine_bytes(void);
 /* Fills memory with random numbers that cannot be guessed. 0: there are none; errno says why. */
 int tnri_random(void *memory, size_t bytes);
 

@@ -106,12 +106,11 @@ CUresult tnri_gpu_memory_left(size_t *left, size_t *total)
     DRIVE(cuMemGetInfo, (left, total));
 }
 
-CUresult tnri_gpu_granularity(size_t *bytes, CUdevice device)
+CUresult tnri_gpu_granularity(size_t *bytes, CUmemLocation where)
 {
     CUmemAllocationProp properties = {0};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    properties.location.id = device;
+    properties.location = where;
     DRIVE(cuMemGetAllocationGranularity, (bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
 }
 

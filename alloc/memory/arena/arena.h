@@ -184,12 +184,12 @@ static inline int tnri_arena_is_graph(const tnri_arena *arena)
     return atomic_load_explicit(&arena->stream, memory_order_relaxed) == NULL;
 }
 
-/* The handle of its stream; null for a graph pool's arena too. Only a hint unless the lock is
- * held. */
+/* The handle of its stream; null for a graph pool's arena too, and for one of host memory, whose
+ * stream no caller knows. Only a hint unless the lock is held. */
 static inline tnr_stream tnri_arena_handle(const tnri_arena *arena)
 {
     const tnri_stream *stream = atomic_load_explicit(&arena->stream, memory_order_acquire);
-    return stream == NULL ? NULL : stream->handle;
+    return stream == NULL || tnri_device_is_host(arena->device) ? NULL : stream->handle;
 }
 
 /* The arena's stream, with a reference; null for a graph pool's. A caller that takes memory out of

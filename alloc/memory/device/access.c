@@ -56,9 +56,12 @@ static CUresult pages_set(const tnri_device *device, size_t page, size_t pages,
 tnr_status tnri_pages_access(const tnri_device *device, const tnri_access *access, size_t page,
                              size_t pages)
 {
-    CUmemAccessDesc wanted[TNRI_DEVICES_MAX];
+    CUmemAccessDesc wanted[TNRI_DEVICES_MAX + 1];
     size_t count = 0;
-    wanted[count++] = access_of(device->index, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    wanted[count++] = access_of(device->gpu->index, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    if (tnri_device_is_host(device))
+        wanted[count++] = (CUmemAccessDesc){.location = device->host.location,
+                                            .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     uint64_t peers = atomic_load(&access->peers);
     for (; peers != 0; peers &= peers - 1)
         wanted[count++] = access_of(__builtin_ctzll(peers), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -112,12 +115,14 @@ tnr_status tnri_peers_finish(const tnri_access *access, const char *why)
 
 tnr_status tnri_peer_check(const tnri_device *device, int peer)
 {
-    int owner = device->index, can = 0;
+    int owner = device->gpu->index, can = 0;
     if (peer < 0 || peer >= tnri_devices_count() || peer == owner)
         return tnri_error(TNR_ERR_INVALID_DEVICE,
                           "device %d is not a peer of device %d: the machine has %d device%s.",
                           peer, owner, tnri_devices_count(),
                           tnri_plural((uint64_t)tnri_devices_count()));
+    if (tnri_device_is_host(device))
+        return TNR_OK; /* every GPU reaches that */
     CUresult result = tnri_gpu_reaches(&can, tnri_device_at(peer)->capabilities.handle,
                                        device->capabilities.handle);
     if (result != CUDA_SUCCESS)

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/conf/conf.h"
+#include "base/lock.h"
 #include "base/prim/loader.h"
-#include "gpu/backend.h"
 
 /* 1 if the file is compute-sanitizer's. */
 static int is_sanitizer(const tnri_loaded_file *file, void *unused)
@@ -56,12 +56,121 @@ static void segment_free(void *ptr, size_t bytes, int device, tnr_stream stream,
     (void)user;
 }
 
-int tnri_memory_is_own(tnr_segment_alloc alloc)
+/* ---- host memory ---------------------------------------------------------------------------- */
+
+/* What a segment is a multiple of, and begins at. */
+#define SLAB_PAGE ((size_t)2 << 20)
+enum { SLABS_MAX = 1024 };
+
+/* Where the driver's memory begins beside a page, more was taken than the segment has. The driver
+ * aligns what is as large as a page, but it promises nothing. What it refused to take back is here
+ * too, as the segment SLAB_REFUSED. */
+#define SLAB_REFUSED ((uintptr_t)1)
+static struct {
+    tnri_lock lock;
+    uintptr_t base[SLABS_MAX], taken[SLABS_MAX]; /* a segment, and what the driver gave for it */
+} slabs = {.lock = {.rank = TNRI_RANK_HOST}};
+
+/* Enters a segment that begins inside of what was taken; 0 if there is no place for it. */
+static int slab_enter(uintptr_t base, uintptr_t taken)
 {
-    return alloc == segment_alloc;
+    int i = 0;
+    tnri_lock_take(&slabs.lock);
+    while (i < SLABS_MAX && slabs.base[i] != 0)
+        i++;
+    if (i < SLABS_MAX) {
+        slabs.base[i] = base;
+        slabs.taken[i] = taken;
+    }
+    tnri_lock_release(&slabs.lock);
+    return i < SLABS_MAX;
 }
 
-void tnri_memory_options(tnr_pool_options *options)
+/* What was taken for a segment, which is forgotten; `other` if it is not there. */
+static uintptr_t slab_leave(uintptr_t base, uintptr_t other)
+{
+    uintptr_t taken = other;
+    tnri_lock_take(&slabs.lock);
+    for (int i = 0; i < SLABS_MAX; i++)
+        if (slabs.base[i] == base) {
+            taken = slabs.taken[i];
+            slabs.base[i] = 0;
+            break;
+        }
+    tnri_lock_release(&slabs.lock);
+    return taken;
+}
+
+/* Gives memory back to the driver, or keeps it until that takes it. */
+static CUresult slab_release(uintptr_t taken)
+{
+    CUresult result = tnri_gpu_host_free((void *)taken);
+    if (result != CUDA_SUCCESS)
+        (void)slab_enter(SLAB_REFUSED, taken);
+    return result;
+}
+
+/* Takes more than is asked for, so that a page begins in it. */
+static void *slab_align(size_t bytes)
+{
+    void *taken = NULL;
+    if (tnri_gpu_host_alloc(&taken, bytes + SLAB_PAGE) != CUDA_SUCCESS)
+        return NULL;
+    uintptr_t base = ((uintptr_t)taken + SLAB_PAGE - 1) & ~(SLAB_PAGE - 1);
+    if (slab_enter(base, (uintptr_t)taken))
+        return (void *)base;
+    (void)slab_release((uintptr_t)taken);
+    return NULL;
+}
+
+CUresult tnri_memory_release_refused(void)
+{
+    uintptr_t taken;
+    while ((taken = slab_leave(SLAB_REFUSED, 0)) != 0) {
+        CUresult result = slab_release(taken);
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
+    return CUDA_SUCCESS;
+}
+
+static void *slab_alloc(size_t bytes, int device, tnr_stream stream, void *user)
+{
+    void *taken = NULL;
+    CUstreamCaptureMode before = mode_swap(CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUresult result = tnri_memory_release_refused();
+    if (result == CUDA_SUCCESS)
+        result = tnri_gpu_host_alloc(&taken, bytes);
+    if (result == CUDA_SUCCESS && ((uintptr_t)taken & (SLAB_PAGE - 1)) != 0) {
+        (void)slab_release((uintptr_t)taken);
+        taken = slab_align(bytes);
+    }
+    (void)mode_swap(before);
+    (void)device;
+    (void)stream;
+    (void)user;
+    return result == CUDA_SUCCESS ? taken : NULL;
+}
+
+static void slab_free(void *ptr, size_t bytes, int device, tnr_stream stream, void *user)
+{
+    CUstreamCaptureMode before = mode_swap(CU_STREAM_CAPTURE_MODE_RELAXED);
+    (void)slab_release(slab_leave((uintptr_t)ptr, (uintptr_t)ptr));
+    (void)mode_swap(before);
+    (void)bytes;
+    (void)device;
+    (void)stream;
+    (void)user;
+}
+
+/* ---- which ---------------------------------------------------------------------------------- */
+
+int tnri_memory_is_own(tnr_segment_alloc alloc)
+{
+    return alloc == segment_alloc || alloc == slab_alloc;
+}
+
+void tnri_memory_options(tnr_pool_options *options, int is_host)
 {
     int is_mapped =
         options->segment_alloc != NULL || options->segment_free != NULL ||
@@ -70,6 +179,6 @@ void tnri_memory_options(tnr_pool_options *options)
     if (is_mapped)
         return;
     options->handle_type = TNR_HANDLE_DEFAULT;
-    options->segment_alloc = segment_alloc;
-    options->segment_free = segment_free;
+    options->segment_alloc = is_host ? slab_alloc : segment_alloc;
+    options->segment_free = is_host ? slab_free : segment_free;
 }

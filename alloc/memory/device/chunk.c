@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "memory/device/group.h"
+#include "memory/device/host.h"
 #include "memory/device/tag.h"
 
 tnri_chunk tnri_mapping_refused;
@@ -146,6 +147,10 @@ static CUmemAllocationProp chunk_properties(const tnri_account *account)
 {
     CUmemAllocationProp properties = {0};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    if (tnri_device_is_host(account->device)) {
+        properties.location = account->device->host.location;
+        return properties; /* which is neither exported nor addressed by network cards */
+    }
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = account->device->capabilities.handle;
     if (account->handle_type == TNR_HANDLE_POSIX_FD)
@@ -156,12 +161,17 @@ static CUmemAllocationProp chunk_properties(const tnri_account *account)
     return properties;
 }
 
-/* Leaves others what the setting headroom_mb says. Two threads may each see room for one chunk. */
+/* Leaves others what the setting headroom_mb says, and of host memory what the system needs. Two
+ * threads may each see room for one chunk. */
 static tnr_status headroom_check(const tnri_device *device, size_t bytes)
 {
     size_t kept = (size_t)tnri_conf_get()->headroom_mb << 20;
     size_t left = 0;
     size_t total = 0;
+    if (tnri_device_is_host(device)) {
+        tnri_chunk_lacks = TNR_OOM_HOST; /* in case */
+        return tnri_host_room(device, bytes);
+    }
     if (tnri_likely(kept == 0) || tnri_gpu_memory_left(&left, &total) != CUDA_SUCCESS ||
         (left >= kept && left - kept >= bytes))
         return TNR_OK;
@@ -177,7 +187,8 @@ size_t tnri_chunk_headroom_lack(const tnri_device *device, size_t bytes)
     size_t kept = (size_t)tnri_conf_get()->headroom_mb << 20;
     size_t left = 0;
     size_t total = 0;
-    if (kept == 0 || tnri_gpu_memory_left(&left, &total) != CUDA_SUCCESS)
+    if (kept == 0 || tnri_device_is_host(device) ||
+        tnri_gpu_memory_left(&left, &total) != CUDA_SUCCESS)
         return 0;
     size_t most = device->capabilities.memory_bytes;
     return left < kept && kept < most && bytes <= most - kept ? kept - left : 0;
@@ -220,11 +231,13 @@ static tnr_status memory_take(const tnri_account *account, size_t bytes,
     if (result == CUDA_SUCCESS)
         return TNR_OK;
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        (void)tnri_gpu_memory_left(&left, &total);
+        (void)tnri_device_left(account->device, &left, &total);
         size_t most = bytes - tnri_page_bytes(&account->device->space);
         tnri_chunk_withheld = left > most ? left - most : 0;
     }
-    return tnri_driver_error(result, TNRI_GPU_CREATE, "taking memory from the device");
+    tnr_status status = tnri_driver_error(result, TNRI_GPU_CREATE, "taking memory from the device");
+    tnri_host_explain(account->device);
+    return status;
 }
 
 /* Takes the memory of a chunk from the driver, within the limits, and counts it. */
@@ -301,6 +314,8 @@ tnr_status tnri_chunk_foresee(tnri_account *account, size_t bytes, int was_refus
     if (status != TNR_OK)
         return status;
     tnri_chunk_discharge(account, bytes);
+    if (tnri_device_is_host(device)) /* nobody tries what the machine has no room for */
+        return tnri_host_room(device, bytes);
     uint64_t reserved = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
     int is_most = reserved >= memory || bytes > (memory - reserved) / 2;
     size_t withheld = was_refused ? tnri_chunk_withheld : 0;
@@ -414,6 +429,17 @@ void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk)
         chunk_gone(device, chunk);
     else
         chunk_refuse(device, chunk);
+}
+
+void tnri_chunk_release_bare(tnri_device *device, CUmemGenericAllocationHandle handle)
+{
+    if (tnri_gpu_release(handle) == CUDA_SUCCESS)
+        return;
+    tnri_chunk *chunk = tnri_host_alloc(sizeof(*chunk)); /* of no pages: they were not counted */
+    if (chunk == NULL)
+        return;
+    chunk->handle = handle;
+    chunk_refuse(device, chunk);
 }
 
 CUresult tnri_chunks_release_refused(tnri_device *device, size_t *released)

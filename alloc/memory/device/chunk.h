@@ -114,6 +114,8 @@ tnr_status tnri_chunk_exchange_check(const tnri_account *account, size_t gone, s
  * driver refuses, the chunk is taken off the books and kept in a list of the device, to be tried
  * again. */
 void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk);
+/* The same for memory that no pool has and nobody counts. */
+void tnri_chunk_release_bare(tnri_device *device, CUmemGenericAllocationHandle handle);
 /* Tries the refused ones again and adds their bytes to *released. Returns the driver's first
  * refusal. In the device's context, no lock held. */
 CUresult tnri_chunks_release_refused(tnri_device *device, size_t *released);

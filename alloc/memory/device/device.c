@@ -2,14 +2,17 @@
 /* Finding devices, making them known, and visiting their context: see device.h. */
 #include "memory/device/device.h"
 
+#include <stdio.h>
+
 #include "base/prim/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "base/prim/process.h"
 
-static tnri_device *devices; /* array of devices_count; library lock to write */
+static tnri_device *devices; /* the GPUs, and as many of host memory; library lock to write */
 static _Atomic int devices_count;
 
-tnri_device_range tnri_device_ranges[TNRI_DEVICES_MAX];
+tnri_device_range tnri_device_ranges[TNRI_DEVICE_NUMBERS];
 _Atomic int tnri_device_ranges_count;
 
 /* ---- finding -------------------------------------------------------------------------------- */
@@ -52,10 +55,26 @@ static tnr_status capabilities_ask(tnri_capabilities *can, int index)
                                  "asking for a device's capabilities");
     if (!can->has_vmm)
         return TNR_OK;
-    result = tnri_gpu_granularity(&can->granularity_bytes, can->handle);
+    CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = can->handle};
+    result = tnri_gpu_granularity(&can->granularity_bytes, here);
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, TNRI_GPU_GRANULARITY, "asking for the smallest mapping");
     return TNR_OK;
+}
+
+/* Of host memory near a GPU, what is known without asking the driver. The rest is asked when it is
+ * put into use: host.h. */
+static void host_capabilities(tnri_device *device)
+{
+    tnri_capabilities *can = &device->capabilities;
+    const tnri_capabilities *gpu = &device->gpu->capabilities;
+    can->handle = gpu->handle;
+    snprintf(can->name, sizeof(can->name), "host memory near device %d", device->gpu->index);
+    can->memory_bytes = tnri_machine_bytes();
+    can->granularity_bytes = gpu->granularity_bytes;
+    can->compute_major = gpu->compute_major;
+    can->compute_minor = gpu->compute_minor;
+    can->has_vmm = gpu->has_vmm;
 }
 
 tnr_status tnri_devices_find(void)
@@ -71,16 +90,20 @@ tnr_status tnri_devices_find(void)
                                              "CUDA_VISIBLE_DEVICES.");
     if (count > TNRI_DEVICES_MAX)
         count = TNRI_DEVICES_MAX;
-    tnri_device *found = tnri_host_alloc((size_t)count * sizeof(*found));
+    tnri_device *found = tnri_host_alloc(2 * (size_t)count * sizeof(*found));
     if (found == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for %d devices.", count);
     for (int i = 0; i < count; i++) {
         found[i].index = i;
+        found[i].gpu = &found[i];
         tnr_status status = capabilities_ask(&found[i].capabilities, i);
         if (status != TNR_OK) {
-            tnri_host_free(found, (size_t)count * sizeof(*found));
+            tnri_host_free(found, 2 * (size_t)count * sizeof(*found));
             return status;
         }
+        found[count + i].index = TNR_HOST(i);
+        found[count + i].gpu = &found[i];
+        host_capabilities(&found[count + i]);
     }
     devices = found;
     atomic_store_explicit(&devices_count, count, memory_order_release);
@@ -91,7 +114,7 @@ void tnri_devices_forget(void)
 {
     int count = atomic_exchange(&devices_count, 0);
     tnri_assert(atomic_load(&tnri_device_ranges_count) == 0);
-    tnri_host_free(devices, (size_t)count * sizeof(*devices));
+    tnri_host_free(devices, 2 * (size_t)count * sizeof(*devices));
     devices = NULL;
 }
 
@@ -102,7 +125,16 @@ int tnri_devices_count(void)
 
 tnri_device *tnri_device_at(int index)
 {
-    return index >= 0 && index < tnri_devices_count() ? &devices[index] : NULL;
+    int count = tnri_devices_count();
+    int near = index - TNR_HOST(0);
+    if (near >= 0 && near < count)
+        return &devices[count + near];
+    return index >= 0 && index < count ? &devices[index] : NULL;
+}
+
+tnri_device *tnri_device_nth(int n)
+{
+    return n < 2 * tnri_devices_count() ? &devices[n] : NULL;
 }
 
 /* ---- in use --------------------------------------------------------------------------------- */
@@ -228,12 +260,13 @@ void tnri_device_foreign_end(tnri_device *device)
 
 tnri_space *tnri_device_foreign_of(uintptr_t address, tnri_device **device)
 {
-    for (int i = 0; i < tnri_devices_count(); i++) {
-        tnri_space *space = atomic_load_explicit(&tnri_device_at(i)->foreign, memory_order_acquire);
+    tnri_device *one;
+    for (int i = 0; (one = tnri_device_nth(i)) != NULL; i++) {
+        tnri_space *space = atomic_load_explicit(&one->foreign, memory_order_acquire);
         if (space == NULL || address >= space->bytes ||
             tnri_page_chunk(space, tnri_page_of(space, address)) == NULL)
             continue;
-        *device = tnri_device_at(i);
+        *device = one;
         return space;
     }
     return NULL;

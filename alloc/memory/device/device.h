@@ -5,9 +5,15 @@
  * Every process that starts the library finds all devices (capabilities only). The first allocation
  * on a device puts it into use (start.h): then its primary context is retained and its address
  * range reserved. Both last until tnr_shutdown.
+ *
+ * Host memory near a GPU is a device too, number TNR_HOST(GPU): with a range of addresses, pools,
+ * limits and sums of its own. It has no streams: its context is the GPU's, whose streams use its
+ * memory (host.h). So `device` means where memory lies, and `device->gpu` whose streams.
  */
 #ifndef TNRI_DEVICE_DEVICE_H
 #define TNRI_DEVICE_DEVICE_H
+
+#include <tenure/host.h>
 
 #include "base/lock.h"
 #include "gpu/capturing.h"
@@ -17,8 +23,19 @@
 #include "memory/space/address_space.h"
 
 struct tnr_pool_st;
+struct tnri_stream;
 
-enum { TNRI_DEVICES_MAX = 64 };
+/* What host memory has of the driver: see host.h. */
+typedef struct tnri_host {
+    CUmemLocation location; /* where its chunks are made; set while it is put into use */
+    struct tnri_stream
+        *_Atomic idle; /* of memory/stream/idle.h, with a reference; null: none yet. Set once */
+} tnri_host;
+
+enum { TNRI_DEVICES_MAX = 64 }; /* GPUs */
+/* Bound of a device's number: host memory near GPU i is number TNR_HOST(i). */
+enum { TNRI_DEVICE_NUMBERS = 2 * TNRI_DEVICES_MAX };
+_Static_assert(TNR_HOST(0) == TNRI_DEVICES_MAX, "numbers of host memory come after those of GPUs");
 
 /* What the driver says of a device, asked once. Constant after start. */
 typedef struct tnri_capabilities {
@@ -33,13 +50,16 @@ typedef struct tnri_capabilities {
 typedef struct tnri_device {
     int index;                      /* constant */
     tnri_capabilities capabilities; /* constant */
+    struct tnri_device *gpu;        /* itself; of host memory, the GPU that it is near; constant */
 
     /* Set when the device is put into use, under the library lock; constant afterwards. */
     _Atomic int in_use;
     CUcontext context; /* the primary context, retained; null: it is not */
     uintptr_t range_base;
     size_t range_bytes; /* addresses reserved; 0: none */
-    int is_allocated;   /* its pools are of cuMemAlloc: allocated.h. Constant while it is in use */
+    int is_allocated;   /* its pools are of cuMemAlloc, or of cuMemHostAlloc: allocated.h. Constant
+                         * while it is in use */
+    tnri_host host;     /* of host memory alone: see host.h */
     tnri_space space;
     tnri_space *_Atomic foreign; /* of foreign segments; null: there never was one. Set once */
     struct tnr_pool_st *pool_default;
@@ -83,6 +103,16 @@ int tnri_devices_count(void);
 /* The device, in use or not; null if there is no such device. */
 tnri_device *tnri_device_at(int index);
 
+/* For walks over everything that has memory: the GPUs, and then host memory near each. Null past
+ * the last. */
+tnri_device *tnri_device_nth(int n);
+
+/* 1 if it is host memory. */
+static inline int tnri_device_is_host(const tnri_device *device)
+{
+    return device->gpu != device;
+}
+
 /* Makes a started device known, with its default pool: from now on it is in use, and its addresses
  * are recognised. Under the library lock. */
 void tnri_device_publish(tnri_device *device);
@@ -98,7 +128,7 @@ typedef struct tnri_device_range {
     tnri_granule *_Atomic granules; /* of its block map */
     tnri_device *device;
 } tnri_device_range;
-extern tnri_device_range tnri_device_ranges[TNRI_DEVICES_MAX];
+extern tnri_device_range tnri_device_ranges[TNRI_DEVICE_NUMBERS];
 extern _Atomic int tnri_device_ranges_count;
 
 /* tnri_block_map_at for an address of one device; null for any other. No lock. */

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "log/nvtx.h"
+#include "memory/device/host.h"
 
 /* Whose callback the thread is in; null: none's. */
 static _Thread_local const tnri_account *inside;
@@ -40,14 +41,17 @@ tnr_status tnri_segment_refuse(const tnri_account *account, const char *what)
  * what they are, and graphs go on to use what was freed. */
 static int is_told(const tnri_account *account)
 {
-    return account->foreign.is_own && !account->is_graph && !account->is_vouched;
+    return account->foreign.is_own && !account->is_graph && !account->is_vouched &&
+           !tnri_device_is_host(account->device);
 }
 
 uintptr_t tnri_heap_of(const tnri_account *account, uintptr_t address)
 {
     const tnri_space *space = account->space;
     if (!tnri_account_is_foreign(account))
-        return account->device->is_allocated ? 0 : account->device->range_base;
+        return account->device->is_allocated || tnri_device_is_host(account->device)
+                   ? 0
+                   : account->device->range_base;
     return is_told(account) ? tnri_page_address(
                                   space, tnri_page_chunk(space, tnri_page_of(space, address))->page)
                             : 0;
@@ -110,8 +114,9 @@ static tnr_status memory_check(const tnri_account *account, uintptr_t base, size
 /* 1 if memory overlaps a segment of any device's. */
 static int is_known(uintptr_t base, size_t bytes)
 {
-    for (int i = 0; i < tnri_devices_count(); i++) {
-        const tnri_space *space = atomic_load(&tnri_device_at(i)->foreign);
+    tnri_device *device;
+    for (int i = 0; (device = tnri_device_nth(i)) != NULL; i++) {
+        const tnri_space *space = atomic_load(&device->foreign);
         if (space == NULL || base > space->bytes - bytes)
             continue;
         size_t last = tnri_page_of(space, base + bytes - 1);
@@ -199,7 +204,12 @@ static tnr_status segment_take(tnri_chunk *segment, tnr_stream stream)
     tnri_account *account = segment->account;
     size_t bytes = segment->pages << account->space->page_shift;
     uintptr_t base = 0;
-    tnr_status status = memory_take(account, bytes, stream, &base);
+    tnr_status status = account->foreign.is_own ? tnri_host_room(account->device, bytes) : TNR_OK;
+    if (status != TNR_OK) {
+        tnri_chunk_lacks = TNR_OOM_HOST;
+        return status;
+    }
+    status = memory_take(account, bytes, stream, &base);
     if (status != TNR_OK)
         return status;
     segment->page = tnri_page_of(account->space, base);

@@ -4,9 +4,11 @@
 
 #include "base/conf/conf.h"
 #include "base/error.h"
+#include "memory/device/allocated.h"
 #include "memory/device/chunk.h"
 #include "memory/device/event.h"
 #include "memory/device/group.h"
+#include "memory/device/host.h"
 #include "memory/device/tag.h"
 
 /* The smallest power of two that is a multiple of the granularity and not below chunk_mb. */
@@ -22,7 +24,7 @@ static unsigned device_page_shift(const tnri_device *device)
 static uint64_t device_limit(const tnri_device *device)
 {
     double fraction = tnri_conf_get()->per_process_memory_fraction;
-    if (fraction >= 1)
+    if (fraction >= 1 || tnri_device_is_host(device))
         return UINT64_MAX;
     return (uint64_t)(fraction * (double)device->capabilities.memory_bytes);
 }
@@ -43,13 +45,73 @@ static tnr_status device_reserve(CUdeviceptr *base, size_t *bytes, unsigned page
     return tnri_driver_error(result, TNRI_GPU_RESERVE, "reserving a range of addresses");
 }
 
+/* ---- host memory ---------------------------------------------------------------------------- */
+
+/* Names that older headers lack; drivers of CUDA 12.2 know them. */
+enum { LOCATION_HOST_NUMA = 3, ATTRIBUTE_HOST_NUMA_ID = 134 };
+
+/* Takes a page of host memory from the driver, and gives it back: there are drivers that know the
+ * location, and machines that do not let them choose a node. */
+static CUresult location_try(tnri_device *device)
+{
+    CUmemAllocationProp properties = {0};
+    CUmemGenericAllocationHandle page;
+    size_t bytes = 0;
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = device->host.location;
+    CUresult result = tnri_gpu_granularity(&bytes, device->host.location);
+    if (result == CUDA_SUCCESS)
+        result = tnri_gpu_create(&page, bytes, &properties);
+    if (result != CUDA_SUCCESS)
+        return result;
+    device->capabilities.granularity_bytes = bytes;
+    tnri_chunk_release_bare(device, page);
+    return CUDA_SUCCESS;
+}
+
+/* Finds out what the driver makes host memory of. TNR_ERR_NO_VMM: the setting wants it mapped, and
+ * it cannot be. In the context. */
+static tnr_status host_open(tnri_device *device)
+{
+    int host = tnri_conf_get()->host;
+    int node = 0;
+    device->is_allocated = host == TNRI_HOST_ALLOCATED || tnri_memory_is_allocated();
+    if (device->is_allocated)
+        return TNR_OK;
+    if (tnri_gpu_device_attribute(&node, (CUdevice_attribute)ATTRIBUTE_HOST_NUMA_ID,
+                                  device->capabilities.handle) != CUDA_SUCCESS ||
+        node < 0)
+        node = 0; /* there are no nodes, or the driver knows none */
+    device->host.location.type = (CUmemLocationType)LOCATION_HOST_NUMA;
+    device->host.location.id = node;
+    CUresult result = location_try(device);
+    if (result == CUDA_SUCCESS)
+        return TNR_OK;
+    device->is_allocated = 1;
+    if (host != TNRI_HOST_MAPPED)
+        return TNR_OK;
+    return tnri_error_driver(TNR_ERR_NO_VMM, (int)result,
+                             "the driver makes no memory at NUMA node %d that can be mapped (%s), "
+                             "and host:mapped asks for no other. Use host:auto.",
+                             node, tnri_driver_result_name(result));
+}
+
+/* ---- a device ------------------------------------------------------------------------------- */
+
 /* Everything that needs the context. On failure the caller dismantles what there is. */
 static tnr_status device_build(tnri_device *device)
 {
     CUdeviceptr base = 0;
     size_t bytes = 0;
+    tnr_status status = TNR_OK;
+    if (tnri_device_is_host(device))
+        status = host_open(device);
+    else
+        device->is_allocated = tnri_memory_is_allocated();
+    if (status != TNR_OK)
+        return status;
     unsigned page_shift = device_page_shift(device);
-    tnr_status status = device_reserve(&base, &bytes, page_shift);
+    status = device_reserve(&base, &bytes, page_shift);
     if (status != TNR_OK)
         return status;
     device->range_base = (uintptr_t)base;
@@ -71,7 +133,10 @@ static CUresult device_empty(tnri_device *device, tnri_gpu_verb *verb)
     CUresult result = tnri_chunks_release_refused(device, &released);
     if (result != CUDA_SUCCESS)
         return result;
-    if (device->upper_empty != NULL)
+    *verb = TNRI_GPU_HOST_FREE;
+    if (tnri_device_is_host(device))
+        result = tnri_memory_release_refused();
+    if (result == CUDA_SUCCESS && device->upper_empty != NULL)
         result = device->upper_empty(device, verb);
     if (result != CUDA_SUCCESS)
         return result;
@@ -140,7 +205,9 @@ tnr_status tnri_device_start(tnri_device *device)
         status = device_build(device);
         tnri_device_leave(&visit);
     }
-    if (status == TNR_OK)
+    if (tnri_device_is_host(device))
+        atomic_store(&device->ceiling_bytes, UINT64_MAX); /* it is in no group */
+    else if (status == TNR_OK)
         status = tnri_group_join(device);
     if (status != TNR_OK)
         tnri_device_abandon(device);

@@ -50,7 +50,7 @@ static tnri_tag *tag_add(const char *name)
         return NULL;
     tnri_tag *tag = &all.tags[count];
     memcpy(tag->name, name, strlen(name) + 1);
-    for (int i = 0; i < TNRI_DEVICES_MAX; i++)
+    for (int i = 0; i < TNRI_DEVICE_NUMBERS; i++)
         atomic_store(&tag->on[i].limit_bytes, UINT64_MAX);
     atomic_store_explicit(&all.count, count + 1, memory_order_release);
     return tag;

@@ -29,8 +29,8 @@ typedef struct tnri_tag_sum {
 } tnri_tag_sum;
 
 typedef struct tnri_tag {
-    char name[TNRI_TAG_BYTES]; /* constant */
-    tnri_tag_sum on[TNRI_DEVICES_MAX];
+    char name[TNRI_TAG_BYTES];            /* constant */
+    tnri_tag_sum on[TNRI_DEVICE_NUMBERS]; /* by the number of the device */
 } tnri_tag;
 
 /* The tag of this name; null: no call has asked for it. */

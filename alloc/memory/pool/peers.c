@@ -261,11 +261,26 @@ static void peer_open(tnri_device *owner, const tnri_device *peer)
     tnri_device_leave(&visit);
 }
 
+/* Host memory is every GPU's that is in use: opens it to others than the one that it is near. */
+static void host_meets(tnri_device *device)
+{
+    tnri_device *other;
+    for (int i = 0; (other = tnri_device_nth(i)) != NULL; i++)
+        if (other->gpu != device->gpu && atomic_load(&other->in_use) &&
+            tnri_device_is_host(other) != tnri_device_is_host(device)) {
+            int is_host = tnri_device_is_host(device);
+            peer_open(is_host ? device : other, is_host ? other : device);
+        }
+}
+
 void tnri_peers_meet(tnri_device *device)
 {
-    if (tnri_likely(tnri_conf_get()->peers != TNRI_PEERS_USED))
-        return;
     tnri_error_aside aside;
+    tnri_error_take(&aside);
+    host_meets(device);
+    tnri_error_restore(&aside);
+    if (tnri_likely(tnri_conf_get()->peers != TNRI_PEERS_USED) || tnri_device_is_host(device))
+        return;
     tnri_error_take(&aside);
     for (int i = 0; i < tnri_devices_count(); i++) {
         tnri_device *other = tnri_device_at(i);

@@ -15,6 +15,7 @@
 #include "memory/pool/cache.h"
 #include "memory/pool/donors.h"
 #include "memory/pool/lane.h"
+#include "memory/stream/idle.h"
 
 /* Of foreign segments for large blocks: what <tenure/alloc.h> says, as PyTorch's. */
 enum { SEGMENT_BYTES = 20 << 20 };
@@ -27,7 +28,8 @@ static tnr_handle_type handle_type_default(const tnri_device *device)
                                                  TNR_HANDLE_FABRIC};
     tnr_handle_type type = of_setting[tnri_conf_get()->handle_type];
     /* The default must work everywhere; an explicit wish is checked instead. */
-    if (type == TNR_HANDLE_POSIX_FD && !device->capabilities.has_posix_fd)
+    if ((type == TNR_HANDLE_POSIX_FD && !device->capabilities.has_posix_fd) ||
+        tnri_device_is_host(device))
         return TNR_HANDLE_NONE;
     return type;
 }
@@ -68,6 +70,19 @@ static tnr_status pool_check_segments(const tnr_pool_options *options)
         return tnri_error(TNR_ERR_INVALID_SIZE, "tnr_pool_create: segments of %zu bytes.",
                           options->segment_bytes);
     return TNR_OK;
+}
+
+/* Host memory has no graph pools, because nodes make no order for the host, and is not shared. */
+static tnr_status pool_check_host(const tnri_device *device, const tnr_pool_options *options,
+                                  tnri_pool_kind kind)
+{
+    if (tnri_likely(!tnri_device_is_host(device)) ||
+        (kind == TNRI_POOL_PLAIN && !options->is_shared))
+        return TNR_OK;
+    return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                      "device %d is host memory, of which there are no pools for graphs, and none "
+                      "that other processes have.",
+                      device->index);
 }
 
 /* Where the pool's memory will lie. 0: there is no host memory for the tables of that. */
@@ -111,7 +126,7 @@ static uint64_t peers_all(const tnri_device *device)
     uint64_t all = 0;
     for (int i = 0; i < tnri_devices_count(); i++)
         all |= UINT64_C(1) << i;
-    return all & ~(UINT64_C(1) << device->index);
+    return all & ~(UINT64_C(1) << device->gpu->index);
 }
 
 /* Enters a pool in the device's list: from now on it is live. */
@@ -152,8 +167,11 @@ static tnr_status pool_make(tnri_device *device, const tnr_pool_options *options
     int is_foreign = options->segment_alloc != NULL;
     if (type == TNR_HANDLE_DEFAULT)
         type = is_foreign ? TNR_HANDLE_NONE : handle_type_default(device);
-    int rdma = options->gpu_direct_rdma || (tnri_conf_get()->gpu_direct_rdma && !is_foreign);
+    int rdma = options->gpu_direct_rdma ||
+               (tnri_conf_get()->gpu_direct_rdma && !is_foreign && !tnri_device_is_host(device));
     tnr_status status = pool_check_segments(options);
+    if (status == TNR_OK)
+        status = pool_check_host(device, options, kind);
     if (status == TNR_OK && !is_foreign)
         status = pool_check_properties(device, type, rdma);
     if (status != TNR_OK)
@@ -195,7 +213,7 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
 {
     tnr_pool_options own = *options;
     if (device->is_allocated)
-        tnri_memory_options(&own);
+        tnri_memory_options(&own, tnri_device_is_host(device));
     return pool_make(device, &own, kind, tagging, made);
 }
 
@@ -410,7 +428,7 @@ tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream handle, tnri_arena **found)
                           pool->account.name);
     if (!tnri_pool_is_awake(pool))
         return tnri_asleep_error(pool);
-    tnr_status status = tnri_stream_find(pool->device, handle, &stream);
+    tnr_status status = tnri_stream_for(pool->device, handle, &stream);
     if (status != TNR_OK)
         return status;
     tnri_lock_take(&pool->lock);

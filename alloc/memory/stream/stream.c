@@ -267,13 +267,13 @@ static tnri_stream *registry_known(const tnri_device *device, uintptr_t key)
 
 int tnri_stream_is_known(const tnri_device *device, tnr_stream handle)
 {
-    return registry_known(device, tnri_stream_key(handle)) != NULL;
+    return registry_known(device->gpu, tnri_stream_key(handle)) != NULL;
 }
 
 tnri_stream *tnri_stream_look(const tnri_device *device, tnr_stream handle)
 {
     tnri_lock_take(&registry.lock);
-    tnri_stream *stream = registry_find(device, tnri_stream_key(handle));
+    tnri_stream *stream = registry_find(device->gpu, tnri_stream_key(handle));
     if (stream != NULL)
         tnri_stream_keep(stream); /* it lives, so there is a reference */
     tnri_lock_release(&registry.lock);
@@ -329,6 +329,7 @@ static TNRI_SELDOM tnr_status stream_find_slowly(tnri_device *device, tnr_stream
 
 tnr_status tnri_stream_find(tnri_device *device, tnr_stream handle, tnri_stream **found)
 {
+    device = device->gpu;
     uintptr_t key = tnri_stream_key(handle);
     size_t slot = (key >> 4 ^ key >> 10 ^ (uintptr_t)device->index) % CACHE_SLOTS;
     uint64_t generation = atomic_load_explicit(&registry_generation, memory_order_acquire);
@@ -348,6 +349,7 @@ tnr_status tnri_stream_find(tnri_device *device, tnr_stream handle, tnri_stream 
 
 tnr_status tnri_stream_find_captured(tnri_device *device, tnr_stream handle, tnri_stream **found)
 {
+    device = device->gpu;
     uintptr_t key = tnri_stream_key(handle);
     const tnri_facts none = {0, (uintptr_t)handle == 2};
     *found = registry_known(device, key);
@@ -371,7 +373,8 @@ tnri_stream *tnri_stream_walk(const tnri_device *device, tnri_stream *stream)
     if (stream == NULL)
         registry_collect();
     tnri_stream *next = stream == NULL ? registry.all : stream->all_next;
-    while (next != NULL && !(next->device == device && is_in_use(next) && stream_try_hold(next)))
+    while (next != NULL &&
+           !(next->device == device->gpu && is_in_use(next) && stream_try_hold(next)))
         next = next->all_next;
     tnri_lock_release(&registry.lock);
     if (stream != NULL)
@@ -382,7 +385,7 @@ tnri_stream *tnri_stream_walk(const tnri_device *device, tnri_stream *stream)
 /* 1 if a walk stops there, with a reference: uses of the device's stream pend. */
 static int poll_try_hold(tnri_stream *stream, const tnri_device *device)
 {
-    return stream->device == device && atomic_load(&stream->pending_count) > 0 &&
+    return stream->device == device->gpu && atomic_load(&stream->pending_count) > 0 &&
            stream_try_hold(stream);
 }
 
@@ -426,7 +429,7 @@ void tnri_streams_count(tnri_device *device)
         unsigned calls = stream->uncounted;
         stream->uncounted = 0;
         tnri_lock_release(&stream->lock);
-        tnri_driver_count(&device->counters, TNR_DRIVER_EVENT, calls, 0);
+        tnri_driver_count(&stream->device->counters, TNR_DRIVER_EVENT, calls, 0);
     }
 }
 
@@ -584,7 +587,7 @@ static tnri_stream *threads_next(const tnri_device *device)
     if (stream != NULL) {
         threads_remove(stream);
         threads_append(stream);
-        if (stream->device == device)
+        if (stream->device == device->gpu)
             tnri_stream_keep(stream);
         else
             stream = NULL;

@@ -26,6 +26,8 @@
 
 /* ---- finding -------------------------------------------------------------------------------- */
 
+/* What follows takes host memory for the GPU that it is near, whose streams use it. */
+
 /* The object for a stream of a device. If the stream is new, makes the object and checks the stream
  * with the driver. The object is valid as long as the stream is; the caller's program sees to that.
  * No lock is held. Errors: TNR_ERR_INVALID_STREAM: no such stream, or one of another context;

@@ -172,8 +172,8 @@ static size_t pool_find(const tnri_cut *cut, tnr_pool pool)
 /* Enters the pools that are not there yet. */
 static int pools_enter(tnri_cut *cut)
 {
-    for (int i = 0; i < tnri_devices_count(); i++) {
-        tnri_device *device = tnri_device_at(i);
+    tnri_device *device;
+    for (int i = 0; (device = tnri_device_nth(i)) != NULL; i++) {
         if (!atomic_load_explicit(&device->in_use, memory_order_acquire))
             continue;
         for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
@@ -321,8 +321,8 @@ static int arenas_missed(const tnri_cut *cut)
 /* 1 if a pool has come that may hold arenas from before the moment. */
 static int pools_missed(const tnri_cut *cut)
 {
-    for (int i = 0; i < tnri_devices_count(); i++) {
-        tnri_device *device = tnri_device_at(i);
+    tnri_device *device;
+    for (int i = 0; (device = tnri_device_nth(i)) != NULL; i++) {
         if (!atomic_load_explicit(&device->in_use, memory_order_acquire))
             continue;
         for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {

@@ -14,6 +14,7 @@
 #include "memory/arena/note.h"
 #include "memory/arena/upper.h"
 #include "memory/device/device.h"
+#include "memory/device/host.h"
 #include "memory/pool/pool.h"
 #include "see/snapshot/sort.h"
 
@@ -425,24 +426,24 @@ static uint64_t device_free(tnri_device *device)
     tnri_visit visit;
     if (tnri_device_enter(device, &visit) != TNR_OK)
         return UINT64_MAX;
-    CUresult result = tnri_gpu_memory_left(&bytes, &total);
+    CUresult result = tnri_device_left(device, &bytes, &total);
     tnri_device_leave(&visit);
     return result == CUDA_SUCCESS ? bytes : UINT64_MAX;
 }
 
 static void devices_show(tnri_picture *picture)
 {
-    for (int i = 0; i < tnri_devices_count(); i++) {
-        tnri_device *device = tnri_device_at(i);
+    tnri_device *device;
+    for (int i = 0; (device = tnri_device_nth(i)) != NULL; i++) {
         if (!atomic_load_explicit(&device->in_use, memory_order_acquire))
             continue;
         tnri_shown_device *shown = ARRAY_ADD(picture, devices);
         if (shown == NULL)
             return;
-        shown->index = i;
+        shown->index = device->index;
         shown->memory_free_bytes = device_free(device);
         for (size_t p = 0; p < picture->pools_count; p++)
-            if (picture->pools[p].device == i) {
+            if (picture->pools[p].device == device->index) {
                 shown->reserved_bytes += picture->pools[p].reserved_bytes;
                 shown->asleep_bytes += picture->pools[p].asleep_bytes;
             }

@@ -31,8 +31,8 @@ typedef struct looks {
 
 static struct {
     tnri_lock lock; /* protects the states, and which devices have looks */
-    looks *of[TNRI_DEVICES_MAX];
-    int is_refused[TNRI_DEVICES_MAX]; /* 1: the driver has no pinned memory for it */
+    looks *of[TNRI_DEVICE_NUMBERS];
+    int is_refused[TNRI_DEVICE_NUMBERS]; /* 1: the driver has no pinned memory for it */
 } all = {.lock = {.rank = TNRI_RANK_TRAPS}};
 
 static _Atomic uint64_t made, missed, findings;

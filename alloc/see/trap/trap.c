@@ -18,7 +18,8 @@
 /* 1 if others than its owner may write into a pool's memory, or it cannot be unmapped. */
 static int pool_is_exempt(const tnri_account *account)
 {
-    return account->is_graph || tnri_account_is_kept(account);
+    return account->is_graph || tnri_account_is_kept(account) ||
+           tnri_device_is_host(account->device); /* the host writes there, in no stream's order */
 }
 
 /* 1 for one block of so many, of the sizes that the settings name. */

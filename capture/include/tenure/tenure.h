@@ -15,6 +15,7 @@
 #include <tenure/range.h>
 #include <tenure/sleep.h>
 #include <tenure/tag.h>
+#include <tenure/host.h>
 #include <tenure/trap.h>
 
 #endif

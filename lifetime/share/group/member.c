@@ -19,7 +19,7 @@
 
 enum { NAP_NS = 1000000, NAP_SHARE = 9 };
 
-static tnri_member members[TNRI_DEVICES_MAX];
+static tnri_member members[TNRI_DEVICE_NUMBERS]; /* host memory is in no group */
 static tnri_once watch_once = TNRI_ONCE_INIT;
 
 tnri_member *tnri_member_on(const tnri_device *device)

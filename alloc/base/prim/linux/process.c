@@ -46,6 +46,11 @@ long tnri_processors(void)
     return sysconf(_SC_NPROCESSORS_ONLN);
 }
 
+size_t tnri_machine_bytes(void)
+{
+    return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
 int tnri_random(void *memory, size_t bytes)
 {
     return getrandom(memory, bytes, 0) == (ssize_t)bytes;

@@ -2,7 +2,7 @@
 /*
  * Host limits: what the machine, and each control group that the process is in, has left of host
  * memory. The kernel kills a process that takes more than that, without a word. So Tenure asks
- * before it takes host memory for contents.
+ * before it takes host memory for contents, or for pools.
  *
  * Where the numbers are (versions 1 and 2 of control groups, and the machine's own):
  *   /proc/meminfo                             MemAvailable
@@ -19,8 +19,8 @@
  *
  * For any thread. No lock, no host memory; reads files.
  */
-#ifndef TNRI_AWAY_HOST_LIMIT_H
-#define TNRI_AWAY_HOST_LIMIT_H
+#ifndef TNRI_BASE_HOST_LIMIT_H
+#define TNRI_BASE_HOST_LIMIT_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -41,8 +41,8 @@ extern const char *tnri_host_limit_root;
 /* The tightest limit. */
 void tnri_host_limit_read(tnri_host_limit *limit);
 
-/* TNR_ERR_HOST_MEMORY, with a sentence, if so many bytes more would leave too little. */
-tnr_status tnri_host_limit_check(size_t bytes);
+/* 1 if so many bytes more would leave TNRI_HOST_LIMIT_REST. *limit is what was read. */
+int tnri_host_limit_allows(tnri_host_limit *limit, size_t bytes);
 
 /* After the system has refused to pin memory: adds the limit on locked memory to the sentence. */
 void tnri_host_limit_explain(void);

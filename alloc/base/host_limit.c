@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What there is left of host memory: see host_limit.h. */
-#include "away/host_limit.h"
+#include "base/host_limit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,19 +144,11 @@ void tnri_host_limit_read(tnri_host_limit *limit)
         groups_read(limit, &versions[i], text);
 }
 
-tnr_status tnri_host_limit_check(size_t bytes)
+int tnri_host_limit_allows(tnri_host_limit *limit, size_t bytes)
 {
-    tnri_host_limit limit;
-    tnri_host_limit_read(&limit);
-    if (limit.left == UINT64_MAX ||
-        (limit.left > TNRI_HOST_LIMIT_REST && bytes <= limit.left - TNRI_HOST_LIMIT_REST))
-        return TNR_OK;
-    return tnri_error(TNR_ERR_HOST_MEMORY,
-                      "contents need %s of host memory, and %s has %s left, of which %s are not "
-                      "touched. Nothing was taken. Raise that limit, keep less "
-                      "(TNR_CONTENT_DISCARD), or let fewer pools sleep.",
-                      TNRI_BYTES(bytes), limit.where, TNRI_BYTES(limit.left),
-                      TNRI_BYTES(TNRI_HOST_LIMIT_REST));
+    tnri_host_limit_read(limit);
+    return limit->left == UINT64_MAX ||
+           (limit->left > TNRI_HOST_LIMIT_REST && bytes <= limit->left - TNRI_HOST_LIMIT_REST);
 }
 
 void tnri_host_limit_explain(void)

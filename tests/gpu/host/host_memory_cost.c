@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What pinned host memory costs and is, beside cuMemHostAlloc: the setting `host` (TENURE_CONF)
+ * says of which kind. host.sh runs it for both kinds.
+ *
+ *   first        a second for each GiB? growing by a block that nothing serves, and filling it
+ *   pair         a cached allocation with its free
+ *   block        3 MiB where memory is free; beside cuMemHostAlloc with cuMemFreeHost
+ *   copy         both directions, in GB/s, beside memory of cuMemHostAlloc
+ *   offload      blocks of many sizes, kept for a while, freed by copies that end later: reserved
+ *                over live at the peak, where what waits for copies counts as reserved alone
+ *   attributes   what the driver answers for the pointer
+ *   accounted    what memory.current or MemAvailable lost when so much was pinned
+ *
+ * Options: --mib N, the memory of first, copy and offload; --turns N, the blocks of offload. Exit
+ * codes: those of program.h; 1 also if bytes were wrong.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <tenure/host.h>
+
+#include "program.h"
+
+enum { KEPT = 64, PAIRS = 200000, COPIES = 8 };
+#define MIB ((size_t)1 << 20)
+
+typedef struct cost {
+    program *self;
+    CUstream stream;
+    size_t bytes;
+    int turns;
+    CUdeviceptr on_device;
+    int is_wrong;
+} cost;
+
+static double now_s(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void *host_malloc(const cost *run, size_t bytes)
+{
+    void *ptr = NULL;
+    must(run->self, tnr_host_malloc(&ptr, bytes), "tnr_host_malloc");
+    return ptr;
+}
+
+static void fill(void *ptr, size_t bytes, unsigned seed)
+{
+    unsigned char *at = ptr;
+    for (size_t i = 0; i < bytes; i += 4096)
+        at[i] = (unsigned char)(i / 4096 + seed);
+}
+
+static int matches(const void *ptr, size_t bytes, unsigned seed)
+{
+    const unsigned char *at = ptr;
+    for (size_t i = 0; i < bytes; i += 4096)
+        if (at[i] != (unsigned char)(i / 4096 + seed))
+            return 0;
+    return 1;
+}
+
+/* ---- what it is ----------------------------------------------------------------------------- */
+
+/* One number of a file: of a field of /proc/meminfo, or the whole of a group's. */
+static double file_number(const char *path, const char *field)
+{
+    char line[256];
+    double number = -1;
+    FILE *file = fopen(path, "r");
+    while (file && number < 0 && fgets(line, sizeof(line), file))
+        if (strncmp(line, field, strlen(field)) == 0)
+            number = atof(line + strlen(field));
+    if (file)
+        (void)fclose(file);
+    return number;
+}
+
+static void attributes_print(const cost *run, const void *ptr)
+{
+    static const struct {
+        const char *name;
+        CUpointer_attribute attribute;
+    } asked[] = {{"memory type (1 host, 2 device)", CU_POINTER_ATTRIBUTE_MEMORY_TYPE},
+                 {"host pointer", CU_POINTER_ATTRIBUTE_HOST_POINTER},
+                 {"device pointer", CU_POINTER_ATTRIBUTE_DEVICE_POINTER},
+                 {"device ordinal", CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL},
+                 {"managed", CU_POINTER_ATTRIBUTE_IS_MANAGED},
+                 {"mapped", CU_POINTER_ATTRIBUTE_MAPPED}};
+    const gpu_driver *gpu = run->self->gpu;
+    for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]) && gpu->cuPointerGetAttribute; i++) {
+        unsigned long long answer = 0;
+        CUresult result =
+            gpu->cuPointerGetAttribute(&answer, asked[i].attribute, (CUdeviceptr)(uintptr_t)ptr);
+        printf("  %-32s %d, %#llx%s\n", asked[i].name, (int)result, answer,
+               answer == (uintptr_t)ptr ? " (the pointer)" : "");
+    }
+    CUdeviceptr there = 0;
+    if (gpu->cuMemHostGetDevicePointer)
+        printf("  %-32s %d, %#llx\n", "cuMemHostGetDevicePointer",
+               (int)gpu->cuMemHostGetDevicePointer(&there, (void *)(uintptr_t)ptr, 0),
+               (unsigned long long)there);
+}
+
+static void first_measure(const cost *run)
+{
+    double available = file_number("/proc/meminfo", "MemAvailable:");
+    double group = file_number("/sys/fs/cgroup/memory.current", "");
+    double began = now_s();
+    void *ptr = host_malloc(run, run->bytes);
+    double made = now_s();
+    fill(ptr, run->bytes, 1);
+    double filled = now_s();
+    double gib = (double)run->bytes / 1073741824.0;
+    printf("first: %.3f s for each GiB, and %.3f to touch it\n", (made - began) / gib,
+           (filled - made) / gib);
+    printf("accounted: %.0f MiB were pinned; MemAvailable fell by %.0f MiB, memory.current rose by "
+           "%.0f MiB\n",
+           (double)run->bytes / (double)MIB,
+           (available - file_number("/proc/meminfo", "MemAvailable:")) / 1024,
+           (file_number("/sys/fs/cgroup/memory.current", "") - group) / (double)MIB);
+    puts("attributes of it:");
+    attributes_print(run, ptr);
+    must(run->self, tnr_host_free(ptr), "tnr_host_free");
+}
+
+/* ---- time ----------------------------------------------------------------------------------- */
+
+static void pairs_measure(const cost *run)
+{
+    void *first = host_malloc(run, 4096);
+    must(run->self, tnr_host_free(first), "tnr_host_free");
+    double began = now_s();
+    for (int i = 0; i < PAIRS; i++) {
+        void *ptr = NULL;
+        if (tnr_host_malloc(&ptr, 4096) != TNR_OK || tnr_free(ptr) != TNR_OK)
+            program_fail(run->self, "a cached pair failed: %s", tnr_last_error());
+    }
+    printf("pair: %.1f ns\n", (now_s() - began) * 1e9 / PAIRS);
+    began = now_s();
+    for (int i = 0; i < PAIRS / 100; i++)
+        must(run->self, tnr_host_free(host_malloc(run, 3 * MIB)), "tnr_host_free");
+    double ours = (now_s() - began) * 1e6 / (PAIRS / 100);
+    began = now_s();
+    for (int i = 0; i < 20; i++) {
+        void *ptr = NULL;
+        must_cu(run->self, run->self->gpu->cuMemHostAlloc(&ptr, 3 * MIB, 0), "cuMemHostAlloc");
+        must_cu(run->self, run->self->gpu->cuMemFreeHost(ptr), "cuMemFreeHost");
+    }
+    printf("block: 3 MiB and its free %.2f us; cuMemHostAlloc and cuMemFreeHost %.1f us\n", ours,
+           (now_s() - began) * 1e6 / 20);
+}
+
+static double copies_measure(const cost *run, void *ptr, size_t bytes, int is_in)
+{
+    const gpu_driver *gpu = run->self->gpu;
+    must_cu(run->self, gpu->cuStreamSynchronize(run->stream), "cuStreamSynchronize");
+    double began = now_s();
+    for (int i = 0; i < COPIES; i++)
+        must_cu(run->self,
+                is_in ? gpu->cuMemcpyHtoDAsync(run->on_device, ptr, bytes, run->stream)
+                      : gpu->cuMemcpyDtoHAsync(ptr, run->on_device, bytes, run->stream),
+                "a copy");
+    must_cu(run->self, gpu->cuStreamSynchronize(run->stream), "cuStreamSynchronize");
+    return (double)bytes * COPIES / (now_s() - began) / 1e9;
+}
+
+static void link_measure(cost *run)
+{
+    size_t bytes = run->bytes / 4;
+    void *ours = host_malloc(run, bytes), *theirs = NULL;
+    must_cu(run->self, run->self->gpu->cuMemHostAlloc(&theirs, bytes, 0), "cuMemHostAlloc");
+    fill(ours, bytes, 5);
+    fill(theirs, bytes, 6);
+    double in = copies_measure(run, ours, bytes, 1),
+           in_theirs = copies_measure(run, theirs, bytes, 1);
+    in = copies_measure(run, ours, bytes, 1); /* its bytes are there now */
+    memset(ours, 0, bytes);
+    double out = copies_measure(run, ours, bytes, 0);
+    if (!matches(ours, bytes, 5)) {
+        puts("what came back is not what was copied");
+        run->is_wrong = 1;
+    }
+    double out_theirs = copies_measure(run, theirs, bytes, 0);
+    printf("copy: in %.1f GB/s beside %.1f, out %.1f GB/s beside %.1f\n", in, in_theirs, out,
+           out_theirs);
+    must(run->self, tnr_host_free(ours), "tnr_host_free");
+    must_cu(run->self, run->self->gpu->cuMemFreeHost(theirs), "cuMemFreeHost");
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static uint64_t random_below(uint64_t *state, uint64_t bound)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (*state >> 33) % bound;
+}
+
+/* Sizes of layers, caches and batches; each block is copied in once and freed with the copy. */
+static void offload_measure(cost *run)
+{
+    struct {
+        void *ptr;
+        size_t bytes;
+        unsigned seed;
+    } kept[KEPT] = {{NULL, 0, 0}};
+    uint64_t random = 7;
+    size_t live = 0, live_peak = 0;
+    uint64_t reserved[11] = {0};
+    must(run->self, tnr_trim(NULL, 0, TNR_HOST(0)), "tnr_trim");
+    must(run->self, tnr_stats_reset_peaks(TNR_HOST(0)), "tnr_stats_reset_peaks");
+    tnr_stats stats = TNR_STATS_INIT;
+    for (int turn = 0; turn < run->turns; turn++) {
+        size_t slot = random_below(&random, KEPT);
+        if (kept[slot].ptr) {
+            if (!matches(kept[slot].ptr, kept[slot].bytes, kept[slot].seed))
+                run->is_wrong = 1;
+            must_cu(run->self,
+                    run->self->gpu->cuMemcpyHtoDAsync(run->on_device, kept[slot].ptr,
+                                                      kept[slot].bytes, run->stream),
+                    "a copy");
+            must(run->self, tnr_free_on(kept[slot].ptr, run->stream), "tnr_free_on");
+            live -= kept[slot].bytes;
+        }
+        size_t most = run->bytes / KEPT / 2;
+        kept[slot].bytes =
+            4096 + random_below(&random, most) / 100 * (1 + random_below(&random, 100));
+        kept[slot].ptr = host_malloc(run, kept[slot].bytes);
+        kept[slot].seed = (unsigned)turn;
+        fill(kept[slot].ptr, kept[slot].bytes, kept[slot].seed);
+        live += kept[slot].bytes;
+        if (live > live_peak)
+            live_peak = live;
+        if (turn % 16 == 0)
+            must_cu(run->self, run->self->gpu->cuStreamSynchronize(run->stream), "waiting");
+        if (turn % (run->turns / 10) == run->turns / 10 - 1) {
+            must(run->self, tnr_stats_get(&stats, NULL, TNR_HOST(0)), "tnr_stats_get");
+            reserved[turn / (run->turns / 10)] = stats.reserved_bytes.peak;
+        }
+    }
+    double ratio = (double)reserved[9] / (double)live_peak;
+    printf("offload: %.3f times the %.0f MiB that were live at the most; after a tenth %.3f\n",
+           ratio, (double)live_peak / (double)MIB, (double)reserved[0] / (double)live_peak);
+    for (size_t i = 0; i < KEPT; i++)
+        if (kept[i].ptr)
+            must(run->self, tnr_free_on(kept[i].ptr, run->stream), "tnr_free_on");
+    if (run->is_wrong)
+        puts("a buffer was changed while it was held");
+}
+
+int main(int argc, char **argv)
+{
+    static program self;
+    cost run = {.self = &self, .bytes = 1024 * MIB, .turns = 20000};
+    char text[512];
+    int is_good = argc % 2 == 1;
+    for (int i = 1; i + 1 < argc && is_good; i += 2) {
+        long number = atol(argv[i + 1]);
+        if (strcmp(argv[i], "--mib") == 0 && number >= 16)
+            run.bytes = (size_t)number * MIB;
+        else if (strcmp(argv[i], "--turns") == 0 && number >= 10 && number % 10 == 0)
+            run.turns = (int)number;
+        else
+            is_good = 0;
+    }
+    if (!is_good) {
+        fputs("usage: host_memory_cost [--mib N] [--turns N]\n", stderr);
+        return PROGRAM_BAD_INPUT;
+    }
+    program_open(&self, "host_memory_cost", 1);
+    printf("host_memory_cost on %s\n", session_describe(&self.active, text, sizeof(text)));
+    must_cu(&self, self.gpu->cuStreamCreate(&run.stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    run.on_device = program_malloc(&self, NULL, run.bytes / 4, run.stream);
+    first_measure(&run);
+    pairs_measure(&run);
+    link_measure(&run);
+    offload_measure(&run);
+    must_cu(&self, self.gpu->cuStreamSynchronize(run.stream), "cuStreamSynchronize");
+    must(&self, tnr_free(program_pointer(run.on_device)), "tnr_free");
+    must(&self, tnr_stream_destroying(self.active.device, run.stream), "ending a stream");
+    must_cu(&self, self.gpu->cuStreamDestroy(run.stream), "cuStreamDestroy");
+    int code = run.is_wrong ? PROGRAM_WRONG : PROGRAM_OK;
+    if (self.sim_races && self.sim_races() > 0) {
+        printf("the simulated device saw %llu races\n", (unsigned long long)self.sim_races());
+        code = PROGRAM_WRONG;
+    }
+    program_close(&self);
+    return code;
+}
