@@ -47,10 +47,11 @@ void tnri_greet(tnri_answer *answer)
 /* What a command does on one device; adds what it says of it to the answer. */
 typedef tnr_status (*device_work)(const task *self, int device);
 
-static int is_used(int device)
+/* Null: it is no device, or not in use. */
+static tnri_device *device_used(tnri_device *device)
 {
-    return atomic_load(&tnri_generation) != 0 && device < tnri_devices_count() &&
-           atomic_load_explicit(&tnri_device_at(device)->in_use, memory_order_acquire);
+    return device != NULL && atomic_load_explicit(&device->in_use, memory_order_acquire) ? device
+                                                                                         : NULL;
 }
 
 /* Refuses tags that no memory has before anything is done on any device. */
@@ -59,7 +60,7 @@ static tnr_status tags_check(const tnri_control_request *request)
     for (size_t i = 0; i < request->tags_count; i++) {
         tnr_stats stats = {.struct_bytes = sizeof(stats)};
         for (int d = 0; d < tnri_devices_count(); d++)
-            if (is_used(d)) {
+            if (device_used(tnri_device_at(d)) != NULL) {
                 tnr_status status = tnr_tag_stats_get(&stats, request->tags[i], d);
                 if (status != TNR_OK)
                     return status;
@@ -67,27 +68,6 @@ static tnr_status tags_check(const tnri_control_request *request)
             }
     }
     return TNR_OK;
-}
-
-/* On the device that is named, or on all that the process uses, one after the other until one
- * refuses. Those before it stay as they are then: what has been done is in the answer. */
-static tnr_status devices_work(const task *self, device_work work)
-{
-    const tnri_control_request *request = self->request;
-    int count = atomic_load(&tnri_generation) == 0 ? 0 : tnri_devices_count();
-    if (request->has_device &&
-        (request->device >= (uint64_t)count || !is_used((int)request->device)))
-        return tnri_error(TNR_ERR_INVALID_DEVICE, "this process does not use device %llu.",
-                          (unsigned long long)request->device);
-    tnr_status status = tags_check(request);
-    if (status != TNR_OK)
-        return status;
-    tnri_json_list(&self->answer->json, "devices");
-    for (int d = 0; d < count && status == TNR_OK; d++)
-        if (is_used(d) && (!request->has_device || request->device == (uint64_t)d))
-            status = work(self, d);
-    tnri_json_list_end(&self->answer->json);
-    return status;
 }
 
 /* What a device has now. */
@@ -189,6 +169,40 @@ static tnr_status limit_work(const task *self, int device)
         limit_sign(request, device);
         device_told(self, device, 0, 0);
     }
+    return status;
+}
+
+/* ---- on which devices -------------------------------------------------------------------------- */
+
+/* 1 if a command without a device goes for this one: host memory does not sleep, and has a limit
+ * only if it is named. */
+static int is_meant(const tnri_device *device, device_work work)
+{
+    return !tnri_device_is_host(device) || work == trim_work;
+}
+
+/* On the device that is named, or on all that the process uses, one after the other until one
+ * refuses. Those before it stay as they are then: what has been done is in the answer. */
+static tnr_status devices_work(const task *self, device_work work)
+{
+    const tnri_control_request *request = self->request;
+    int is_started = atomic_load(&tnri_generation) != 0;
+    int is_known = request->device < TNRI_DEVICE_NUMBERS;
+    if (request->has_device &&
+        (!is_started || !is_known || device_used(tnri_device_at((int)request->device)) == NULL))
+        return tnri_error(TNR_ERR_INVALID_DEVICE, "this process does not use device %llu.",
+                          (unsigned long long)request->device);
+    tnr_status status = tags_check(request);
+    if (status != TNR_OK)
+        return status;
+    tnri_device *device;
+    tnri_json_list(&self->answer->json, "devices");
+    for (int i = 0; is_started && (device = tnri_device_nth(i)) != NULL && status == TNR_OK; i++)
+        if (device_used(device) != NULL &&
+            (request->has_device ? request->device == (uint64_t)device->index
+                                 : is_meant(device, work)))
+            status = work(self, device->index);
+    tnri_json_list_end(&self->answer->json);
     return status;
 }
 

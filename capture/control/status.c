@@ -167,7 +167,7 @@ static void device_tell(tnri_answer *answer, tnri_device *device, int has_stream
     tnri_json_number(&answer->json, "pools_left_out", left_out);
     if (has_streams)
         streams_tell(answer, device);
-    if (has_account)
+    if (has_account && !tnri_device_is_host(device))
         tnri_account_tell(answer, device->index);
     tnri_json_object_end(&answer->json);
 }
@@ -189,15 +189,16 @@ void tnri_tag_tell(tnri_answer *answer, const char *tag, int device)
 static void tags_tell(tnri_answer *answer)
 {
     tnri_tag *tag;
+    tnri_device *device;
     tnri_json_list(&answer->json, "tags");
     for (size_t i = 0; (tag = tnri_tag_at(i)) != NULL; i++)
-        for (int d = 0; d < tnri_devices_count(); d++) {
+        for (int d = 0; (device = tnri_device_nth(d)) != NULL; d++) {
             tnr_stats stats;
-            if (!atomic_load_explicit(&tnri_device_at(d)->in_use, memory_order_acquire))
+            if (!atomic_load_explicit(&device->in_use, memory_order_acquire))
                 continue;
-            tnri_stats_of_tag(&stats, tag, tnri_device_at(d));
+            tnri_stats_of_tag(&stats, tag, device);
             if (stats.pools > 0)
-                tnri_tag_tell(answer, tag->name, d);
+                tnri_tag_tell(answer, tag->name, device->index);
         }
     tnri_json_list_end(&answer->json);
 }
@@ -261,9 +262,10 @@ void tnri_status_tell(tnri_answer *answer, int has_streams, int has_account)
     if (is_started)
         driver_tell(answer);
     tnri_json_list(&answer->json, "devices");
-    for (int d = 0; is_started && d < tnri_devices_count(); d++)
-        if (atomic_load_explicit(&tnri_device_at(d)->in_use, memory_order_acquire))
-            device_tell(answer, tnri_device_at(d), has_streams, has_account);
+    tnri_device *device;
+    for (int d = 0; is_started && (device = tnri_device_nth(d)) != NULL; d++)
+        if (atomic_load_explicit(&device->in_use, memory_order_acquire))
+            device_tell(answer, device, has_streams, has_account);
     tnri_json_list_end(&answer->json);
     if (is_started) {
         tags_tell(answer);

@@ -17,9 +17,12 @@
  *   tnri_control_reap not called in tnr_configure: off_unless_asked_for
  *   tnri_snapshot_forget not called in connection_end: snapshots (it hangs)
  *   control_follow without its test of is_here: not_switched_off_from_outside
+ *   is_meant with 1 always, or without the test for trims: host_memory
  *   use_tell with what is free instead of what waits; streams told unasked: status_of_streams
  */
 #include "sleep/sleep.h"
+
+#include <tenure/host.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -700,6 +703,36 @@ static void killed_at_every_step(void **state)
     sleep_context_leave();
 }
 
+/* Host memory is told of as a device, gives back what is idle, and has a limit if it is named. What
+ * moves memory away passes it over. */
+static void host_memory(void **state)
+{
+    (void)state;
+    void *ptr = NULL;
+    client one;
+    unit_start(client_conf(NULL), NULL, NULL);
+    assert_ok(tnr_host_malloc(&ptr, 1 * MIB));
+    assert_true(client_open(&one));
+    assert_says(client_ask(&one, "{\"command\":\"status\",\"account\":true}"),
+                "\"device\":64,\"name\":\"host memory near device 0\"");
+    assert_ok(tnr_host_free(ptr));
+    assert_says(client_ask(&one, "{\"command\":\"sleep\"}"), "\"ok\":true");
+    assert_says(client_ask(&one, "{\"command\":\"wake\"}"), "\"ok\":true");
+    assert_says(client_ask(&one, "{\"command\":\"sleep\",\"device\":64}"), "neither sleeps");
+    assert_says(client_ask(&one, "{\"command\":\"limit\",\"bytes\":4194304}"), "\"ok\":true");
+    size_t limit = 0;
+    assert_ok(tnr_limit_get(&limit, TNR_HOST(0)));
+    assert_int_equal(limit, SIZE_MAX);
+    assert_says(client_ask(&one, "{\"command\":\"limit\",\"bytes\":8388608,\"device\":64}"),
+                "\"limit_bytes\":8388608");
+    assert_says(client_ask(&one, "{\"command\":\"trim\"}"),
+                "\"device\":64,\"released_bytes\":2097152");
+    assert_says(client_ask(&one, "{\"command\":\"trim\",\"device\":65}"), "does not use device 65");
+    assert_says(client_ask(&one, "{\"command\":\"trim\",\"device\":128}"),
+                "does not use device 128");
+    client_close(&one);
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, unit_stop)
 
 int main(int argc, char **argv)
@@ -726,6 +759,7 @@ int main(int argc, char **argv)
         TEST(never_reads),
         TEST(stuck_connections),
         TEST(killed_at_every_step),
+        TEST(host_memory),
     };
     if (argc > 1)
         return program_main();

@@ -18,8 +18,9 @@
  * Uses. A copy or a kernel that uses a block when it is freed must be recorded, as a use of another
  * stream of device memory is: with tnr_record_use after the copy has been enqueued, tnr_free_on at
  * the free, tnr_record_stream, tnr_keep_until, or tnr_free_sync, which assumes all streams of all
- * devices in use (<tenure/lifetime.h>). A free waits for none of them. A block that no stream uses
- * any more is freed with tnr_free or tnr_host_free, and its memory is free at once.
+ * devices in use (<tenure/lifetime.h>). As there, tnr_record_stream is for streams of the device
+ * that the memory is near; the others take any stream. A free waits for none of them. A block that
+ * no stream uses any more is freed with tnr_free or tnr_host_free, and its memory is free at once.
  *
  * TNR_HOST(device) is the number of the host memory near a GPU. It stands wherever a function asks
  * for a device: tnr_stats_get, tnr_limit_set, tnr_trim, tnr_pool_create, tnr_pool_malloc,
