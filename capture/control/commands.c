@@ -172,7 +172,7 @@ static tnr_status limit_work(const task *self, int device)
     return status;
 }
 
-/* ---- on which devices -------------------------------------------------------------------------- */
+/* ---- on which devices ----------------------------------------------------------------------- */
 
 /* 1 if a command without a device goes for this one: host memory does not sleep, and has a limit
  * only if it is named. */
