@@ -52,9 +52,13 @@ tnr_status tnr_host_get(tnr_host_info *info)
 tnr_status tnr_host_free(void *ptr)
 {
     tnri_device *device;
-    if (ptr != NULL && tnri_library_space_of(ptr, &device) != NULL && !tnri_device_is_host(device))
-        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
-                          "tnr_host_free: %p is memory of device %d. Free it with tnr_free.", ptr,
-                          device->index);
-    return tnr_free(ptr);
+    tnr_block_info block;
+    if (ptr == NULL || tnri_library_space_of(ptr, &device) == NULL || tnri_device_is_host(device))
+        return tnr_free(ptr);
+    tnr_status status = tnr_block_get(&block, ptr);
+    if (status != TNR_OK)
+        return status;
+    return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                      "tnr_host_free: %p is memory of device %d. Free it with tnr_free.", ptr,
+                      device->index);
 }

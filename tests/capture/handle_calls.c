@@ -8,6 +8,7 @@
 #include <tenure/compact.h>
 #include <tenure/export.h>
 #include <tenure/history.h>
+#include <tenure/host.h>
 #include <tenure/park.h>
 #include <tenure/range.h>
 #include <tenure/tag.h>
@@ -191,6 +192,11 @@ static tnr_status block_free(given it)
     return tnr_free(it.ptr);
 }
 
+static tnr_status host_free(given it)
+{
+    return tnr_host_free(it.ptr);
+}
+
 static tnr_status memory_registered(given it)
 {
     return tnr_memory_registered(it.ptr);
@@ -328,6 +334,7 @@ static const call of_graphs[] = {
 
 static const call of_blocks[] = {
     {"tnr_free", block_free, TNR_ERR_FOREIGN_POINTER, 0},
+    {"tnr_host_free", host_free, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_block_get", block_get, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_memory_registered", memory_registered, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_commit", block_commit, TNR_ERR_FOREIGN_POINTER, 0},

@@ -346,7 +346,11 @@ static void what_host_memory_does_not_do(void **state)
                  "host memory");
     tnr_pool pool;
     tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
-    assert_error(tnr_vouched_pool_create(&pool, TNR_HOST(0), NULL), TNR_ERR_INVALID_ARGUMENT,
+    assert_error(tnr_vouched_pool_create(&pool, TNR_HOST(0), NULL), TNR_ERR_INVALID_DEVICE,
+                 "host memory");
+    assert_error(tnr_graph_pool_create(&pool, TNR_HOST(0), NULL), TNR_ERR_INVALID_DEVICE,
+                 "host memory");
+    assert_error(tnr_capture_begin(TNR_HOST(0), unit_stream(0), NULL), TNR_ERR_INVALID_DEVICE,
                  "host memory");
     options.is_shared = 1;
     assert_error(tnr_pool_create(&pool, TNR_HOST(0), &options), TNR_ERR_INVALID_ARGUMENT,

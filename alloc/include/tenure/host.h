@@ -40,9 +40,9 @@
  * names the file. tnr_host_get and `tenure doctor` say what is allowed.
  *
  * What it does not do: host pools do not sleep, are not compacted, parked, exported, published or
- * captured into (TNR_ERR_INVALID_ARGUMENT or TNR_ERR_INVALID_DEVICE). During a capture
+ * captured into (TNR_ERR_INVALID_DEVICE or TNR_ERR_INVALID_ARGUMENT). During a capture
  * tnr_host_malloc serves as always. A block that a captured copy uses lives as long as the graph,
- * like any other: docs/captures.md.
+ * like any other: docs/graphs.md.
  */
 #ifndef TENURE_HOST_H
 #define TENURE_HOST_H

@@ -76,13 +76,18 @@ static tnr_status pool_check_segments(const tnr_pool_options *options)
 static tnr_status pool_check_host(const tnri_device *device, const tnr_pool_options *options,
                                   tnri_pool_kind kind)
 {
-    if (tnri_likely(!tnri_device_is_host(device)) ||
-        (kind == TNRI_POOL_PLAIN && !options->is_shared))
+    if (tnri_likely(!tnri_device_is_host(device)))
         return TNR_OK;
-    return tnri_error(TNR_ERR_INVALID_ARGUMENT,
-                      "device %d is host memory, of which there are no pools for graphs, and none "
-                      "that other processes have.",
-                      device->index);
+    if (kind != TNRI_POOL_PLAIN)
+        return tnri_error(TNR_ERR_INVALID_DEVICE,
+                          "device %d is host memory, of which there are no pools for graphs.",
+                          device->index);
+    if (options->is_shared)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "device %d is host memory, which other processes cannot have "
+                          "(is_shared).",
+                          device->index);
+    return TNR_OK;
 }
 
 /* Where the pool's memory will lie. 0: there is no host memory for the tables of that. */
