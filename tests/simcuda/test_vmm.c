@@ -554,6 +554,77 @@ static void test_modelled_costs(void **state)
     assert_ok(cuMemAddressFree(at, 16 * MIB));
 }
 
+/* Memory at the host's node takes none of the device's, and is the host's, too, whatever the view.
+ * Each of these made it fail: sim_is_device without the test of is_host; memory_end that gives its
+ * bytes to the device; range_protect and access_of without is_host. */
+static void test_host_memory(void **state)
+{
+    (void)state;
+    static const char *const views[] = {"VIEW=0", "VIEW=1", "VIEW=beside"};
+    for (int view = 0; view < 3; view++) {
+        fixture_start("RESERVE=64G", "MEMORY=8M", "PEERS=0", "DEVICES=2", "SCHEDULE=lazy",
+                      views[view], NULL);
+        CUmemAllocationProp property = device_property(0);
+        CUmemGenericAllocationHandle handle = 0;
+        CUmemAccessDesc access[2] = {{{CU_MEM_LOCATION_TYPE_DEVICE, 1}, 3},
+                                     {{CU_MEM_LOCATION_TYPE_HOST_NUMA, 0}, 3}};
+        CUdeviceptr at = 0, there = 0;
+        unsigned type = 0;
+        unsigned long long flags = 0;
+        simcuda_live live;
+        property.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+        property.location.id = 1; /* there is one node */
+        assert_result(cuMemCreate(&handle, CHUNK, &property, 0), CUDA_ERROR_INVALID_VALUE);
+        property.location.id = 0;
+        assert_ok(cuMemCreate(&handle, 8 * CHUNK, &property, 0)); /* more than the device has */
+        assert_int_equal(simcuda_live_get(0, &live), 0);
+        assert_int_equal(live.used_bytes, 0);
+        assert_ok(cuMemAddressReserve(&at, 8 * CHUNK, 0, 0, 0));
+        assert_ok(cuMemMap(at, 8 * CHUNK, 0, handle, 0));
+        assert_ok(cuMemSetAccess(at, 8 * CHUNK, access, 2));
+        assert_ok(cuMemGetAccess(&flags, &access[0].location, at));
+        assert_int_equal(flags, 3);
+        access[0].location.id = 0;
+        assert_ok(cuMemGetAccess(&flags, &access[0].location, at));
+        assert_int_equal(flags, 0);
+        assert_ok(cuMemSetAccess(at, 8 * CHUNK, access, 1));
+        assert_ok(cuMemGetAccess(&flags, &access[1].location, at));
+        assert_int_equal(flags, 3);
+        assert_ok(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at + 5));
+        assert_int_equal(type, CU_MEMORYTYPE_HOST);
+        unsigned char *bytes = (unsigned char *)(uintptr_t)at;
+        bytes[0] = 11;
+        bytes[8 * CHUNK - 1] = 12;
+        assert_ok(cuMemAlloc(&there, CHUNK));
+        assert_ok(cuMemcpyHtoDAsync(there, bytes, CHUNK, NULL));
+        assert_int_equal(simcuda_live_get(0, &live), 0);
+        assert_int_equal(live.pending, 1); /* as from pinned memory */
+        bytes[0] = 13;                     /* before it runs */
+        assert_ok(cuMemcpyDtoHAsync(bytes + CHUNK, there, CHUNK, NULL));
+        assert_ok(cuCtxSynchronize());
+        assert_int_equal(bytes[CHUNK], 13);
+        assert_int_equal(bytes[8 * CHUNK - 1], 12);
+        assert_ok(cuMemcpyDtoH(bytes, there, 16)); /* waits, as every copy to the host */
+        assert_int_equal(simcuda_live_get(0, &live), 0);
+        assert_int_equal(live.pending, 0);
+        assert_ok(cuMemFree(there));
+        /* A device's memory is not opened to the host. */
+        CUmemAllocationProp own = device_property(0);
+        CUmemGenericAllocationHandle chunk = 0;
+        assert_ok(cuMemUnmap(at, 8 * CHUNK));
+        assert_ok(cuMemCreate(&chunk, CHUNK, &own, 0));
+        assert_ok(cuMemMap(at, CHUNK, 0, chunk, 0));
+        assert_result(cuMemSetAccess(at, CHUNK, &access[1], 1), CUDA_ERROR_NOT_SUPPORTED);
+        assert_ok(cuMemUnmap(at, CHUNK));
+        assert_ok(cuMemRelease(chunk));
+        assert_ok(cuMemRelease(handle));
+        assert_ok(cuMemAddressFree(at, 8 * CHUNK));
+        assert_int_equal(simcuda_live_get(0, &live), 0);
+        assert_int_equal(live.used_bytes + live.handles, 0);
+        (void)simcuda_reset();
+    }
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, fixture_stop)
@@ -580,6 +651,7 @@ int main(void)
         CASE(test_same_calls_same_addresses),
         CASE(test_device_without_vmm),
         CASE(test_modelled_costs),
+        cmocka_unit_test_teardown(test_host_memory, fixture_stop),
     };
     return cmocka_run_group_tests_name("simcuda_vmm", tests, NULL, NULL);
 }
