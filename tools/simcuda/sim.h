@@ -544,9 +544,9 @@ struct sim_region *sim_region_new(uint64_t bytes, uint64_t alignment, CUdevicept
 CUresult sim_region_register(CUdeviceptr base, uint64_t bytes, unsigned flags,
                              struct sim_context *context);
 void sim_region_free(struct sim_region *region);
-struct sim_region *sim_region_find(CUdeviceptr address);
+struct sim_region *sim_region_find(CUdeviceptr address); /* null: not ours */
 /* 1 for an address of a device's memory, 0 for the host's, pinned or not. */
-int sim_is_device(CUdeviceptr address); /* null: not ours */
+int sim_is_device(CUdeviceptr address);
 CUresult sim_kernel_map_error(const char *what, CUdeviceptr address, uint64_t bytes);
 void sim_region_reset(void);
 
