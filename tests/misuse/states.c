@@ -284,9 +284,15 @@ static void started_with(misuse_world *world, const char *memory, const char *co
     NEED_CUDA(cuEventRecord(world->event, world->stream));
     NEED_CUDA(cuEventRecord(world->unannounced, world->stream));
     NEED_OK(tnr_event_recorded((tnr_event)world->event, 0, (tnr_stream)world->stream, before));
-    /* Makes each device's stream for events, which is kept for all later calls. */
+    /* Makes each device's stream for events, which is kept for all later calls; and that of the
+     * host's memory. */
     NEED_OK(tnr_keep_until(world->block, (tnr_event)world->event));
     NEED_OK(tnr_keep_until(world->far, (tnr_event)world->event));
+    for (int device = 0; device < 2; device++) {
+        void *block;
+        NEED_OK(tnr_host_malloc_near(&block, MIB, device));
+        NEED_OK(tnr_host_free(block));
+    }
     NEED_OK(tnr_stream_destroying(0, (tnr_stream)world->ended));
     NEED_CUDA(cuStreamDestroy(world->ended));
     (void)simcuda_run(UINT64_MAX);
