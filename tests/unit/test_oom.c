@@ -12,8 +12,9 @@
  * out in holder_of, or called for pools that stay as they are: what_is_pinned failed.
  * tnri_chunk_foresee left out in chunks_create, or the limits left out in it, or was_refused never
  * set: what_does_not_fit_makes_no_chunk failed; memory_try left out:
- * what_the_driver_hands_out_is_taken; tnri_chunk_withheld always 0: what_the_driver_withholds. In
- * limit_tell, the first limit always taken, or limit_by not set: the_limit_is_named.
+ * what_the_driver_hands_out_is_taken; tnri_chunk_withheld always 0: what_the_driver_withholds;
+ * memory_ask asking once: others_give_meanwhile. In limit_tell, the first limit always
+ * taken, or limit_by not set: the_limit_is_named.
  */
 #include "unit.h"
 
@@ -403,6 +404,38 @@ static void what_the_driver_withholds(void **state)
     assert_ok(tnr_free(kept));
 }
 
+static CUmemGenericAllocationHandle of_others; /* 0: given back */
+
+static CUresult others_give(CUmemGenericAllocationHandle *handle, size_t bytes,
+                            const CUmemAllocationProp *properties, unsigned long long flags)
+{
+    CUresult result = create_before(handle, bytes, properties, flags);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && of_others != 0) {
+        assert_int_equal(cuMemRelease(of_others), CUDA_SUCCESS);
+        of_others = 0;
+    }
+    return result;
+}
+
+/* Another process gives memory between the driver's refusal and the look at what is left. That is
+ * not memory which the driver keeps. */
+static void others_give_meanwhile(void **state)
+{
+    (void)state;
+    unit_start("address_space_gb:64", "MEMORY=4G", NULL);
+    assert_ok(tnr_free(unit_malloc(2 * MIB, NULL)));
+    create_before = tnri_driver.cuMemCreate;
+    tnri_driver.cuMemCreate = others_give;
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    for (size_t wanted = 1100; wanted <= 3500; wanted += 1200) {
+        assert_int_equal(cuMemCreate(&of_others, 3000 * MIB, &properties, 0), CUDA_SUCCESS);
+        assert_ok(tnr_free(unit_malloc(wanted * MIB, NULL)));
+        assert_int_equal(of_others, 0);
+        assert_ok(tnr_trim(NULL, 0, 0));
+    }
+}
+
 static CUresult says_nothing_is_left(size_t *left, size_t *total)
 {
     *left = 0;
@@ -492,6 +525,7 @@ int main(void)
         cmocka_unit_test_teardown(what_does_not_fit_makes_no_chunk, unit_stop),
         cmocka_unit_test_teardown(what_the_driver_hands_out_is_taken, unit_stop),
         cmocka_unit_test_teardown(what_the_driver_withholds, unit_stop),
+        cmocka_unit_test_teardown(others_give_meanwhile, unit_stop),
         cmocka_unit_test_teardown(a_callback_that_cannot_help, unit_stop),
         cmocka_unit_test_teardown(the_report_shows_fragmentation, unit_stop),
     };

@@ -220,21 +220,39 @@ tnr_status tnri_chunk_exchange_check(const tnri_account *account, size_t gone, s
     return TNR_OK;
 }
 
-/* Asks the driver for memory. */
+enum { REFUSALS_MAX = 8 };
+
+/* Asks the driver for memory. If it refuses and as much is left, either it keeps that back, or
+ * another process has given memory meanwhile. So it is asked again until it refuses twice with
+ * equally much left; what is left then is what it keeps. */
+static CUresult memory_ask(const tnri_account *account, size_t bytes,
+                           CUmemGenericAllocationHandle *handle)
+{
+    CUmemAllocationProp properties = chunk_properties(account);
+    size_t most = bytes - tnri_page_bytes(&account->device->space);
+    size_t before = 0;
+    for (int i = 0; i < REFUSALS_MAX; i++) {
+        size_t left = 0;
+        size_t total = 0;
+        CUresult result = tnri_gpu_create(handle, bytes, &properties);
+        if (result != CUDA_ERROR_OUT_OF_MEMORY)
+            return result;
+        (void)tnri_device_left(account->device, &left, &total);
+        tnri_chunk_withheld = left > most ? left - most : 0;
+        if (left < bytes || left == before)
+            return result;
+        before = left;
+    }
+    tnri_chunk_withheld = 0; /* it never stood still */
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static tnr_status memory_take(const tnri_account *account, size_t bytes,
                               CUmemGenericAllocationHandle *handle)
 {
-    CUmemAllocationProp properties = chunk_properties(account);
-    size_t left = 0;
-    size_t total = 0;
-    CUresult result = tnri_gpu_create(handle, bytes, &properties);
+    CUresult result = memory_ask(account, bytes, handle);
     if (result == CUDA_SUCCESS)
         return TNR_OK;
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        (void)tnri_device_left(account->device, &left, &total);
-        size_t most = bytes - tnri_page_bytes(&account->device->space);
-        tnri_chunk_withheld = left > most ? left - most : 0;
-    }
     tnr_status status = tnri_driver_error(result, TNRI_GPU_CREATE, "taking memory from the device");
     tnri_host_explain(account->device);
     return status;
