@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "base/prim/calm.h"
+#include "base/prim/clock.h"
 #include "log/note.h"
 #include "log/nvtx.h"
 #include "memory/arena/range.h"
@@ -134,37 +135,41 @@ static void arena_give_back(tnri_arena *arena)
 
 /* ---- committing ----------------------------------------------------------------------------- */
 
-enum { CLEARS_MAX = 3 };
+enum { CLEARS = 3, NAPS_MAX = 2000, NAP_NS = 1000000 };
 
-/* Has what is at the pages become FREE or HOLE, by harder means with each try. */
+/* Has what is at the pages become FREE or HOLE, by harder means with each try. What another thread
+ * has in hand, as a trim or a miss that wants memory does while it unmaps, is waited for. */
 static tnr_status pages_clear(const pages *self, int tries)
 {
-    static const tnri_collect how[CLEARS_MAX] = {TNRI_COLLECT_OVER, TNRI_COLLECT_ORDER,
-                                                 TNRI_COLLECT_WAIT};
+    static const tnri_collect ways[CLEARS] = {TNRI_COLLECT_OVER, TNRI_COLLECT_ORDER,
+                                              TNRI_COLLECT_WAIT};
+    tnri_collect how = ways[tries < CLEARS ? tries : CLEARS - 1];
     tnri_arena *arena = self->arena;
     unsigned shift = tnri_arena_space(arena)->page_shift;
     uintptr_t base = arena->growable.base;
     tnri_visit visit;
     size_t released = 0;
-    if (tries == CLEARS_MAX)
+    if (tries == CLEARS + NAPS_MAX)
         return tnri_error(TNR_ERR_BUSY,
                           "pages of the block at %p cannot get memory now: work that used them "
                           "before is not over, or the driver refused to unmap them. Try again.",
                           (void *)base);
+    if (tries >= CLEARS)
+        tnri_nap(NAP_NS);
     tnr_status status = tnri_device_enter(arena->device, &visit);
     if (status != TNR_OK)
         return status;
     if (tnri_pool_work_begin(arena->pool)) {
         tnri_stale_take_back(arena, base + (self->first << shift), base + (self->end << shift));
-        (void)tnri_collect_arena(arena, SIZE_MAX, how[tries]);
+        (void)tnri_collect_arena(arena, SIZE_MAX, how);
         if (tries > 0)
-            status = tnri_stale_drain(arena, 0, how[tries] == TNRI_COLLECT_WAIT, &released);
+            status = tnri_stale_drain(arena, 0, how == TNRI_COLLECT_WAIT, &released);
         tnri_pool_work_end(arena->pool);
     } else {
         status = tnri_asleep_error(arena->pool);
     }
     tnri_device_leave(&visit);
-    return tries + 1 < CLEARS_MAX && status != TNR_ERR_ASLEEP ? TNR_OK : status;
+    return tries + 1 < CLEARS && status != TNR_ERR_ASLEEP ? TNR_OK : status;
 }
 
 /* Prepares the plan for the pages [page, end), which have no memory. Under the lock. */

@@ -489,6 +489,12 @@ static unsigned char *shared_range;
 static unsigned char *own_ranges[THREADS]; /* reserved first, so that none gets what is freed */
 static _Atomic int is_over;
 
+static void *thread_failed(const char *where)
+{
+    print_error("%s: %s\n", where, tnr_last_error());
+    return NULL;
+}
+
 /* Each has a range of its own, and all work on pages of one that they share. */
 static void *thread_pages(void *data)
 {
@@ -499,13 +505,13 @@ static void *thread_pages(void *data)
         int out = unit_below(&random, 2) == 0;
         tnr_status (*call)(void *, size_t, size_t) = out ? tnr_decommit_range : tnr_commit_range;
         if (call(own, page * PAGE, pages * PAGE) != TNR_OK)
-            return NULL;
+            return thread_failed("its own range");
         if (!out)
             ((volatile unsigned char *)own)[page * PAGE] = (unsigned char)round;
         tnr_status status = call(shared_range, page * PAGE, pages * PAGE);
         if (status != TNR_OK && status != TNR_ERR_BUSY &&
             !(status == TNR_ERR_NOT_LIVE && atomic_load(&is_over)))
-            return NULL;
+            return thread_failed("the range of all");
         if (round == ROUNDS * 2 / 3 && data == (void *)1) {
             atomic_store(&is_over, 1);
             if (tnr_free(shared_range) != TNR_OK) /* a free wins over all others */
