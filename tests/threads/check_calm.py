@@ -18,6 +18,7 @@ STREAMS = "asks the driver before it takes anything; what follows are visits"
 WITHOUT = {
     **dict.fromkeys(["tnr_malloc", "tnr_malloc_aligned", "tnr_pool_malloc",
                      "tnr_free", "tnr_free_on",
+                     "tnr_host_malloc", "tnr_host_malloc_near", "tnr_host_free",
                      "tnr_record_use", "tnr_record_stream", "tnr_pool_push", "tnr_pool_pop"],
                     CACHED),
     **dict.fromkeys(["tnr_version", "tnr_status_name", "tnr_status_text", "tnr_last_error",

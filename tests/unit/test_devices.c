@@ -8,6 +8,8 @@
  */
 #include "unit.h"
 
+#include <tenure/host.h>
+
 static void addresses_tell_the_device(void **state)
 {
     (void)state;
@@ -112,7 +114,7 @@ static void unused_devices_cost_nothing(void **state)
 static void no_such_device(void **state)
 {
     (void)state;
-    static const int bad[] = {-1, 2, 64, 1 << 30, -2147483647 - 1};
+    static const int bad[] = {-1, 2, TNR_HOST(-1), TNR_HOST(2), 1 << 30, -2147483647 - 1};
     unit_start("address_space_gb:4", "DEVICES=2", NULL);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         void *ptr = &ptr;

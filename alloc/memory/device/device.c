@@ -126,9 +126,8 @@ int tnri_devices_count(void)
 tnri_device *tnri_device_at(int index)
 {
     int count = tnri_devices_count();
-    int near = index - TNR_HOST(0);
-    if (near >= 0 && near < count)
-        return &devices[count + near];
+    if (index >= TNR_HOST(0) && index - TNR_HOST(0) < count)
+        return &devices[count + index - TNR_HOST(0)];
     return index >= 0 && index < count ? &devices[index] : NULL;
 }
 
