@@ -14,6 +14,7 @@
  *   tnri_grow_is_idle, `whole.state == TNRI_UNUSED`: freed_while_a_graph_knows_it
  *   tnri_range_unretire, `block->uses != uses`: a_page_outlasts_its_range
  *   arenas_free_all, the call of `forget`: ends_by_force (an assertion)
+ *   NAPS_MAX 0: threads_do_not_meet (BUSY; in half of the runs under ThreadSanitizer)
  */
 #include "steps.h"
 

@@ -61,6 +61,7 @@ extern "C" {
 /* Makes sure that the bytes [offset, offset + bytes) of a block of tnr_reserve have memory; `ptr`
  * is the block's start. Pages that have some keep it, with their contents; that of others is not
  * set. Either all of them get memory or, on an error, none more than before. Zero bytes do nothing.
+ * May call the driver; waits up to two seconds for a thread that is unmapping one of the pages.
  * If another thread frees the block meanwhile, the free wins (TNR_ERR_NOT_LIVE).
  *
  * Errors: TNR_ERR_INVALID_SIZE (it reaches beyond the end of the block), TNR_ERR_INVALID_ARGUMENT
