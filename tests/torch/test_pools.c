@@ -453,8 +453,9 @@ static void threads_meanwhile(void **state)
     atomic_store(&stopping, 1);
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
-    for (int i = 0; i < 1000 && tenure_torch_pools() > 0; i++)
-        assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    /* A thread of the driver lets go of the graphs, when it gets a processor. */
+    for (int i = 0; i < 60000 && tenure_torch_pools() > 0; i++)
+        usleep(1000);
     assert_int_equal(tenure_torch_pools(), 0);
     assert_int_equal(tenure_torch_failures(), failures);
 }
