@@ -244,7 +244,7 @@ static int arena_may_lend(const tnri_arena *lender)
 }
 
 /* Tries the lanes of the arena's own stream. With `must_keep_half` none gives what it would be the
- * next to lack: two that share one chunk would take it from each other for ever. */
+ * next to lack: two that share one chunk would take it from each other without end. */
 static tnr_status lanes_lend(tnri_arena *arena, const tnri_request *request, int must_keep_half,
                              int *is_over, void **ptr)
 {

@@ -15,11 +15,9 @@
  */
 #include "host.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <tenure/capture.h>
 #include <tenure/compact.h>
@@ -27,7 +25,7 @@
 #include <tenure/park.h>
 #include <tenure/sleep.h>
 
-#include "base/host_limit.h"
+#include "played_root.h"
 
 /* ---- serving -------------------------------------------------------------------------------- */
 
@@ -234,42 +232,6 @@ static void slabs_where_nothing_can_be_mapped(void **state)
 }
 
 /* ---- what the machine has left -------------------------------------------------------------- */
-
-static char root[PATH_MAX];
-
-static void put(const char *path, const char *text)
-{
-    char whole[2 * PATH_MAX];
-    snprintf(whole, sizeof(whole), "%s%s", root, path);
-    for (char *at = strchr(whole + strlen(root) + 1, '/'); at != NULL; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        (void)mkdir(whole, 0700);
-        *at = '/';
-    }
-    FILE *file = fopen(whole, "w");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-}
-
-static int root_begin(void **state)
-{
-    (void)state;
-    snprintf(root, sizeof(root), "%s/host.XXXXXX",
-             getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
-    assert_non_null(mkdtemp(root));
-    tnri_host_limit_root = root;
-    return 0;
-}
-
-static int root_end(void **state)
-{
-    char command[2 * PATH_MAX];
-    int code = unit_stop(state);
-    tnri_host_limit_root = "";
-    snprintf(command, sizeof(command), "rm -rf '%s'", root);
-    return system(command) == 0 ? code : -1;
-}
 
 /* Nothing is asked of the driver that the machine or a control group has no room for; what is idle
  * in other pools of host memory goes back first, and what the device has stays. */

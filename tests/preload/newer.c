@@ -3,22 +3,11 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "boxes.h"
 #include "engine.h"
 #include "scenarios.h"
 
 enum { BYTES = 300000, COPIES = 3 };
-
-typedef struct box_side {
-    int type; /* 1: a pointer */
-    CUdeviceptr address;
-    size_t row, layer, location;
-} box_side;
-typedef struct box {
-    box_side from, to;
-    size_t width, height, depth;
-    int order;
-    unsigned flags;
-} box;
 
 /* As entries.h of the preloaded library has them: the headers here may lack these types. */
 static struct {

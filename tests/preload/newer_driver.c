@@ -12,6 +12,8 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
+#include "boxes.h"
+
 #undef cuGetProcAddress
 #undef cuMemcpyBatchAsync
 
@@ -133,18 +135,6 @@ static CUresult copy_batch_first(CUdeviceptr *to, CUdeviceptr *from, size_t *byt
 }
 
 /* Boxes of pointers alone, row by row. */
-typedef struct box_side {
-    int type;
-    CUdeviceptr address;
-    size_t row, layer, location;
-} box_side;
-typedef struct box {
-    box_side from, to;
-    size_t width, height, depth;
-    int order;
-    unsigned flags;
-} box;
-
 static CUresult box_batch(size_t count, const box *list, unsigned long long flags, CUstream stream)
 {
     SIMULATED(PFN_cuMemcpyAsync_v4000, copy, "cuMemcpyAsync");

@@ -48,7 +48,7 @@ MENDS = [
      "size_t made = tnri_capturing() ? 0 : contents->made;", "size_t made = 0;",
      "a refused tnr_park keeps the buffers that it pinned"),
     ("host_function", "lifetime/order/free.c",
-     "(&context)) == CUDA_ERROR_NOT_PERMITTED;", "(&context)) == CUDA_ERROR_UNKNOWN;",
+     "looks == 0 && tnri_gpu_in_host_function()", "looks < 0 && tnri_gpu_in_host_function()",
      "a free in a host function asks the driver, and is refused"),
     ("device_in_capture", "capture/graph/hooks.c",
      "    tnr_status status = tnri_graph_place_add(capture->graph, device, &place);",

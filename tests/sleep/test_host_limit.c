@@ -16,57 +16,16 @@
  */
 #include "sleep.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/host_limit.h"
 #include "away/staging.h"
+#include "played_root.h"
 
 #define V1_NONE "9223372036854771712\n"
-
-static char root[PATH_MAX];
-
-/* ---- folders that look like the system's ---------------------------------------------------- */
-
-/* Writes a file under the root, with its folders. */
-static void put(const char *path, const char *text)
-{
-    char whole[2 * PATH_MAX];
-    snprintf(whole, sizeof(whole), "%s%s", root, path);
-    for (char *at = strchr(whole + strlen(root) + 1, '/'); at != NULL; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        (void)mkdir(whole, 0700);
-        *at = '/';
-    }
-    FILE *file = fopen(whole, "w");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-}
-
-static int root_begin(void **state)
-{
-    (void)state;
-    snprintf(root, sizeof(root), "%s/host_limit.XXXXXX",
-             getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
-    assert_non_null(mkdtemp(root));
-    tnri_host_limit_root = root;
-    return 0;
-}
-
-static int root_end(void **state)
-{
-    char command[2 * PATH_MAX];
-    int code = unit_stop(state);
-    tnri_host_limit_root = "";
-    snprintf(command, sizeof(command), "rm -rf '%s'", root);
-    return system(command) == 0 ? code : -1;
-}
 
 static uint64_t left(const char *where)
 {

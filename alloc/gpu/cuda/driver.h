@@ -38,7 +38,7 @@ enum {
 #undef DRIVER_ENTRY
 };
 
-/* tnri_driver_error for a call that is no verb. */
+/* tnri_driver_error for a call that has no verb in backend.h. */
 tnr_status tnri_cuda_error(CUresult result, const char *call, const char *doing);
 
 /* Counts a call that began then, with its time, and returns its result. */

@@ -6,7 +6,7 @@
  * it stays as an ALIAS record, and the table of aliases says which chunk is mapped there. When that
  * chunk is wholly free again, it can come back without a driver call: the alias becomes FREE, and
  * the place that the chunk leaves becomes an ALIAS. So a program that repeats itself moves the same
- * chunks between the same addresses for ever, and Tenure asks the driver once
+ * chunks between the same addresses each time, and Tenure asks the driver once
  * (miss/cached_window.h).
  *
  * The streams' order puts work on one address of a chunk before work on another, as for every move:
