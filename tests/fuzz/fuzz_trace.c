@@ -54,6 +54,12 @@ static void replay_naively(const trace *in)
     MUST(peak == in->peak_live_bytes && allocs == in->allocs_count && blocks == in->live_at_end);
     free(bytes);
     free(is_live);
+    for (size_t i = 0; i < in->completions_count; i++) {
+        const trace_completion *one = &in->completions[i];
+        MUST(one->free_op < one->before_op && one->before_op <= in->ops_count);
+        MUST(i == 0 || in->completions[i - 1].before_op <= one->before_op);
+        MUST(!in->ops[one->free_op].is_alloc && in->ops[one->free_op].is_late);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t length)

@@ -13,6 +13,7 @@ extern const cli_group tenure_commands;
 int command_doctor(int argc, char **argv);
 int command_conf(int argc, char **argv);
 int command_replay(int argc, char **argv);
+int command_predict(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_ctl(int argc, char **argv);

@@ -20,6 +20,7 @@ static const cli_command commands[] = {
     {"top", command_top, "watch what a running process holds"},
     {"hold", command_hold, "keep published blocks for other processes: from files, or taken over"},
     {"replay", command_replay, "run recorded allocation traces and check the memory"},
+    {"predict", command_predict, "will it fit: what a recorded program needs on other devices"},
     {"bench", command_bench, "time allocation beside the driver's pool and PyTorch"},
     {"fuzz", command_fuzz, "random programs on the simulated device, checked"},
     {"snapshot", command_snapshot, "look at snapshots: summary, diff, convert, trace, html"},

@@ -87,6 +87,14 @@ int snapshot_names_missing(const cli_syntax *syntax);
 /* Says on stderr, a line each, what was lost. */
 void snapshot_losses(const cli_syntax *syntax, const losses *lost);
 
+/* The device whose history becomes a trace: the number that the user asked for by `option`, or with
+ * null the only one that has a history. Prints why there is none. */
+exit_code snapshot_device_choose(const cli_syntax *syntax, const model *snapshot, const char *path,
+                                 const char *asked, const char *option, size_t *chosen);
+
+/* Says why a history that has been read gives no trace. Returns the exit code. */
+exit_code snapshot_trace_empty(const cli_syntax *syntax, const model *snapshot, const char *path);
+
 /* Memory ran out after reading. */
 exit_code snapshot_no_memory(const cli_syntax *syntax, const budget *limits);
 

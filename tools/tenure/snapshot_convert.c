@@ -209,12 +209,12 @@ static uint64_t records_of(const model *snapshot, size_t device_at)
 }
 
 /* The device to write: the one that was asked for, or the only one that has a history. */
-static exit_code device_choose(const model *snapshot, const char *path, size_t *chosen)
+exit_code snapshot_device_choose(const cli_syntax *syntax, const model *snapshot, const char *path,
+                                 const char *asked, const char *option, size_t *chosen)
 {
     long index = -1;
     size_t with_history = 0;
-    if (trace_device &&
-        cli_number(&trace_syntax, "device", trace_device, 0, DEVICES_MAX, &index) != 0)
+    if (asked && cli_number(syntax, option, asked, 0, DEVICES_MAX, &index) != 0)
         return EXIT_CODE_BAD_INPUT;
     for (size_t i = 0; i < snapshot->devices.count; i++) {
         const device *one = MODEL_AT(snapshot->devices, device, i);
@@ -226,20 +226,16 @@ static exit_code device_choose(const model *snapshot, const char *path, size_t *
     if (with_history == 1 && records_of(snapshot, *chosen) > 0)
         return EXIT_CODE_OK;
     if (index >= 0)
-        fprintf(stderr,
-                "tenure snapshot trace: %s: no allocation of device %ld is in the "
-                "history\n",
-                path, index);
+        fprintf(stderr, "tenure %s: %s: no allocation of device %ld is in the history\n",
+                syntax->command, path, index);
     else if (with_history == 0)
         fprintf(stderr,
-                "tenure snapshot trace: %s: there is no history. With Tenure, set "
+                "tenure %s: %s: there is no history. With Tenure, set "
                 "history:light; with PyTorch, call torch.cuda.memory._record_memory_history()\n",
-                path);
+                syntax->command, path);
     else
-        fprintf(stderr,
-                "tenure snapshot trace: %s: %zu devices have a history; choose one with "
-                "--device\n",
-                path, with_history);
+        fprintf(stderr, "tenure %s: %s: %zu devices have a history; choose one with --%s\n",
+                syntax->command, path, with_history, option);
     return EXIT_CODE_BAD_INPUT;
 }
 
@@ -255,12 +251,12 @@ static void trace_report(const trace_counts *counts, const char *path)
             tnri_plural(counts->live_at_end), counts->live_at_end == 1 ? "s" : "");
 }
 
-static exit_code trace_empty(const model *snapshot, const char *path)
+exit_code snapshot_trace_empty(const cli_syntax *syntax, const model *snapshot, const char *path)
 {
     fprintf(stderr,
-            "tenure snapshot trace: %s is not written: no record of the history fits what is there "
-            "at the end%s\n",
-            path,
+            "tenure %s: %s: there is no trace, as no record of the history fits what is there at "
+            "the end%s\n",
+            syntax->command, path,
             snapshot->segments.count == 0
                 ? ", where the snapshot has no segments; take it with them "
                   "(torch.cuda.memory._dump_snapshot)"
@@ -278,7 +274,7 @@ static exit_code trace_write(const model *snapshot, size_t device_at, const char
         if (encode_trace(snapshot, device_at, out, &counts, &lost) != 0)
             code = snapshot_no_memory(&trace_syntax, snapshot->limits);
         else if (counts.allocations == 0)
-            code = trace_empty(snapshot, path);
+            code = snapshot_trace_empty(&trace_syntax, snapshot, path);
         code = output_finish(&trace_syntax, out, code);
     }
     free(out);
@@ -306,7 +302,8 @@ int snapshot_trace(int argc, char **argv)
         return code;
     code = snapshot_load(&trace_syntax, parsed.positionals[0], &limits, &snapshot);
     if (code == EXIT_CODE_OK)
-        code = device_choose(&snapshot, parsed.positionals[0], &device_at);
+        code = snapshot_device_choose(&trace_syntax, &snapshot, parsed.positionals[0], trace_device,
+                                      "device", &device_at);
     if (code == EXIT_CODE_OK)
         code = trace_write(&snapshot, device_at, parsed.positionals[1]);
     model_release(&snapshot);

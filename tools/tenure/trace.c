@@ -33,8 +33,8 @@ enum {
  * which marks an empty place. Never more than half full. */
 typedef struct id_entry {
     uint64_t id;
-    uint64_t bytes;
-    uint32_t slot; /* SLOT_NONE once freed */
+    uint64_t bytes; /* once freed: the index of the free among the operations */
+    uint32_t slot;  /* SLOT_NONE once freed */
     uint16_t stream;
 } id_entry;
 
@@ -55,10 +55,11 @@ typedef struct reader {
     size_t ids_capacity, ids_count;
     uint32_t *free_slots; /* slots to use again; as many places as ops_capacity */
     size_t free_slots_count;
-    size_t ops_capacity;
+    size_t ops_capacity, completions_capacity;
     uint64_t live_bytes;
     size_t live_count;
     int is_of_torch; /* the first line says so */
+    int is_of_tenure, has_completions;
 } reader;
 
 /* One line, taken apart. */
@@ -317,7 +318,32 @@ static int alloc_accept(reader *in, const fields *line)
         out->peak_live_bytes = in->live_bytes;
         out->peak_op = out->ops_count;
     }
-    return op_append(in, (trace_op){line->bytes, line->us, slot, stream, 1});
+    return op_append(in, (trace_op){line->bytes, line->us, slot, stream, 1, 0});
+}
+
+/* The line f: of a free that is not directly before it, when it comes is kept. An id that is live
+ * again is another block's by now. */
+static int completion_accept(reader *in, const id_entry *entry)
+{
+    trace *out = in->out;
+    if (entry->slot != SLOT_NONE)
+        return 0;
+    trace_op *freed = &out->ops[entry->bytes];
+    if (entry->bytes + 1 == out->ops_count)
+        freed->is_late = 0;
+    if (!freed->is_late)
+        return 0;
+    if (out->completions_count == in->completions_capacity) {
+        size_t capacity = in->completions_capacity ? in->completions_capacity * 2 : 1024;
+        trace_completion *more = realloc(out->completions, capacity * sizeof(*more));
+        if (!more)
+            return fail(in, "no host memory for the operations of this trace");
+        out->completions = more;
+        in->completions_capacity = capacity;
+    }
+    out->completions[out->completions_count++] =
+        (trace_completion){out->ops_count, (size_t)entry->bytes};
+    return 0;
 }
 
 static int free_accept(reader *in, const fields *line)
@@ -325,12 +351,15 @@ static int free_accept(reader *in, const fields *line)
     id_entry *entry = in->ids_capacity ? id_place(in->ids, in->ids_capacity, line->id) : NULL;
     if (!entry || entry->id == ID_EMPTY)
         return fail(in, "id %" PRIu64 " is freed but was never allocated", line->id);
-    if (line->op == 'f')
-        return 0;
+    if (line->op == 'f') {
+        in->has_completions = 1;
+        return completion_accept(in, entry);
+    }
     if (entry->slot == SLOT_NONE)
         return fail(in, "id %" PRIu64 " is freed twice", line->id);
-    trace_op op = {entry->bytes, line->us, entry->slot, entry->stream, 0};
+    trace_op op = {entry->bytes, line->us, entry->slot, entry->stream, 0, 1};
     entry->slot = SLOT_NONE;
+    entry->bytes = in->out->ops_count;
     in->live_bytes -= op.bytes;
     in->live_count--;
     if (op_append(in, op) != 0)
@@ -359,6 +388,7 @@ static void comment_take(reader *in, const char *line)
     uint64_t at_end, at_peak;
     if (in->line == 1) {
         in->is_of_torch = strncmp(line, "# From a snapshot of PyTorch;", 29) == 0;
+        in->is_of_tenure = strstr(line, "enure") != NULL;
         recorded_take(in, line);
     }
     if (in->is_of_torch &&
@@ -366,6 +396,17 @@ static void comment_take(reader *in, const char *line)
                "# Its allocator had %" SCNu64 " bytes reserved at the end and %" SCNu64 " at its",
                &at_end, &at_peak) == 2)
         in->out->recorded_peak_bytes = at_peak;
+}
+
+/* Without lines f, or with Tenure's, which come when the memory is handed out again, nothing is
+ * known of when PyTorch would have considered a free complete: at once. */
+static void completions_settle(reader *in)
+{
+    if (in->has_completions && !in->is_of_tenure)
+        return;
+    for (size_t i = 0; i < in->out->ops_count; i++)
+        in->out->ops[i].is_late = 0;
+    in->out->completions_count = 0;
 }
 
 /* Reads all lines. */
@@ -388,6 +429,7 @@ static int trace_parse(reader *in)
     if (more == 0 && in->out->allocs_count == 0)
         return fail(in, "the file ends without any allocation");
     in->out->live_at_end = in->live_count;
+    completions_settle(in);
     return more;
 }
 
@@ -446,5 +488,6 @@ int trace_read(trace *result, const char *path, char *error, size_t error_bytes)
 void trace_release(trace *result)
 {
     free(result->ops);
+    free(result->completions);
     memset(result, 0, sizeof(*result));
 }

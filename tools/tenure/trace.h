@@ -8,7 +8,7 @@
  *     op,id,bytes,stream,us
  *     a,17,4096,0,1250      allocate 4096 bytes on stream 0; the block is called 17
  *     F,17,4096,0,1380      the program frees block 17
- *     f,17,4096,0,1381      the recording allocator considered that free complete: skipped
+ *     f,17,4096,0,1381      the recording allocator considered that free complete
  *
  * A file is read as a stream, and all of it is validated before it is used, so that a mistake in
  * its last line costs nothing. The result is an array of operations. In it ids have become small
@@ -35,7 +35,15 @@ typedef struct trace_op {
     uint32_t slot;
     uint16_t stream; /* of the block: an index below streams_count */
     uint8_t is_alloc;
+    uint8_t is_late; /* a free that PyTorch considered complete later: trace_completion */
 } trace_op;
+
+/* PyTorch, which recorded the trace, considered a free complete: a block that other streams had
+ * used waits for these. A replay frees at once and does not look at this. */
+typedef struct trace_completion {
+    size_t before_op; /* index of the first operation after it; ops_count: it comes at the end */
+    size_t free_op;   /* index of the free */
+} trace_completion;
 
 typedef struct trace {
     char name[64];     /* the file's name without folder, .csv and .gz */
@@ -43,6 +51,8 @@ typedef struct trace {
                         * not known */
     trace_op *ops;     /* allocations and frees, in order */
     size_t ops_count;
+    trace_completion *completions; /* of the late frees, in order; a late free may have none */
+    size_t completions_count;
     size_t allocs_count;
     size_t slots_count;
     size_t streams_count;
