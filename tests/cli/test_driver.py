@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import unittest
 
 from command import BAD_INPUT, CommandTest, FAKES, NO_DEVICE, SIMULATED, TENURE, TRACES
@@ -150,6 +151,20 @@ class Choice(CommandTest):
             result = self.run_tenure(*arguments, "--driver", "/nonexistent/lib.so", code=NO_DEVICE)
             self.assertIn("tenure doctor", result.stderr)
             self.assertEqual(result.stdout, "")
+
+    def test_runtime_is_told_why(self):
+        """The CUDA runtime asks for what only NVIDIA's driver has. It is said once, and why."""
+        program = ("import ctypes; look = ctypes.CDLL('libcuda.so.1').cuGetProcAddress_v2\n"
+                   "found = ctypes.c_void_p()\n"
+                   "for name in NAMES:\n"
+                   "    print(look(name, ctypes.byref(found), 12000, ctypes.c_uint64(0), None))\n")
+        for names, times in (([b"cuMemAlloc", b"cuNoSuchThing"], 0),
+                             ([b"cuGetExportTable"] * 2, 1)):
+            result = self.run_tenure("run", "--driver", "sim", "--conf", "control:off", "--",
+                                     sys.executable, "-c", program.replace("NAMES", str(names)),
+                                     environment={"TENURE_DRIVER": None})
+            self.assertEqual(result.stderr.count("uses the CUDA runtime"), times, result.stderr)
+            self.assertEqual(result.stdout.split()[-1], "500")
 
     def test_no_such_device(self):
         result = self.run_tenure("replay", "--driver", "sim", "--device", "5", TRACE,

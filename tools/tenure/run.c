@@ -75,7 +75,10 @@ static const cli_option run_options[] = {
      "measure what contexts, code, graphs and others take of the device,\n"
      "for `tenure top --by account`",
      NULL, &run_account},
-    {"driver", "NAME", "cuda, or sim: the program runs on the simulated device", &run_driver, NULL},
+    {"driver", "NAME",
+     "cuda, or sim: the program runs on the simulated device,\nif it uses the driver API (cu...) "
+     "and not the CUDA runtime\n(cuda..., as PyTorch, CuPy and nvcc's programs do)",
+     &run_driver, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
