@@ -7,11 +7,13 @@ Seen to fail: with segments of 10 MiB and more in steps of 1 MiB; without the st
 block that can grow least, and with blocks of expandable segments split from 1 MiB on (recorded);
 with late frees that come at once (recorded, waits); without giving back what lies free (gives
 back), without the pages in the middle of a free block (middle pages), with whole segments kept
-that lie free beside used ones; with Tenure's peak taken from a device of no limit (refused); with
-what comes and goes taken from the end of the trace instead of its peak (growth).
+that lie free beside used ones; with Tenure's peak taken from a device of no limit (refused);
+without moves (never looser), with what comes and goes taken from the end of the trace instead of
+its peak (growth).
 """
 import csv
 import pickle
+import sys
 import unittest
 
 from command import BAD_INPUT, CHECK_FAILED, CommandTest, TRACES
@@ -60,6 +62,13 @@ class Predict(CommandTest):
                 if row["trace"] != "offload_streams":  # its waits are of another run, see traces/
                     self.assertEqual(peak["torch_expandable"], int(row["expandable_segments"]))
                 self.assertEqual(one["peak_live_bytes"], int(row["held"]))
+
+    def test_never_looser(self):
+        """No recorded program reserves more with Tenure than with expandable segments."""
+        for one in self.predict(*sorted(TRACES.glob("*.csv.gz"))):
+            peak = one["peak_reserved_bytes"]
+            with self.subTest(trace=one["trace"]):
+                self.assertLessEqual(peak["tenure"], peak["torch_expandable"])
 
     def test_sizes(self):
         """The smallest requests of each kind, by hand: 2 MiB, 20 MiB, their own."""
@@ -178,6 +187,36 @@ class Predict(CommandTest):
         [waits] = self.predict(CORPUS / "torch_waits.pickle")
         self.assertGreater(waits["peak_live_bytes"], 0)
 
+    def test_program(self):
+        """A program of the driver API, on the simulated device, which is larger than any GPU."""
+        program = ("import ctypes, os; cu = ctypes.CDLL('libcuda.so.1')\n"
+                   "context, blocks = ctypes.c_void_p(), []\n"
+                   "cu.cuInit(0); cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)\n"
+                   "cu.cuCtxSetCurrent(context)\n"
+                   "for mib in (300, 100_000, 200_000):\n"
+                   "    block = ctypes.c_uint64()\n"
+                   "    assert cu.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(mib << 20)) == 0\n"
+                   "    blocks.append(block)\n"
+                   "assert cu.cuMemFree_v2(blocks[1]) == 0\n"
+                   "raise SystemExit(int(os.environ['CODE']))\n")
+        for code in (0, 7):
+            result = self.run_tenure(
+                "predict", "--json", "--driver", "sim", "--device", "1TiB,250GiB", "--",
+                sys.executable, "-c", program, code=CHECK_FAILED,
+                environment={"TENURE_DRIVER": None, "CODE": code, "TMPDIR": self.folder})
+            [one] = self.json_lines(result)
+            self.assertEqual(one["peak_live_bytes"], 300_300 * MIB)
+            large, small = one["devices"]
+            self.assertTrue(large["tenure"]["fits"])
+            self.assertEqual(small["tenure"]["refused_bytes"], 200_000 * MIB)
+            self.assertEqual("ended with 7" in result.stderr, code == 7)
+            self.assertEqual(list(self.folder.iterdir()), [])
+        result = self.run_tenure("predict", "--", "true", code=BAD_INPUT,
+                                 environment={"TMPDIR": self.folder})
+        self.assertIn("has not used a GPU", result.stderr)
+        self.run_tenure("predict", "--", self.folder / "missing", code=BAD_INPUT)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
     def test_bad_input(self):
         good = self.write("good.csv", trace("a 1 1"))
         empty = self.write("empty.pickle", pickle.dumps({"segments": [], "device_traces": [[]]}))
@@ -195,6 +234,9 @@ class Predict(CommandTest):
                 ([self.folder / "missing.csv"], "cannot be opened"),
                 ([self.write("bad.csv", "a,1,2\n")], "bad.csv:1:"),
                 ([self.write("bad.pickle", b"\x80\x04garbage")], "bad.pickle"),
+                ([good, "--", "true"], "files, or -- and a program"),
+                (["--"], "files, or -- and a program"),
+                (["--driver", "sim", good], "--driver is for a PROGRAM"),
                 ([], "FILE")):
             with self.subTest(said=said):
                 result = self.run_tenure("predict", *arguments, code=BAD_INPUT)

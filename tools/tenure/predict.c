@@ -6,8 +6,10 @@
  */
 #include "predict.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +38,7 @@ static const char *const allocator_names[PREDICT_COUNT] = {"Tenure", "PyTorch, e
                                                            "PyTorch"};
 static const char *const allocator_keys[PREDICT_COUNT] = {"tenure", "torch_expandable", "torch"};
 
-static const char *device_option, *other_option, *settings_option, *from_option;
+static const char *device_option, *other_option, *settings_option, *from_option, *driver_option;
 static int is_json;
 
 static const cli_option options[] = {
@@ -51,6 +53,8 @@ static const cli_option options[] = {
      &other_option, NULL},
     {"from", "N", "the device whose history it is, if a snapshot has several", &from_option, NULL},
     {"conf", "STR", OPTION_CONF_HELP ", of Tenure", &settings_option, NULL},
+    {"driver", "NAME", "where PROGRAM runs: cuda or sim, as for `tenure run`", &driver_option,
+     NULL},
     {"json", NULL, OPTION_JSON_HELP, NULL, &is_json},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -58,7 +62,7 @@ static const cli_option options[] = {
 static const cli_syntax syntax = {
     "predict",
     "will it fit: what a recorded program needs on other devices",
-    "[options] FILE...",
+    "[options] FILE...\n       tenure predict [options] -- PROGRAM [ARGUMENT...]",
     "FILE is a snapshot with a history, of PyTorch (pickle or JSON) or of Tenure, or a trace\n"
     "(`tenure snapshot trace`). No GPU is needed. Tenure runs the same requests on the simulated\n"
     "device; PyTorch's allocator is played by its rules, with its default settings and with\n"
@@ -69,14 +73,19 @@ static const cli_syntax syntax = {
     "device and takes it again, which costs time. What a program asks for can depend on\n"
     "the device; that is not known here. Nor are graph pools: their blocks count as others.\n"
     "\n"
+    "PROGRAM runs here under `tenure run`, and each of its processes is looked at. Of a program "
+    "in\n"
+    "PyTorch take a snapshot instead: under `tenure run` one sees what its allocator asks for.\n"
+    "\n"
     "Examples:\n"
     "  tenure predict --device A100-40GB,24GiB memory.pickle\n"
+    "  tenure predict --device 16GiB -- ./engine --batch 8\n"
     "  tenure predict tests/traces/gpt2_train.csv.gz\n"
     "\n"
     "Exit codes: 0 with Tenure it fits on each device; 1 it does not, or an allocator failed;\n"
     "2 a file or an option is bad; 3 there is no simulated device; 4 out of memory.\n",
     options,
-    1,
+    0,
     1000,
 };
 
@@ -363,27 +372,91 @@ static int options_read(void)
     return 0;
 }
 
+static exit_code file_predict(const char *path)
+{
+    prediction of = {.peak = {0}};
+    exit_code code = prediction_make(&of, path);
+    if (code == EXIT_CODE_OK && is_json)
+        prediction_json(&of);
+    else if (code == EXIT_CODE_OK)
+        prediction_show(&of);
+    for (int k = 0; k < devices_count && code == EXIT_CODE_OK; k++)
+        code = of.on[k][PREDICT_TENURE].fits ? EXIT_CODE_OK : EXIT_CODE_CHECK_FAILED;
+    free(of.peak.ends);
+    trace_release(&of.source);
+    return code;
+}
+
+/* All snapshots in the folder, in the order of their names. */
+static exit_code folder_predict(const char *folder)
+{
+    struct dirent **all;
+    char path[PATH_MAX + 512];
+    int worst = EXIT_CODE_OK;
+    int count = scandir(folder, &all, NULL, alphasort), seen = 0;
+    for (int i = 0; i < count; i++) {
+        if (all[i]->d_name[0] != '.') {
+            snprintf(path, sizeof(path), "%s/%s", folder, all[i]->d_name);
+            exit_code code = file_predict(path);
+            worst = worst == EXIT_CODE_OK ? (int)code : worst;
+            seen++;
+        }
+        free(all[i]);
+    }
+    if (count >= 0)
+        free(all);
+    if (seen == 0) {
+        fputs("tenure predict: the program has not used a GPU, so nothing is known of it\n",
+              stderr);
+        return EXIT_CODE_BAD_INPUT;
+    }
+    return (exit_code)worst;
+}
+
+static exit_code program_predict(char **program)
+{
+    char folder[PATH_MAX], error[PATH_MAX + 256];
+    int ended =
+        predict_program_run(driver_option, program, folder, sizeof(folder), error, sizeof(error));
+    exit_code code = EXIT_CODE_CHECK_FAILED;
+    if (ended < 0)
+        say(stderr, "tenure predict: %s\n", error);
+    else if (ended == 126 || ended == 127)
+        code = EXIT_CODE_BAD_INPUT; /* `tenure run` has said that there is no such program */
+    else
+        code = folder_predict(folder);
+    if (ended > 0 && ended != 126 && ended != 127)
+        fprintf(stderr,
+                "tenure predict: the program ended with %d: this is what it did until then\n",
+                ended);
+    predict_folder_remove(folder);
+    return code;
+}
+
 int command_predict(int argc, char **argv)
 {
     cli_result arguments;
-    if (cli_parse(&syntax, argc, argv, &arguments) != 0)
+    int end = 0;
+    while (end < argc && strcmp(argv[end], "--") != 0)
+        end++;
+    char **program = end < argc ? argv + end + 1 : NULL;
+    if (cli_parse(&syntax, end, argv, &arguments) != 0)
         return EXIT_CODE_BAD_INPUT;
     if (arguments.help_wanted)
         return EXIT_CODE_OK;
     if (options_read() != 0)
         return EXIT_CODE_BAD_INPUT;
+    if (program && (arguments.positionals_count > 0 || !program[0]))
+        return cli_usage_error(&syntax, "files, or -- and a program with its arguments");
+    if (!program && arguments.positionals_count == 0)
+        return cli_usage_error(&syntax, "missing FILE, or -- PROGRAM");
+    if (driver_option && !program)
+        return cli_usage_error(&syntax, "--driver is for a PROGRAM");
+    if (program)
+        return program_predict(program);
     int worst = EXIT_CODE_OK;
     for (int i = 0; i < arguments.positionals_count; i++) {
-        prediction of = {.peak = {0}};
-        exit_code code = prediction_make(&of, arguments.positionals[i]);
-        if (code == EXIT_CODE_OK && is_json)
-            prediction_json(&of);
-        else if (code == EXIT_CODE_OK)
-            prediction_show(&of);
-        for (int k = 0; k < devices_count && code == EXIT_CODE_OK; k++)
-            code = of.on[k][PREDICT_TENURE].fits ? EXIT_CODE_OK : EXIT_CODE_CHECK_FAILED;
-        free(of.peak.ends);
-        trace_release(&of.source);
+        exit_code code = file_predict(arguments.positionals[i]);
         worst = worst == EXIT_CODE_OK ? (int)code : worst;
     }
     return worst;

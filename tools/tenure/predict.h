@@ -61,4 +61,12 @@ exit_code predict_run(const trace *source, predict_allocator allocator, const ch
                       uint64_t usable_bytes, torch_outcome *outcome, char *error,
                       size_t error_bytes);
 
+/* Runs a program under `tenure run`, and makes a folder for the snapshots of its processes, which
+ * the caller removes. `driver` may be null. Returns the program's exit code, or -1 with a
+ * sentence. */
+int predict_program_run(const char *driver, char **program, char *folder, size_t folder_bytes,
+                        char *error, size_t error_bytes);
+/* The folder and the files in it. Nothing if it is empty text. */
+void predict_folder_remove(const char *folder);
+
 #endif
