@@ -118,22 +118,29 @@ void scenario_registered(void)
     }
 }
 
+void attributes_print(CUdeviceptr address)
+{
+    for (int listed = 0; listed < 2; listed++)
+        for (int attribute = CU_POINTER_ATTRIBUTE_CONTEXT; attribute <= LAST; attribute++) {
+            if (!listed && is_of_the_memory_below(attribute))
+                continue;
+            written told = measure(listed, attribute, address);
+            printf("%s %d: result %d, %u bytes", listed ? "listed" : "single", attribute,
+                   told.result, told.bytes);
+            if (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER)
+                printf(", %s", told.value == 0 ? "null" : "an address");
+            else if (is_small_number(attribute))
+                printf(", %u", told.value);
+            printf("\n");
+        }
+}
+
 void scenario_attributes(void)
 {
     CUdeviceptr block, freed;
     engine_start(0);
     MUST(cu.cuMemAlloc(&block, 1000));
-    for (int listed = 0; listed < 2; listed++)
-        for (int attribute = CU_POINTER_ATTRIBUTE_CONTEXT; attribute <= LAST; attribute++) {
-            if (!listed && is_of_the_memory_below(attribute))
-                continue;
-            written told = measure(listed, attribute, block + 999);
-            printf("%s %d: result %d, %u bytes", listed ? "listed" : "single", attribute,
-                   told.result, told.bytes);
-            if (is_small_number(attribute))
-                printf(", %u", told.value);
-            printf("\n");
-        }
+    attributes_print(block + 999);
     ask_as_the_runtime(block + 999);
     MUST(cu.cuMemAlloc(&freed, 1000));
     MUST(cu.cuMemFree(freed));

@@ -18,9 +18,11 @@
 #undef cuEventDestroy
 #undef cuGraphExecUpdate
 #undef cuMemAlloc
+#undef cuMemAllocHost
 #undef cuMemFree
 #undef cuMemGetAddressRange
 #undef cuMemGetInfo
+#undef cuMemHostGetDevicePointer
 #undef cuMemcpyDtoD
 #undef cuMemcpyDtoDAsync
 #undef cuMemcpyDtoHAsync
@@ -69,5 +71,9 @@ CUcontext engine_start(int device);
 /* Fills memory on a stream, and ends the program if a byte of it, read on that stream, differs. */
 void fill(CUdeviceptr address, int value, size_t bytes, CUstream stream);
 void verify(CUdeviceptr address, int value, size_t bytes, CUstream stream);
+
+/* Prints how many bytes are written of each attribute of memory, and the numbers that are the same
+ * with any allocator. */
+void attributes_print(CUdeviceptr address);
 
 #endif

@@ -123,6 +123,16 @@ static void test_use_after_free_async(void **state)
     assert_true(simcuda_violations() >= 1);
 }
 
+static void assert_flags_of_pinned(void *at, unsigned expected)
+{
+    unsigned flags = 99;
+    int own;
+    assert_ok(cuMemHostGetFlags(&flags, (char *)at + 9));
+    assert_int_equal(flags, expected);
+    assert_result(cuMemHostGetFlags(NULL, at), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemHostGetFlags(&flags, &own), CUDA_ERROR_INVALID_VALUE);
+}
+
 static void test_pinned(void **state)
 {
     (void)state;
@@ -136,6 +146,7 @@ static void test_pinned(void **state)
     memset(at, 1, 100);
     assert_ok(cuMemHostGetDevicePointer(&device, at, 0));
     assert_true(device == (uintptr_t)at);
+    assert_flags_of_pinned(at, 0);
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     assert_ok(cuMemsetD8Async(device, 2, 100, stream));
     assert_ok(cuMemFreeHost(at)); /* waits, but nobody promises that: a violation */
@@ -143,6 +154,9 @@ static void test_pinned(void **state)
     assert_int_equal(simcuda_violations(), 1);
     assert_non_null(strstr(simcuda_violation_last(), "cuMemFreeHost"));
     assert_result(cuMemFreeHost(at), CUDA_ERROR_INVALID_VALUE);
+    assert_ok(cuMemHostAlloc(&at, 100, CU_MEMHOSTALLOC_PORTABLE));
+    assert_flags_of_pinned(at, CU_MEMHOSTALLOC_PORTABLE);
+    assert_ok(cuMemFreeHost(at));
 }
 
 /* Pageable sources are taken at the call, pinned ones when the copy runs. */

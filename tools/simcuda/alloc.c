@@ -258,6 +258,16 @@ CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsig
     return sim_leave(CUDA_SUCCESS);
 }
 
+CUresult CUDAAPI cuMemHostGetFlags(unsigned int *pFlags, void *p)
+{
+    SIM_ENTER(cuMemHostGetFlags, SIM_NEEDS_CONTEXT);
+    const struct sim_region *region = sim_region_find((uintptr_t)p);
+    if (pFlags == NULL || region == NULL || region->kind != SIM_PINNED)
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    *pFlags = region->flags;
+    return sim_leave(CUDA_SUCCESS);
+}
+
 /* ---- the end of a context ------------------------------------------------------------------- */
 
 /* Frees what its program left behind in it: such memory ends with its context. */
