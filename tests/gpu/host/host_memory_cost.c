@@ -8,16 +8,21 @@
  *   block        3 MiB where memory is free; beside cuMemHostAlloc with cuMemFreeHost
  *   copy         both directions, in GB/s, beside memory of cuMemHostAlloc
  *   offload      blocks of many sizes, kept for a while, freed by copies that end later: reserved
- *                over live at the peak, where what waits for copies counts as reserved alone
+ *                at its peak over what was live, and over what was live or waited for its copy
  *   attributes   what the driver answers for the pointer
  *   accounted    what memory.current or MemAvailable lost when so much was pinned
  *
  * Options: --mib N, the memory of first, copy and offload; --turns N, the blocks of offload. Exit
  * codes: those of program.h; 1 also if bytes were wrong.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <tenure/host.h>
 
@@ -81,6 +86,31 @@ static double file_number(const char *path, const char *field)
     return number;
 }
 
+/* Whether the kernel takes the pages for memory: network cards and direct reads of files need that,
+ * and a child of a fork has them or not. */
+static void kernel_print(const void *ptr)
+{
+    enum { BYTES = 4096 };
+    char copy[BYTES], name[] = "/tmp/host_memory_cost.XXXXXX";
+    struct iovec to = {copy, BYTES}, from = {(void *)(uintptr_t)ptr, BYTES};
+    printf("  %-32s %s\n", "process_vm_readv",
+           process_vm_readv(getpid(), &to, 1, &from, 1, 0) == BYTES ? "works" : strerror(errno));
+    int file = mkstemp(name), direct = open(name, O_WRONLY | O_DIRECT);
+    ssize_t written = direct < 0 ? -1 : write(direct, ptr, BYTES);
+    printf("  %-32s %s\n", "a direct write of a file",
+           written == BYTES ? "works" : strerror(errno));
+    (void)unlink(name);
+    (void)close(file);
+    if (direct >= 0)
+        (void)close(direct);
+    int ends[2], status = 0;
+    pid_t child = pipe(ends) != 0 ? -1 : fork();
+    if (child == 0)
+        _exit(write(ends[1], ptr, BYTES) == BYTES ? 0 : 1); /* a fault is an error of the call */
+    int is_seen = child > 0 && waitpid(child, &status, 0) == child && status == 0;
+    printf("  %-32s %s\n", "a forked child", is_seen ? "has it" : "does not have it");
+}
+
 static void attributes_print(const cost *run, const void *ptr)
 {
     static const struct {
@@ -101,10 +131,12 @@ static void attributes_print(const cost *run, const void *ptr)
                answer == (uintptr_t)ptr ? " (the pointer)" : "");
     }
     CUdeviceptr there = 0;
-    if (gpu->cuMemHostGetDevicePointer)
-        printf("  %-32s %d, %#llx\n", "cuMemHostGetDevicePointer",
-               (int)gpu->cuMemHostGetDevicePointer(&there, (void *)(uintptr_t)ptr, 0),
-               (unsigned long long)there);
+    if (gpu->cuMemHostGetDevicePointer) {
+        CUresult result = gpu->cuMemHostGetDevicePointer(&there, (void *)(uintptr_t)ptr, 0);
+        printf("  %-32s %d, %#llx%s\n", "cuMemHostGetDevicePointer", (int)result,
+               (unsigned long long)there, there == (uintptr_t)ptr ? " (the pointer)" : "");
+    }
+    kernel_print(ptr);
 }
 
 static void first_measure(const cost *run)
@@ -127,6 +159,10 @@ static void first_measure(const cost *run)
     puts("attributes of it:");
     attributes_print(run, ptr);
     must(run->self, tnr_host_free(ptr), "tnr_host_free");
+    double kept = file_number("/proc/meminfo", "MemAvailable:");
+    must(run->self, tnr_trim(NULL, 0, TNR_HOST(0)), "tnr_trim");
+    printf("given back: MemAvailable rose by %.0f MiB\n",
+           (file_number("/proc/meminfo", "MemAvailable:") - kept) / 1024);
 }
 
 /* ---- time ----------------------------------------------------------------------------------- */
@@ -244,8 +280,11 @@ static void offload_measure(cost *run)
         }
     }
     double ratio = (double)reserved[9] / (double)live_peak;
-    printf("offload: %.3f times the %.0f MiB that were live at the most; after a tenth %.3f\n",
-           ratio, (double)live_peak / (double)MIB, (double)reserved[0] / (double)live_peak);
+    double active = (double)stats.active_bytes[TNR_WORLD_ALL].peak;
+    printf("offload: %.3f times the %.0f MiB that were live at the most; after a tenth %.3f; %.3f "
+           "times the %.0f MiB that were live or waited for a copy\n",
+           ratio, (double)live_peak / (double)MIB, (double)reserved[0] / (double)live_peak,
+           (double)reserved[9] / active, active / (double)MIB);
     for (size_t i = 0; i < KEPT; i++)
         if (kept[i].ptr)
             must(run->self, tnr_free_on(kept[i].ptr, run->stream), "tnr_free_on");
