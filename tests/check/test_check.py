@@ -175,6 +175,7 @@ DELIBERATE = {"mixed": ["double_free", "wrong_free"]}
 # What scenarios need of the simulated device.
 TWO = {"TENURE_SIM_DEVICES": 2}
 NEEDS = {"devices": TWO, "devices_streams": TWO, "reset_one": TWO,
+         "pinned_devices": TWO, "pinned_far": TWO,
          "shortage": {"TENURE_SIM_MEMORY": "256M"},
          "peers_refused": {**TWO, "TENURE_SIM_FAIL": "cuMemSetAccess:2:999"}}
 # The other process of `share`, which starts it; and what needs a driver that plays a newer one.
@@ -644,7 +645,7 @@ class Races(CheckTest):
 class Host(CheckTest):
     """Pinned memory that the host touches during a copy. Broken to see it fail, each by itself:
     nothing ends when the host has waited, reads of what is only read count, the pages' other bytes
-    do, or a word does (check/pinned.c); cuMemFreeHost is not told (check/calls.c);
+    do, or a word does (check/pinned.c); cuMemFreeHost is not told (preload/pinned.c);
     pages of the program's own are opened, or its handler is not called; protection is
     not lifted for the simulated device (simcuda's execute.c); two copies of one page are one; what
     the host may have polled is certain."""
@@ -816,11 +817,10 @@ class AutoRecord(CheckTest):
     and the device's race detector finds nothing, which it does without."""
     ANIMALS = [name for name, (kind, *_) in CERTAIN.items() if kind == "free_in_use"] + \
         [*POSSIBLE, "graph_memory", "capture_of_the_sole_stream"]
-    # Nothing is handed on that was used, or what the detector is not told of, or cuMemFreeHost has
-    # waited for the use.
+    # Nothing is handed on that was used, or what the detector is not told of.
     NO_RACE = {"free_at_once_in_use", "many_parameters", "end_of_range", "value_wait",
                "graph_in_use", "graph_event", "graph_waits_for_itself", "stream_of_another_kind",
-               "default_stream_of_the_next_thread", "copy_of_the_host"}
+               "default_stream_of_the_next_thread"}
     # The twin has other blocks.
     OTHER_BLOCKS = {"free_at_once_in_use"}
 

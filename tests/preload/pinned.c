@@ -51,6 +51,7 @@ void scenario_pinned(void)
     unsigned char *blocks[BLOCKS];
     CUdeviceptr by;
     CUstream stream;
+    int off_pages = 0;
     engine_start(0);
     MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     MUST(cu.cuMemAlloc(&by, 8 * MIB));
@@ -59,7 +60,8 @@ void scenario_pinned(void)
             void **place = (void **)&blocks[i];
             MUST(i % 4 == 3 ? cu.cuMemAllocHost(place, size_of(i))
                             : cu.cuMemHostAlloc(place, size_of(i), (unsigned)i % 4));
-            CHECK((uintptr_t)blocks[i] % (size_of(i) < 4096 ? 64 : 4096) == 0);
+            CHECK((uintptr_t)blocks[i] % 512 == 0);
+            off_pages += size_of(i) >= 2 * MIB && (uintptr_t)blocks[i] % 4096 != 0;
             round_trip(blocks[i], round * BLOCKS + i, size_of(i), by, stream);
         }
         for (int i = 0; i < BLOCKS; i++)
@@ -69,6 +71,7 @@ void scenario_pinned(void)
     }
     MUST(cu.cuMemFree(by));
     MUST(cu.cuStreamDestroy(stream));
+    fprintf(stderr, "%d large blocks begin beside pages\n", off_pages);
 }
 
 /* ---- what is said of it --------------------------------------------------------------------- */
@@ -175,9 +178,12 @@ void scenario_pinned_wrong(void)
     TELL(cu.cuMemHostAlloc(&memory, 16, 1024));
     TELL(cu.cuMemHostAlloc(&memory, (size_t)1 << 50, 0));
     TELL(cu.cuMemAllocHost(&memory, (size_t)1 << 50));
-    memset(other, 4, 100000);
-    host_verify(other, 4, 100000);
+    /* The first one lies where a slab begins; the second lives on. */
+    MUST(cu.cuMemHostAlloc(&memory, 100000, 0));
     MUST(cu.cuMemFreeHost(other));
+    TELL(cu.cuMemFreeHost(other));
+    round_trip(memory, 4, 100000, block, NULL);
+    MUST(cu.cuMemFreeHost(memory));
     MUST(cu.cuMemFree(block));
 }
 
@@ -250,33 +256,41 @@ void scenario_pinned_devices(void)
 
 /* Under Tenure alone, because what the driver waits for is its own affair: the second device has no
  * memory and no stream, and a context of the program's own has none either. Their default streams
- * read a buffer that is freed meanwhile. */
+ * read a buffer that is freed meanwhile. As far as the first device knows it is free then. A buffer
+ * fills a slab, so that the next one lies where it was. */
 void scenario_pinned_far(void)
 {
-    enum { BYTES = 200000, ROUNDS = 12 };
+    enum { BYTES = 20 << 20, ROUNDS = 6 };
     CUcontext contexts[3];
     CUdevice first;
-    void *kept, *buffer, *next;
+    void *kept, *buffer, *next[2];
     contexts[0] = engine_start(0);
     MUST(cu.cuDeviceGet(&first, 0));
     MUST(cu.cuMemAllocHost(&kept, BYTES));
     contexts[1] = engine_start(1);
     MUST(cu.cuCtxCreate(&contexts[2], 0, first));
     for (int round = 0; round < ROUNDS; round++) {
+        CUcontext far = contexts[1 + round % 2];
         MUST(cu.cuCtxSetCurrent(contexts[0]));
         MUST(cu.cuMemAllocHost(&buffer, BYTES));
         memset(buffer, round, BYTES);
-        MUST(cu.cuCtxSetCurrent(contexts[1 + round % 2]));
+        MUST(cu.cuCtxSetCurrent(far));
         MUST(cu.cuMemcpyAsync(address_of(kept), address_of(buffer), BYTES, NULL));
-        MUST(cu.cuCtxSetCurrent(contexts[round % 3]));
+        /* A device is waited for from anywhere, a context while it is current. */
+        MUST(cu.cuCtxSetCurrent(round % 4 == 0 ? contexts[0] : far));
         MUST(cu.cuMemFreeHost(buffer));
         MUST(cu.cuCtxSetCurrent(contexts[0]));
-        MUST(cu.cuMemAllocHost(&next, BYTES));
-        memset(next, 99, BYTES);
-        MUST(cu.cuCtxSetCurrent(contexts[1 + round % 2]));
+        for (int i = 0; i < 2;
+             i++) { /* the first has the free fenced, the second gets the buffer */
+            MUST(cu.cuMemAllocHost(&next[i], BYTES));
+            memset(next[i], 99, BYTES);
+            MUST(cu.cuCtxSynchronize());
+        }
+        MUST(cu.cuCtxSetCurrent(far));
         MUST(cu.cuCtxSynchronize());
         host_verify(kept, round, BYTES);
-        MUST(cu.cuMemFreeHost(next));
+        for (int i = 0; i < 2; i++)
+            MUST(cu.cuMemFreeHost(next[i]));
     }
     MUST(cu.cuMemFreeHost(kept));
     MUST(cu.cuCtxDestroy(contexts[2]));
@@ -316,4 +330,17 @@ void scenario_pinned_ends(void)
         early = late;
     }
     MUST(cu.cuMemFreeHost(early));
+}
+
+/* ---- what is kept --------------------------------------------------------------------------- */
+
+/* 320 MiB, and then nothing any more. The last block is freed after what is idle was looked at. */
+void scenario_pinned_idle(void)
+{
+    void *blocks[5];
+    engine_start(0);
+    for (int i = 0; i < 5; i++)
+        MUST(cu.cuMemAllocHost(&blocks[i], 64 * MIB));
+    for (int i = 0; i < 5; i++)
+        MUST(cu.cuMemFreeHost(blocks[i]));
 }

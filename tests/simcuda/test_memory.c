@@ -146,7 +146,7 @@ static void test_pinned(void **state)
     memset(at, 1, 100);
     assert_ok(cuMemHostGetDevicePointer(&device, at, 0));
     assert_true(device == (uintptr_t)at);
-    assert_flags_of_pinned(at, 0);
+    assert_flags_of_pinned(at, CU_MEMHOSTALLOC_DEVICEMAP);
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     assert_ok(cuMemsetD8Async(device, 2, 100, stream));
     assert_ok(cuMemFreeHost(at)); /* waits, but nobody promises that: a violation */
@@ -155,8 +155,9 @@ static void test_pinned(void **state)
     assert_non_null(strstr(simcuda_violation_last(), "cuMemFreeHost"));
     assert_result(cuMemFreeHost(at), CUDA_ERROR_INVALID_VALUE);
     assert_ok(cuMemHostAlloc(&at, 100, CU_MEMHOSTALLOC_PORTABLE));
-    assert_flags_of_pinned(at, CU_MEMHOSTALLOC_PORTABLE);
+    assert_flags_of_pinned(at, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     assert_ok(cuMemFreeHost(at));
+    assert_ok(cuMemFreeHost(NULL));
 }
 
 /* Pageable sources are taken at the call, pinned ones when the copy runs. */

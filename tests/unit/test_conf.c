@@ -77,7 +77,7 @@ static const struct {
     {"handle_type", {"posix_fd", "none", "fabric"}, {"", "fd", "posix", "POSIX_FD"}},
     {"peers", {"asked", "used", "asked"}, {"", "on", "all", "USED"}},
     {"history", {"light", "full", "off"}, {"", "on", "Light", "full|off"}},
-    {"host", {"mapped", "allocated", "auto"}, {"", "off", "Mapped", "auto|mapped"}},
+    {"host", {"mapped", "allocated", "off"}, {"", "on", "Mapped", "auto|mapped"}},
     {"history_records", {"1", "262144"}, {"0", "1073741825", "1k"}},
     {"lanes_forced", {"0", "64"}, {"65", "-1", "all"}},
     {"lanes_max", {"0", "1", "64"}, {"65", "-1", "all"}},

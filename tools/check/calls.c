@@ -455,19 +455,6 @@ CUresult CUDAAPI replace_cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle h
 ELAPSED(cuEventElapsedTime)
 ELAPSED(cuEventElapsedTime_v2)
 
-/* It waits for the device, though nothing says so. */
-CUresult CUDAAPI replace_cuMemFreeHost(void *address)
-{
-    if (check_is_host_watched)
-        check_pinned_gone(address);
-    CUresult result = REAL(cuMemFreeHost, (address));
-    if (result == CUDA_SUCCESS) {
-        CHECK_TELL_ORDER(check_device_seen());
-        CHECK_TELL_ORDER(check_host_memory_gone(address));
-    }
-    return result;
-}
-
 /* ---- memory that the host reads ------------------------------------------------------------- */
 
 static CUresult told_made(CUresult result, const void *base, size_t bytes, int is_pinned)
@@ -475,18 +462,6 @@ static CUresult told_made(CUresult result, const void *base, size_t bytes, int i
     if (result == CUDA_SUCCESS)
         CHECK_TELL_ORDER(check_host_memory_made(base, bytes, is_pinned));
     return result;
-}
-
-CUresult CUDAAPI replace_cuMemAllocHost_v2(void **address, size_t bytes)
-{
-    CUresult result = REAL(cuMemAllocHost_v2, (address, bytes));
-    return result != CUDA_SUCCESS ? result : told_made(result, *address, bytes, 1);
-}
-
-CUresult CUDAAPI replace_cuMemHostAlloc(void **address, size_t bytes, unsigned flags)
-{
-    CUresult result = REAL(cuMemHostAlloc, (address, bytes, flags));
-    return result != CUDA_SUCCESS ? result : told_made(result, *address, bytes, 1);
 }
 
 CUresult CUDAAPI replace_cuMemHostRegister_v2(void *address, size_t bytes, unsigned flags)

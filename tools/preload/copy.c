@@ -11,6 +11,7 @@
 #include "check/check.h"
 #include "order.h"
 #include "peers.h"
+#include "pinned.h"
 
 /* One end of a copy. */
 typedef struct end {
@@ -52,6 +53,8 @@ static end end_of(CUdeviceptr address, const service_device *ours, int is_host, 
     end found = {.device = -1, .is_host = is_host};
     if (ours != NULL)
         found = (end){.device = ours->index};
+    else if (!is_host && pinned_has(address))
+        found.is_host = 1;
     else if (!is_host)
         found = end_of_driver(address);
     found.is_near =

@@ -13,6 +13,10 @@
     X(FREES_SERVED, "frees_served")                                                                \
     X(FREES_PASSED, "frees_passed_on")                                                             \
     X(FREES_REFUSED, "frees_refused")                                                              \
+    X(PINNED_SERVED, "pinned_allocations_served")                                                  \
+    X(PINNED_PASSED, "pinned_allocations_passed_on")                                               \
+    X(PINNED_FAILED, "pinned_allocations_failed")                                                  \
+    X(PINNED_FREED, "pinned_frees_served")                                                         \
     X(STREAMS, "streams_announced")                                                                \
     X(RECORDS, "event_records_announced")                                                          \
     X(WAITS, "stream_waits_announced")                                                             \

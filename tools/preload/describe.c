@@ -9,6 +9,7 @@
 #include "handles.h"
 #include "ipc.h"
 #include "memory.h"
+#include "pinned.h"
 #include "service.h"
 
 /* Numbers of blocks whose number was asked for: block -> number. */
@@ -18,11 +19,24 @@ static _Atomic uint64_t buffer_id_last = UINT64_C(1) << 62; /* far from the driv
 /* 1 if the address is ours; then 1 in *is_live and the block, if there is one. */
 static int block_find(CUdeviceptr address, tnr_block_info *block, int *is_live)
 {
-    if (service_of_address(address) == NULL || !service_enter())
+    int is_device = service_of_address(address) != NULL;
+    if ((!is_device && !pinned_may_have(address)) || !service_enter())
         return 0;
-    *is_live = tnr_block_get(block, (const void *)(uintptr_t)address) == TNR_OK;
+    tnr_status status = tnr_block_get(block, (const void *)(uintptr_t)address);
     service_leave();
-    return 1;
+    *is_live = status == TNR_OK;
+    return is_device || *is_live || status == TNR_ERR_NOT_LIVE;
+}
+
+static int is_pinned(const tnr_block_info *block)
+{
+    return block->device >= TNR_HOST(0);
+}
+
+/* The GPU whose memory it is, or that it is near. */
+static int device_of(const tnr_block_info *block)
+{
+    return is_pinned(block) ? block->device - TNR_HOST(0) : block->device;
 }
 
 void memory_forget(CUdeviceptr address)
@@ -137,6 +151,8 @@ static unsigned access_of(const tnr_block_info *block)
 {
     CUdevice here = -1;
     tnr_access access = TNR_ACCESS_NONE;
+    if (is_pinned(block))
+        return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
     if (REAL(cuCtxGetDevice, (&here)) != CUDA_SUCCESS || here == block->device)
         return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
     if (!service_enter())
@@ -169,19 +185,19 @@ static CUresult attribute_get(const tnr_block_info *block, CUdeviceptr address,
 {
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        return service_primary_context(block->device, (CUcontext *)data);
+        return service_primary_context(device_of(block), (CUcontext *)data);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *(unsigned *)data = CU_MEMORYTYPE_DEVICE;
+        *(unsigned *)data = is_pinned(block) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
         *(CUdeviceptr *)data = address;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        *(void **)data = NULL; /* as the driver: written although it is an error */
-        return CUDA_ERROR_INVALID_VALUE;
+        *(void **)data = is_pinned(block) ? (void *)(uintptr_t)address : NULL;
+        return is_pinned(block) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* though written */
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
         tokens_put(data);
-        return CUDA_SUCCESS;
+        return is_pinned(block) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; /* though written */
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         *(unsigned long long *)data = buffer_id_of(block);
         return CUDA_SUCCESS;
@@ -189,10 +205,10 @@ static CUresult attribute_get(const tnr_block_info *block, CUdeviceptr address,
         flag_put(data, 0);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = block->device;
+        *(int *)data = device_of(block);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        flag_put(data, 1); /* by our own means: see ipc.h */
+        flag_put(data, !is_pinned(block)); /* by our own means: see ipc.h */
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *(CUdeviceptr *)data = (CUdeviceptr)(uintptr_t)block->base;

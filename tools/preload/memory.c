@@ -16,6 +16,7 @@
 #include "check/check.h"
 #include "graphs.h"
 #include "order.h"
+#include "pinned.h"
 #include "pools.h"
 #include "service.h"
 #include "shortage.h"
@@ -50,8 +51,7 @@ static CUresult free_now(CUdeviceptr address)
     return free_result(address, tnr_free_sync((void *)(uintptr_t)address));
 }
 
-/* From a signal handler: remembered. The memory stays allocated if there are too many. */
-static CUresult free_later(CUdeviceptr address)
+CUresult memory_free_later(CUdeviceptr address)
 {
     for (int i = 0; i < DEFERRED_MAX; i++) {
         CUdeviceptr none = 0;
@@ -63,8 +63,7 @@ static CUresult free_later(CUdeviceptr address)
     return CUDA_ERROR_NOT_PERMITTED;
 }
 
-/* Inside. */
-static void free_deferred(void)
+void memory_free_deferred(void)
 {
     if (atomic_load_explicit(&deferred_count, memory_order_relaxed) == 0)
         return;
@@ -73,7 +72,10 @@ static void free_deferred(void)
         if (address == 0)
             continue;
         atomic_fetch_sub(&deferred_count, 1);
-        (void)free_now(address);
+        if (service_of_address(address) == NULL)
+            pinned_free_deferred(address);
+        else
+            (void)free_now(address);
     }
 }
 
@@ -90,8 +92,8 @@ CUresult CUDAAPI replace_cuMemFree_v2(CUdeviceptr address)
     }
     CHECK_TELL(check_freeing_at_once("cuMemFree", address));
     if (!service_enter())
-        return free_later(address);
-    free_deferred();
+        return memory_free_later(address);
+    memory_free_deferred();
     CUresult result = free_now(address);
     service_leave();
     CHECK_TELL(check_freed_at_once(address));
@@ -109,7 +111,7 @@ CUresult CUDAAPI replace_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
     }
     CHECK_TELL(check_freeing("cuMemFreeAsync", address, stream));
     if (!service_enter())
-        return free_later(address);
+        return memory_free_later(address);
     memory_forget(address);
     JOURNAL_TELL(journal_freeing(address));
     if (check_does(CHECK_SYNCS))
@@ -135,22 +137,23 @@ CUresult CUDAAPI replace_cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream strea
 
 /* ---- allocations ---------------------------------------------------------------------------- */
 
-/* 1 if the driver may be asked instead: Tenure has failed, not the program, and memory is left. */
-static int is_passed_on(tnr_status status)
+int memory_is_passed_on(tnr_status status)
 {
     return status != TNR_OK && status != TNR_ERR_OUT_OF_MEMORY && status != TNR_ERR_LIMIT &&
            status != TNR_ERR_INVALID_SIZE;
 }
 
-/* Says, once, that something in Tenure does not work and the driver can do it. */
-static void passed_on_say(tnr_status status, const char *call)
+void memory_say_passed_on(tnr_status status, const char *call)
 {
     static _Atomic int is_said;
     /* A stream of another context, the end of the process, and a broken context are not ours. */
-    if (status == TNR_ERR_INVALID_STREAM || status == TNR_ERR_SHUTDOWN ||
-        atomic_exchange(&is_said, 1))
+    if (status == TNR_OK || status == TNR_ERR_INVALID_STREAM || status == TNR_ERR_SHUTDOWN ||
+        !service_enter())
         return;
-    service_say("%s: %s The memory comes from the driver's own allocator.", call, tnr_last_error());
+    if (!atomic_exchange(&is_said, 1))
+        service_say("%s: %s The memory comes from the driver's own allocator.", call,
+                    tnr_last_error());
+    service_leave();
 }
 
 /* Waits until the stream of cudaMalloc is through with what it was made to wait for. */
@@ -200,12 +203,12 @@ static int malloc_serve(CUdeviceptr *address, size_t bytes, CUresult *result, tn
     if (address == NULL || bytes == 0 || !service_enter())
         return 0;
     void *block = NULL;
-    free_deferred();
+    memory_free_deferred();
     service_device *device = service_here();
     int is_served = device != NULL;
     if (is_served) {
         *status = malloc_anywhere(device, bytes, &block);
-        is_served = !is_passed_on(*status);
+        is_served = !memory_is_passed_on(*status);
         if (is_served)
             *result =
                 alloc_told(alloc_result(*status, block, address), address, bytes, NULL, device, 1);
@@ -220,10 +223,7 @@ static CUresult alloc_passed(CUresult result, tnr_status status, const char *cal
     if (result != CUDA_SUCCESS)
         return result;
     service_count_one(COUNT_ALLOCS_PASSED);
-    if (status != TNR_OK && service_enter()) {
-        passed_on_say(status, call);
-        service_leave();
-    }
+    memory_say_passed_on(status, call);
     return result;
 }
 
@@ -303,13 +303,13 @@ static int async_serve(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CU
     *status = TNR_OK;
     if (address == NULL || bytes == 0 || !service_enter())
         return 0;
-    free_deferred();
+    memory_free_deferred();
     service_device *device = order_device(stream);
     int is_served =
         device != NULL && !graphs_is_strange(stream) && pools_stand_in(device, pool, &own);
     if (is_served) {
         *status = malloc_on(device, own, bytes, stream, &block);
-        is_served = !is_passed_on(*status);
+        is_served = !memory_is_passed_on(*status);
         if (is_served)
             *result = alloc_told(alloc_result(*status, block, address), address, bytes, stream,
                                  device, 0);

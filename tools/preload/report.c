@@ -23,17 +23,18 @@ static const char *const names[] = {
 #undef NAME
 };
 
-/* What all served devices have. */
+/* What all served devices have, or the host memory near them: the first is at 0 or TNR_HOST(0). */
 typedef struct sums {
     uint64_t live_blocks, live_bytes, peak_live_bytes, peak_reserved_bytes;
 } sums;
 
-static sums sums_take(void)
+static sums sums_take(int first)
 {
     sums all = {0, 0, 0, 0};
     for (int i = 0; i < SERVICE_DEVICES_MAX; i++) {
         tnr_stats stats = {.struct_bytes = sizeof(stats)};
-        if (!atomic_load(&service_device_at(i)->is_on) || tnr_stats_get(&stats, NULL, i) != TNR_OK)
+        if (!atomic_load(&service_device_at(i)->is_on) ||
+            tnr_stats_get(&stats, NULL, first + i) != TNR_OK)
             continue;
         all.live_blocks += stats.allocation[TNR_WORLD_ALL].current;
         all.live_bytes += stats.bytes_live;
@@ -41,6 +42,13 @@ static sums sums_take(void)
         all.peak_reserved_bytes += stats.reserved_bytes.peak;
     }
     return all;
+}
+
+/* Asked only where there is some: a question would put host memory into use. */
+static sums sums_of_pinned(void)
+{
+    sums none = {0, 0, 0, 0};
+    return atomic_load(&service_counts[COUNT_PINNED_SERVED]) > 0 ? sums_take(TNR_HOST(0)) : none;
 }
 
 typedef struct line {
@@ -85,7 +93,7 @@ static void newer_text(line *to)
         line_add(to, "; memory that they hand out is the driver's. A newer Tenure may serve it\n");
 }
 
-static void line_json(line *to, const sums *all)
+static void line_json(line *to, const sums *all, const sums *pinned)
 {
     line_add(to, "{\"pid\": %ld", (long)getpid());
     for (int i = 0; i < COUNT_COUNT; i++)
@@ -93,11 +101,16 @@ static void line_json(line *to, const sums *all)
     newer_json(to);
     line_add(to,
              ", \"live_blocks\": %" PRIu64 ", \"live_bytes\": %" PRIu64
-             ", \"peak_live_bytes\": %" PRIu64 ", \"peak_reserved_bytes\": %" PRIu64 "}\n",
-             all->live_blocks, all->live_bytes, all->peak_live_bytes, all->peak_reserved_bytes);
+             ", \"peak_live_bytes\": %" PRIu64 ", \"peak_reserved_bytes\": %" PRIu64
+             ", \"pinned_live_blocks\": %" PRIu64 ", \"pinned_live_bytes\": %" PRIu64
+             ", \"pinned_peak_live_bytes\": %" PRIu64 ", \"pinned_peak_reserved_bytes\": %" PRIu64
+             "}\n",
+             all->live_blocks, all->live_bytes, all->peak_live_bytes, all->peak_reserved_bytes,
+             pinned->live_blocks, pinned->live_bytes, pinned->peak_live_bytes,
+             pinned->peak_reserved_bytes);
 }
 
-static void line_text(line *to, const sums *all)
+static void line_text(line *to, const sums *all, const sums *pinned)
 {
     uint64_t allocs = atomic_load(&service_counts[COUNT_ALLOCS_SERVED]);
     uint64_t frees = atomic_load(&service_counts[COUNT_FREES_SERVED]);
@@ -111,6 +124,16 @@ static void line_text(line *to, const sums *all)
              atomic_load(&service_counts[COUNT_FREES_PASSED]),
              (double)all->peak_live_bytes / 1048576, (double)all->peak_reserved_bytes / 1048576,
              all->live_blocks, tnri_plural(all->live_blocks), (double)all->live_bytes / 1048576);
+    uint64_t count = atomic_load(&service_counts[COUNT_PINNED_SERVED]);
+    if (count > 0)
+        line_add(to,
+                 "tenure: process %ld: pinned host memory: %" PRIu64 " allocation%s served; peak "
+                 "%.1f MiB live, %.1f MiB reserved; %" PRIu64 " block%s (%.1f MiB) live at the "
+                 "end\n",
+                 (long)getpid(), count, tnri_plural(count),
+                 (double)pinned->peak_live_bytes / 1048576,
+                 (double)pinned->peak_reserved_bytes / 1048576, pinned->live_blocks,
+                 tnri_plural(pinned->live_blocks), (double)pinned->live_bytes / 1048576);
     uint64_t handles = atomic_load(&service_counts[COUNT_CREATES_PASSED]);
     if (handles > 0)
         line_add(to,
@@ -129,11 +152,11 @@ __attribute__((destructor)) static void report_write(void)
         !service_enter())
         return;
     line text = {.length = 0};
-    sums all = sums_take();
+    sums all = sums_take(0), pinned = sums_of_pinned();
     if (strcmp(how, "json") == 0)
-        line_json(&text, &all);
+        line_json(&text, &all, &pinned);
     else
-        line_text(&text, &all);
+        line_text(&text, &all, &pinned);
     service_leave();
     ssize_t written = write(STDERR_FILENO, text.text, text.length);
     (void)written;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "graphs.h"
+#include "pinned.h"
 #include "pools.h"
 #include "watch/account.h"
 
@@ -333,15 +334,23 @@ static void conf_restore(void)
         service_say("%s", tnr_last_error());
 }
 
+static int library_init(void)
+{
+    if (tnr_init() != TNR_OK)
+        return 0;
+    pinned_configure();
+    return 1;
+}
+
 /* Under the mutex. */
 static int library_start(void)
 {
     static int is_started;
     conf_restore();
     if (is_started)
-        return tnr_init() == TNR_OK; /* again, after a reset: the last snapshot was written then */
+        return library_init(); /* again, after a reset: the last snapshot was written then */
     atomic_store(&service.is_touched, 1);
-    if (tnr_init() != TNR_OK) {
+    if (!library_init()) {
         service_say("%s The program goes on with the driver's own allocator.", tnr_last_error());
         return 0;
     }

@@ -214,6 +214,8 @@ CUresult CUDAAPI cuMemFreeHost(void *p)
     CUresult result = sim_capture_unsafe();
     if (result != CUDA_SUCCESS)
         return sim_leave(result);
+    if (p == NULL)
+        return sim_leave(CUDA_SUCCESS);
     struct sim_region *region = block_at((uintptr_t)p, SIM_PINNED);
     if (region == NULL || region->is_free_queued || region->is_registered)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
@@ -264,7 +266,7 @@ CUresult CUDAAPI cuMemHostGetFlags(unsigned int *pFlags, void *p)
     const struct sim_region *region = sim_region_find((uintptr_t)p);
     if (pFlags == NULL || region == NULL || region->kind != SIM_PINNED)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    *pFlags = region->flags;
+    *pFlags = region->flags | CU_MEMHOSTALLOC_DEVICEMAP; /* which unified addresses imply */
     return sim_leave(CUDA_SUCCESS);
 }
 

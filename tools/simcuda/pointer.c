@@ -82,17 +82,42 @@ static int attribute_known(CUpointer_attribute attribute)
            (int)attribute <= HW_DECOMPRESS_CAPABLE;
 }
 
-/* What only plain memory from cuMemAlloc answers; of other memory nothing is known. */
+static void put_tokens(void *data)
+{
+    const CUDA_POINTER_ATTRIBUTE_P2P_TOKENS none = {0, 0};
+    put(data, &none.p2pToken, sizeof(none.p2pToken));
+    put((char *)data + sizeof(none.p2pToken), &none.vaSpaceToken, sizeof(none.vaSpaceToken));
+}
+
+/* Of pinned memory, as driver 580 has it. */
+static CUresult pinned_attribute(CUpointer_attribute attribute, void *data)
+{
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+        put_tokens(data); /* written although it is an error */
+        return CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        put_flag(data, 0);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        put_address(data, 0);
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+/* What only memory from cuMemAlloc and pinned memory answer; of other memory nothing is known. */
 static CUresult plain_attribute(const struct place *place, CUpointer_attribute attribute,
                                 void *data)
 {
-    const CUDA_POINTER_ATTRIBUTE_P2P_TOKENS none = {0, 0};
+    if (place->region->kind == SIM_PINNED)
+        return pinned_attribute(attribute, data);
     if (place->region->kind != SIM_DEVICE_BLOCK || place->region->pool != NULL)
         return CUDA_ERROR_NOT_SUPPORTED;
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-        put(data, &none.p2pToken, sizeof(none.p2pToken));
-        put((char *)data + sizeof(none.p2pToken), &none.vaSpaceToken, sizeof(none.vaSpaceToken));
+        put_tokens(data);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:

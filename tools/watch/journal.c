@@ -353,6 +353,21 @@ void journal_counted(void)
                               memory_order_relaxed);
 }
 
+/* Sums are of device memory, as those that a program writes at its end. */
+static int is_host(int device)
+{
+    return device >= TNR_HOST(0);
+}
+
+static void live_add(uint64_t bytes)
+{
+    uint64_t live = atomic_fetch_add(&book->live_bytes, bytes) + bytes;
+    uint64_t peak = atomic_load(&book->peak_live_bytes);
+    while (live > peak && !atomic_compare_exchange_weak(&book->peak_live_bytes, &peak, live))
+        ;
+    atomic_fetch_add(&book->live_blocks, 1);
+}
+
 void journal_allocated(uint64_t address, uint64_t bytes, const void *stream, int device,
                        int is_at_once)
 {
@@ -361,11 +376,8 @@ void journal_allocated(uint64_t address, uint64_t bytes, const void *stream, int
     uint32_t stack = stack_here();
     journal_block *one = block_take(address);
     journal_counted();
-    uint64_t live = atomic_fetch_add(&book->live_bytes, bytes) + bytes;
-    uint64_t peak = atomic_load(&book->peak_live_bytes);
-    while (live > peak && !atomic_compare_exchange_weak(&book->peak_live_bytes, &peak, live))
-        ;
-    atomic_fetch_add(&book->live_blocks, 1);
+    if (!is_host(device))
+        live_add(bytes);
     if (one == NULL) {
         atomic_fetch_add(&book->lost, 1);
         return;
@@ -399,8 +411,10 @@ void journal_freeing(uint64_t address)
     freed->freed_stack = stack_here();
     freed->thread = thread_number();
     atomic_store(&freed->was.address, address);
-    atomic_fetch_sub(&book->live_bytes, one->bytes);
-    atomic_fetch_sub(&book->live_blocks, 1);
+    if (!is_host((int)one->device)) {
+        atomic_fetch_sub(&book->live_bytes, one->bytes);
+        atomic_fetch_sub(&book->live_blocks, 1);
+    }
     atomic_store(&one->address, JOURNAL_GONE);
     journal_counted();
 }
