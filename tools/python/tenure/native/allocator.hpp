@@ -10,6 +10,7 @@
  *   stats.cpp      statistics, limits
  *   seen.cpp       history, snapshots, observers
  *   shared.cpp     tensors of other processes
+ *   pinned.cpp     pinned host memory
  *   install.cpp    what Python calls
  *
  * Texts are made of strings, never by streams of the C++ library. TORCH_CHECK uses such streams if
@@ -223,6 +224,12 @@ void saw_segment(bool is_new, void *ptr, size_t bytes, int device, cudaStream_t 
 /* Before the exception: writes it down and tells the observers. */
 void saw_out_of_memory(size_t bytes, DeviceIndex device, size_t total, size_t free,
                        cudaStream_t stream);
+
+/* ---- pinned.cpp ----------------------------------------------------------------------------- */
+
+/* Makes Tenure the allocator of pinned memory, if this PyTorch has such a thing and the settings do
+ * not leave it to PyTorch. Once, when CUDA starts. */
+void pinned_install();
 
 /* ---- shared.cpp ----------------------------------------------------------------------------- */
 

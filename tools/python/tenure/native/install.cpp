@@ -109,6 +109,8 @@ allocator &instance()
 void started()
 {
     tell_checker("tenure_preload_engine");
+    if (instance().isEnabled())
+        pinned_install();
     if (wait().own == nullptr)
         return;
     wait().own = nullptr;
