@@ -3,7 +3,8 @@
 #
 # Pinned host memory on a real GPU, of both kinds: what growing, a cached pair and a new block cost
 # beside the driver's own, whether copies run at the link's speed, how much is reserved over what
-# is live, what the driver answers for the pointers, and which of the machine's sums it counts in.
+# is live and over what eight threads ask for, what the driver answers for the pointers, and which
+# of the machine's sums it counts in.
 #
 #   tests/gpu/host.sh [--mib N] [--turns N]
 #

@@ -9,14 +9,17 @@
  *   copy         both directions, in GB/s, beside memory of cuMemHostAlloc
  *   offload      blocks of many sizes, kept for a while, freed by copies that end later: reserved
  *                at its peak over what was live, and over what was live or waited for its copy
+ *   layers       eight threads pin the weights of a model's layers, copy them in, free them with
+ *                the copies, and once more: reserved over what was asked for, first and last
  *   attributes   what the driver answers for the pointer
- *   accounted    what memory.current or MemAvailable lost when so much was pinned
+ *   accounted    what memory.current or MemAvailable lost when so much was pinned, by quarters
  *
  * Options: --mib N, the memory of first, copy and offload; --turns N, the blocks of offload. Exit
  * codes: those of program.h; 1 also if bytes were wrong.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -37,6 +40,7 @@ typedef struct cost {
     size_t bytes;
     int turns;
     CUdeviceptr on_device;
+    CUcontext context;
     int is_wrong;
 } cost;
 
@@ -163,6 +167,25 @@ static void first_measure(const cost *run)
     must(run->self, tnr_trim(NULL, 0, TNR_HOST(0)), "tnr_trim");
     printf("given back: MemAvailable rose by %.0f MiB\n",
            (file_number("/proc/meminfo", "MemAvailable:") - kept) / 1024);
+}
+
+/* By quarters: what is taken once does not look like what each byte takes. */
+static void accounted_measure(const cost *run)
+{
+    enum { PARTS = 4 };
+    void *parts[PARTS];
+    printf("accounted, each time that %zu MiB more are pinned: MemAvailable falls by",
+           run->bytes / PARTS / MIB);
+    for (int i = 0; i < PARTS; i++) {
+        double available = file_number("/proc/meminfo", "MemAvailable:");
+        parts[i] = host_malloc(run, run->bytes / PARTS);
+        fill(parts[i], run->bytes / PARTS, 1);
+        printf(" %.0f", (available - file_number("/proc/meminfo", "MemAvailable:")) / 1024);
+    }
+    puts(" MiB");
+    for (int i = 0; i < PARTS; i++)
+        must(run->self, tnr_host_free(parts[i]), "tnr_host_free");
+    must(run->self, tnr_trim(NULL, 0, TNR_HOST(0)), "tnr_trim");
 }
 
 /* ---- time ----------------------------------------------------------------------------------- */
@@ -292,6 +315,107 @@ static void offload_measure(cost *run)
         puts("a buffer was changed while it was held");
 }
 
+/* ---- eight threads -------------------------------------------------------------------------- */
+
+enum { THREADS = 8, MATRICES = 6, LAYERS_MAX = 256, PASSES = 20 };
+
+typedef struct layers_thread {
+    cost *run;
+    pthread_barrier_t *pass;
+    CUstream stream;
+    CUdeviceptr on_device; /* its part */
+    size_t asked;          /* by this thread, of one pass */
+    int is_wrong;
+} layers_thread;
+
+/* The weights of a layer, of two bytes each: queries with keys and values, their output, both
+ * halves of the feed-forward part, and two norms. None is a power of two. */
+static size_t matrix_bytes(int which)
+{
+    enum { HIDDEN = 1152, INNER = 3100 };
+    static const size_t sizes[MATRICES] = {(size_t)HIDDEN * HIDDEN * 3,
+                                           (size_t)HIDDEN * HIDDEN * 2,
+                                           (size_t)HIDDEN * INNER * 4,
+                                           (size_t)HIDDEN * INNER * 2,
+                                           HIDDEN * 2,
+                                           HIDDEN * 2};
+    return sizes[which % MATRICES];
+}
+
+static void *layers_run(void *user)
+{
+    layers_thread *self = user;
+    void *blocks[LAYERS_MAX];
+    const gpu_driver *gpu = self->run->self->gpu;
+    must_cu(self->run->self, gpu->cuCtxSetCurrent(self->run->context), "a context");
+    for (int pass = 0; pass < PASSES; pass++) {
+        int count = 0;
+        self->asked = 0;
+        while (count < LAYERS_MAX &&
+               self->asked + matrix_bytes(count) <= self->run->bytes / THREADS) {
+            blocks[count] = host_malloc(self->run, matrix_bytes(count));
+            fill(blocks[count], matrix_bytes(count), (unsigned)count);
+            self->asked += matrix_bytes(count++);
+        }
+        (void)pthread_barrier_wait(self->pass); /* all have allocated */
+        (void)pthread_barrier_wait(self->pass); /* the sums were taken */
+        while (count-- > 0) {
+            self->is_wrong |= !matches(blocks[count], matrix_bytes(count), (unsigned)count);
+            size_t part = self->run->bytes / 4 / THREADS, all = matrix_bytes(count);
+            must_cu(self->run->self,
+                    gpu->cuMemcpyHtoDAsync(self->on_device, blocks[count], all < part ? all : part,
+                                           self->stream),
+                    "a copy");
+            must(self->run->self, tnr_free_on(blocks[count], self->stream), "tnr_free_on");
+        }
+        must_cu(self->run->self, gpu->cuStreamSynchronize(self->stream), "waiting");
+        (void)pthread_barrier_wait(self->pass); /* all copies are over */
+    }
+    return NULL;
+}
+
+static void layers_measure(cost *run)
+{
+    static layers_thread threads[THREADS];
+    pthread_t handles[THREADS];
+    pthread_barrier_t pass;
+    tnr_stats stats = TNR_STATS_INIT;
+    double ratios[PASSES];
+    size_t asked = 0;
+    must(run->self, tnr_trim(NULL, 0, TNR_HOST(0)), "tnr_trim");
+    (void)pthread_barrier_init(&pass, NULL, THREADS + 1);
+    for (int i = 0; i < THREADS; i++) {
+        threads[i] =
+            (layers_thread){.run = run,
+                            .pass = &pass,
+                            .on_device = run->on_device + run->bytes / 4 / THREADS * (size_t)i};
+        must_cu(run->self, run->self->gpu->cuStreamCreate(&threads[i].stream, 1), "a stream");
+        if (pthread_create(&handles[i], NULL, layers_run, &threads[i]) != 0)
+            program_fail(run->self, "no thread");
+    }
+    for (int i = 0; i < PASSES; i++) {
+        (void)pthread_barrier_wait(&pass);
+        asked = 0;
+        for (int j = 0; j < THREADS; j++)
+            asked += threads[j].asked;
+        must(run->self, tnr_stats_get(&stats, NULL, TNR_HOST(0)), "tnr_stats_get");
+        ratios[i] = (double)stats.reserved_bytes.current / (double)asked;
+        (void)pthread_barrier_wait(&pass);
+        (void)pthread_barrier_wait(&pass);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        (void)pthread_join(handles[i], NULL);
+        run->is_wrong |= threads[i].is_wrong;
+        must(run->self, tnr_stream_destroying(run->self->active.device, threads[i].stream),
+             "ending a stream");
+        must_cu(run->self, run->self->gpu->cuStreamDestroy(threads[i].stream), "cuStreamDestroy");
+    }
+    (void)pthread_barrier_destroy(&pass);
+    printf(
+        "layers: %d threads reserve %.3f times the %.0f MiB that they ask for, in pass %d %.3f\n",
+        THREADS, ratios[0], (double)asked / (double)MIB, PASSES, ratios[PASSES - 1]);
+}
+
 int main(int argc, char **argv)
 {
     static program self;
@@ -314,11 +438,14 @@ int main(int argc, char **argv)
     program_open(&self, "host_memory_cost", 1);
     printf("host_memory_cost on %s\n", session_describe(&self.active, text, sizeof(text)));
     must_cu(&self, self.gpu->cuStreamCreate(&run.stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    must_cu(&self, self.gpu->cuCtxGetCurrent(&run.context), "cuCtxGetCurrent");
     run.on_device = program_malloc(&self, NULL, run.bytes / 4, run.stream);
     first_measure(&run);
+    accounted_measure(&run);
     pairs_measure(&run);
     link_measure(&run);
     offload_measure(&run);
+    layers_measure(&run);
     must_cu(&self, self.gpu->cuStreamSynchronize(run.stream), "cuStreamSynchronize");
     must(&self, tnr_free(program_pointer(run.on_device)), "tnr_free");
     must(&self, tnr_stream_destroying(self.active.device, run.stream), "ending a stream");
