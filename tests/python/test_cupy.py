@@ -51,6 +51,35 @@ class Memory(Case):
         self.assertEqual(live(), self.live)
         self.assertEqual(cupy.ndarray(0).ptr, 0)
 
+    def test_pinned_memory(self):
+        """Freed while a copy reads it: the next one is not the same, and the copy gets its bytes.
+        Broken to see it fail: tnr_free instead of tnr_free_sync (cupy.py)."""
+        host = tenure.stats(device=64)["allocated_bytes.all.current"]
+        to, stream = cupy.ndarray(MIB), cupy.Stream()
+        pinned = cupy.cuda.alloc_pinned_memory(MIB)
+        self.assertEqual(pinned.size(), MIB)
+        self.assertEqual(tenure.stats(device=64)["allocated_bytes.all.current"] - host, MIB)
+        address = pinned.ptr
+        ctypes.memset(address, 7, MIB)
+        self.assertEqual(cupy.DRIVER.cuMemcpyHtoDAsync_v2(
+            ctypes.c_uint64(to.ptr), ctypes.c_void_p(address), ctypes.c_size_t(MIB),
+            ctypes.c_void_p(stream.ptr)), 0)
+        del pinned
+        other = cupy.cuda.alloc_pinned_memory(MIB)
+        self.assertNotEqual(other.ptr, address)
+        device.run_all()
+        del other
+        self.assertEqual(tenure.stats(device=64)["allocated_bytes.all.current"], host)
+        self.assertEqual(cupy.cuda.alloc_pinned_memory(0).ptr, 0)
+        with self.assertRaises(tenure.cupy.OutOfMemoryError):
+            cupy.cuda.alloc_pinned_memory(1 << 50)
+
+    def test_pinned_memory_of_cupy(self):
+        tenure.cupy.uninstall()
+        self.assertEqual(cupy.state.pinned, cupy.pinned_pool.malloc)
+        tenure.cupy.install(pinned=False)
+        self.assertEqual(cupy.state.pinned, cupy.pinned_pool.malloc)
+
     def test_install_twice(self):
         tenure.cupy.install()
         tenure.cupy.uninstall()

@@ -107,13 +107,42 @@ def ndarray(bytes):
     return state.allocator(bytes)
 
 
+class PinnedMemoryPointer:
+    def __init__(self, mem, offset):
+        self.mem, self.ptr = mem, mem.ptr + offset
+
+    def size(self):
+        return self.mem.size - (self.ptr - self.mem.ptr)
+
+
+class PinnedPool:
+    """CuPy's own."""
+
+    def malloc(self, size):
+        return PinnedMemoryPointer(types.SimpleNamespace(ptr=0, size=size), 0)
+
+
+def alloc_pinned_memory(size):
+    return state.pinned(size)
+
+
+pinned_pool = PinnedPool()
+
+
+def get_default_pinned_memory_pool():
+    return pinned_pool
+
+
 null = Stream(null=True)
-state = types.SimpleNamespace(allocator=native_malloc, stream=null)
+state = types.SimpleNamespace(allocator=native_malloc, stream=null, pinned=pinned_pool.malloc)
 cuda = types.SimpleNamespace(
     Stream=Stream, PythonFunctionAllocator=PythonFunctionAllocator,
     CFunctionAllocator=CFunctionAllocator,
     get_current_stream=lambda: state.stream, get_allocator=lambda: state.allocator,
     set_allocator=lambda allocator: setattr(state, "allocator", allocator),
+    set_pinned_memory_allocator=lambda allocator: setattr(state, "pinned", allocator),
+    PinnedMemoryPointer=PinnedMemoryPointer, alloc_pinned_memory=alloc_pinned_memory,
+    runtime=types.SimpleNamespace(getDevice=lambda: 0),
     memory=types.SimpleNamespace(OutOfMemoryError=CupyOutOfMemoryError))
 
 

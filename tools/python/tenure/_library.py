@@ -123,6 +123,7 @@ _SIGNATURES = {
     "tnr_malloc": (ctypes.c_int, [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_int,
                                   ctypes.c_void_p]),
     "tnr_free": (ctypes.c_int, [ctypes.c_void_p]),
+    "tnr_host_malloc_near": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]),
     "tnr_free_sync": (ctypes.c_int, [ctypes.c_void_p]),
     "tnr_pool_malloc": (ctypes.c_int, [ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p,
                                        ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]),

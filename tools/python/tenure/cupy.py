@@ -14,6 +14,9 @@ CuPy's hook for C functions (CFunctionAllocator) is used. It does not say which 
 for, but CuPy has a C function that does. If that function's form is not the known one, Python
 functions do the same (PythonFunctionAllocator). That costs about a microsecond more for each array.
 
+Pinned memory (``cupyx.empty_pinned`` and the buffers of CuPy's own copies) comes from host pools. A
+free of it assumes that work on any stream may use it, and waits for none.
+
 What ``Stream.begin_capture()`` captures has a pool of its own. Its arrays keep their memory to
 themselves until the graph is gone. Arrays from outside that it uses are kept for it.
 """
@@ -61,13 +64,13 @@ _DEFAULTS = {"peers": "used"}
 
 
 def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str] = None,
-            both_streams: bool = False) -> None:
+            both_streams: bool = False, pinned: bool = True) -> None:
     """Makes Tenure the allocator of CuPy's arrays, from now on. Arrays that exist stay where they
     are. ``conf`` is as in TENURE_CONF, or a dictionary. Settings that neither names are Tenure's
     defaults, except ``peers``, which is ``used``: GPUs that one process uses reach each other's
     memory, as with CuPy's own allocator. ``history`` is ``"light"`` or ``"full"`` to record what
-    happens to memory. ``both_streams`` is described above. Raises tenure.Error if Tenure cannot
-    serve here. Pinned and managed memory stay CuPy's."""
+    happens to memory. ``both_streams`` is described above. ``pinned=False`` leaves pinned memory to
+    CuPy, as managed memory is. Raises tenure.Error if Tenure cannot serve here."""
     if is_installed():
         return
     configure(_DEFAULTS)
@@ -86,12 +89,16 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
     for name, make in _STREAM_FUNCTIONS.items():
         setattr(cupy.cuda.Stream, name, make(functions[name]))
     cupy.cuda.set_allocator(malloc)
+    if pinned:
+        cupy.cuda.set_pinned_memory_allocator(_pinned_allocator())
 
 
 def uninstall() -> None:
-    """Gives CuPy its allocator back. Arrays that came from Tenure are still freed there."""
+    """Gives CuPy its allocators back: of pinned memory, its default pool. Memory that came from
+    Tenure is still freed there."""
     if is_installed():
         cupy.cuda.set_allocator(_replaced[0])
+        cupy.cuda.set_pinned_memory_allocator(cupy.get_default_pinned_memory_pool().malloc)
         for name, function in _replaced[1].items():
             setattr(cupy.cuda.Stream, name, function)
         _replaced.clear()
@@ -171,6 +178,29 @@ def _python_allocator(both_streams: bool) -> Callable[[int], Any]:
         check(status, "freeing an array")
 
     return cupy.cuda.PythonFunctionAllocator(malloc, free).malloc
+
+
+def _pinned_allocator() -> Callable[[int], Any]:
+    """Memory has the form of CuPy's PinnedMemory. What its end uses is kept by it, as above."""
+    library = _library.library()
+    host_malloc, free_sync = library.tnr_host_malloc_near, library.tnr_free_sync
+    check = _library.check
+
+    class PinnedMemory:
+        def __init__(self, size: int) -> None:
+            place = ctypes.c_void_p()
+            status = host_malloc(ctypes.byref(place), size, cupy.cuda.runtime.getDevice())
+            self.ptr, self.size = 0, size
+            if status in _library.OUT_OF_MEMORY:
+                raise OutOfMemoryError(_library.last_error())
+            check(status, "tnr_host_malloc_near")
+            self.ptr = place.value or 0
+
+        def __del__(self) -> None:
+            if self.ptr:
+                check(free_sync(self.ptr), "freeing pinned memory")
+
+    return lambda size: cupy.cuda.PinnedMemoryPointer(PinnedMemory(size), 0)
 
 
 # ---- what Tenure must hear of streams ----
