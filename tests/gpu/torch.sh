@@ -16,7 +16,7 @@
 # rounds of each: losses, reserved memory, steps, host time, captured shapes (torch/shown.py).
 #
 # slow: programs that give memory back and take it again, or ask for what is not there, beside
-# PyTorch's own allocator, in turns (torch/slow.py).
+# PyTorch's own allocator and its expandable segments, in turns (torch/slow.py).
 #
 # TENURE=/path/to/tenure chooses the command; the Python module lies in ../python beside its folder,
 # or where TENURE_PYTHON says. PYTHON chooses another interpreter.
