@@ -13,8 +13,10 @@
  * tnri_chunk_foresee left out in chunks_create, or the limits left out in it, or was_refused never
  * set: what_does_not_fit_makes_no_chunk failed; memory_try left out:
  * what_the_driver_hands_out_is_taken; tnri_chunk_withheld always 0: what_the_driver_withholds;
- * memory_ask asking once: others_give_meanwhile. In limit_tell, the first limit always
- * taken, or limit_by not set: the_limit_is_named.
+ * memory_ask asking once: others_give_meanwhile; without its look before the first time, without
+ * retries_count in may_be_refused, or where that believes what the driver says is left:
+ * what_is_withheld_is_searched_for. In limit_tell, the first limit always taken, or limit_by not
+ * set: the_limit_is_named.
  */
 #include "unit.h"
 
@@ -404,6 +406,55 @@ static void what_the_driver_withholds(void **state)
     assert_ok(tnr_free(kept));
 }
 
+/* Searches for the largest block that fits. A refusal takes an H200 six milliseconds: there is one
+ * for each request that does not fit, and no chunk is made for it. Returns what fits, in MiB. */
+static size_t search(void)
+{
+    void *ptr;
+    size_t low = 0, high = 8192;
+    while (high - low > 1) {
+        size_t middle = (low + high) / 2;
+        uint64_t made = unit_stats().segment.allocated;
+        refusals = 0;
+        if (tnr_malloc(&ptr, middle * MIB, 0, NULL) == TNR_OK) {
+            low = middle;
+            assert_ok(tnr_free(ptr));
+            assert_int_equal(refusals, 0);
+        } else {
+            high = middle;
+            assert_int_equal(refusals, 1);
+            assert_int_equal(unit_stats().segment.allocated, made);
+        }
+    }
+    assert_ok(tnr_trim(NULL, 0, 0));
+    return low;
+}
+
+/* Where the driver withholds memory: with all other memory Tenure's, and with more than half of it
+ * another process's, of which Tenure knows nothing before the first refusal. */
+static void what_is_withheld_is_searched_for(void **state)
+{
+    (void)state;
+    for (size_t taken = 0; taken <= 2200; taken += 2200) {
+        CUmemGenericAllocationHandle others;
+        CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+        properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        unit_start("address_space_gb:64", "MEMORY=4G", NULL);
+        void *kept = unit_malloc(1000 * MIB, NULL);
+        if (taken > 0)
+            assert_int_equal(cuMemCreate(&others, taken * MIB, &properties, 0), CUDA_SUCCESS);
+        info_before = tnri_driver.cuMemGetInfo;
+        create_before = tnri_driver.cuMemCreate;
+        tnri_driver.cuMemGetInfo = says_more_is_left;
+        tnri_driver.cuMemCreate = counts_refusals;
+        for (int turn = 0; turn < 3; turn++)
+            assert_int_equal(search(), 4096 - 1000 - taken);
+        assert_ok(tnr_free(kept));
+        if (taken > 0)
+            assert_int_equal(cuMemRelease(others), CUDA_SUCCESS);
+    }
+}
+
 static CUmemGenericAllocationHandle of_others; /* 0: given back */
 
 static CUresult others_give(CUmemGenericAllocationHandle *handle, size_t bytes,
@@ -525,6 +576,7 @@ int main(void)
         cmocka_unit_test_teardown(what_does_not_fit_makes_no_chunk, unit_stop),
         cmocka_unit_test_teardown(what_the_driver_hands_out_is_taken, unit_stop),
         cmocka_unit_test_teardown(what_the_driver_withholds, unit_stop),
+        cmocka_unit_test_teardown(what_is_withheld_is_searched_for, unit_stop),
         cmocka_unit_test_teardown(others_give_meanwhile, unit_stop),
         cmocka_unit_test_teardown(a_callback_that_cannot_help, unit_stop),
         cmocka_unit_test_teardown(the_report_shows_fragmentation, unit_stop),

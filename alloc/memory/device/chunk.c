@@ -220,17 +220,37 @@ tnr_status tnri_chunk_exchange_check(const tnri_account *account, size_t gone, s
     return TNR_OK;
 }
 
+/* 1 if the driver may well refuse so many bytes: it says that less is left, or, on a device that
+ * has been full before, not twice as much. It is asked if the bytes are most of what is left by
+ * the books, or if the device has been full. *left is its answer, or 0. */
+static int may_be_refused(const tnri_device *device, size_t bytes, size_t *left)
+{
+    size_t memory = device->capabilities.memory_bytes;
+    size_t total = 0;
+    uint64_t reserved = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
+    int was_full = atomic_load_explicit(&device->retries_count, memory_order_relaxed) > 0;
+    *left = 0;
+    if (!was_full && reserved < memory && bytes <= (memory - reserved) / 2)
+        return 0;
+    if (tnri_gpu_memory_left(left, &total) != CUDA_SUCCESS)
+        return 0;
+    return bytes > (was_full ? *left / 2 : *left);
+}
+
 enum { REFUSALS_MAX = 8 };
 
 /* Asks the driver for memory. If it refuses and as much is left, either it keeps that back, or
- * another process has given memory meanwhile. So it is asked again until it refuses twice with
- * equally much left; what is left then is what it keeps. */
+ * another process has given memory meanwhile. So it is asked again unless no more is left than was
+ * before; what is left then is what it keeps. A refusal takes milliseconds: where one is likely, a
+ * look before it spares the second. */
 static CUresult memory_ask(const tnri_account *account, size_t bytes,
                            CUmemGenericAllocationHandle *handle)
 {
     CUmemAllocationProp properties = chunk_properties(account);
     size_t most = bytes - tnri_page_bytes(&account->device->space);
     size_t before = 0;
+    if (!tnri_device_is_host(account->device))
+        (void)may_be_refused(account->device, bytes, &before);
     for (int i = 0; i < REFUSALS_MAX; i++) {
         size_t left = 0;
         size_t total = 0;
@@ -239,7 +259,7 @@ static CUresult memory_ask(const tnri_account *account, size_t bytes,
             return result;
         (void)tnri_device_left(account->device, &left, &total);
         tnri_chunk_withheld = left > most ? left - most : 0;
-        if (left < bytes || left == before)
+        if (left < bytes || left <= before)
             return result;
         before = left;
     }
@@ -317,14 +337,13 @@ static tnr_status memory_try(const tnri_account *account, size_t bytes)
     CUmemGenericAllocationHandle handle;
     tnr_status status = memory_take(account, bytes, &handle);
     if (status == TNR_OK)
-        (void)tnri_gpu_release(handle);
+        tnri_chunk_release_bare(account->device, handle);
     return status;
 }
 
 tnr_status tnri_chunk_foresee(tnri_account *account, size_t bytes, int was_refused)
 {
     const tnri_device *device = account->device;
-    size_t memory = device->capabilities.memory_bytes;
     size_t left = 0;
     size_t total = 0;
     tnri_assert_none_held();
@@ -334,14 +353,12 @@ tnr_status tnri_chunk_foresee(tnri_account *account, size_t bytes, int was_refus
     tnri_chunk_discharge(account, bytes);
     if (tnri_device_is_host(device)) /* nobody tries what the machine has no room for */
         return tnri_host_room(device, bytes);
-    uint64_t reserved = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
-    int is_most = reserved >= memory || bytes > (memory - reserved) / 2;
-    size_t withheld = was_refused ? tnri_chunk_withheld : 0;
-    if ((!is_most && !was_refused) || tnri_gpu_memory_left(&left, &total) != CUDA_SUCCESS ||
+    if (!was_refused)
+        return may_be_refused(device, bytes, &left) ? memory_try(account, bytes) : TNR_OK;
+    size_t withheld = tnri_chunk_withheld;
+    if (tnri_gpu_memory_left(&left, &total) != CUDA_SUCCESS ||
         (left >= withheld && left - withheld >= bytes))
         return TNR_OK;
-    if (!was_refused)
-        return memory_try(account, bytes);
     return tnri_error_driver(TNR_ERR_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY,
                              "device %d hands out %s more; %s were needed.", device->index,
                              TNRI_BYTES(left > withheld ? left - withheld : 0), TNRI_BYTES(bytes));

@@ -70,11 +70,11 @@ void tnri_chunk_discharge(tnri_account *account, size_t bytes);
 
 /* Whether chunks of so many bytes in all can be had, before the first of them is made: the driver
  * takes milliseconds to refuse one, and those before it would be made for nothing. Asks the limits,
- * and where the request is most of what may be left, the driver. It is asked for all bytes at once,
- * because memory that it keeps for its own pools counts as used, and yet it may hand that out.
- * `was_refused`: it has refused this request before, so what it says of free memory is enough, less
- * tnri_chunk_withheld. In the device's context, no lock held. Errors: TNR_ERR_OUT_OF_MEMORY,
- * TNR_ERR_LIMIT. */
+ * and where it may refuse, the driver. It is asked for all bytes at once: memory that it keeps for
+ * its own pools counts as used, and yet it may hand that out; and of what it says is left it may
+ * keep some. `was_refused`: it has refused this request before, so what it says of free memory is
+ * enough, less tnri_chunk_withheld. In the device's context, no lock held. Errors:
+ * TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT. */
 tnr_status tnri_chunk_foresee(tnri_account *account, size_t bytes, int was_refused);
 
 /* 1 if an error is the driver's, which has no memory. */
