@@ -15,18 +15,18 @@ static uint64_t bytes_min(uint64_t one, uint64_t other)
     return one < other ? one : other;
 }
 
-/* All that will be mapped. */
-static uint64_t mapped_bytes(const tnri_plan *plan)
+static uint64_t missing_bytes(const tnri_plan *plan)
 {
-    const tnri_device *device = plan->arena->device;
-    return atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed) +
-           ((uint64_t)plan->pages_missing << device->space.page_shift);
+    return (uint64_t)plan->pages_missing << plan->world->space->page_shift;
 }
 
-/* The share of it that a new chunk may have: what one wastes is bounded by that. */
+/* The share of all that will be mapped that a new chunk may have: what one wastes is bounded by
+ * that. */
 static uint64_t chunk_bytes_share(const tnri_plan *plan)
 {
-    return mapped_bytes(plan) / tnri_conf_get()->chunk_share;
+    const tnri_device *device = plan->arena->device;
+    uint64_t reserved = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
+    return (reserved + missing_bytes(plan)) / tnri_conf_get()->chunk_share;
 }
 
 /* The largest power of two that divides a request, up to chunk_exact_mb. */
@@ -36,23 +36,34 @@ static uint64_t chunk_bytes_exact(const tnri_plan *plan)
     return bytes_min(request & (0 - request), tnri_conf_get()->chunk_exact_mb << 20);
 }
 
-/* The most that a new chunk may have: the largest of
+/* What a new chunk should have if its memory comes and goes; otherwise 0. */
+static uint64_t chunk_bytes_again(const tnri_plan *plan)
+{
+    const tnri_account *account = plan->arena->account;
+    uint64_t reserved = atomic_load_explicit(&account->reserved_bytes, memory_order_relaxed);
+    return tnri_turnover_chunk_bytes(&account->turnover, reserved + missing_bytes(plan));
+}
+
+/* 1 if all that a request misses may be one chunk: what is very large, where the driver's own
+ * allocation costs as much; what other processes attach, at a price for each chunk; and what would
+ * come and go in larger chunks. */
+static int is_whole(const tnri_plan *plan)
+{
+    return plan->arena->account->is_shared ||
+           plan->request->bytes >= tnri_conf_get()->chunk_whole_mb << 20 ||
+           chunk_bytes_again(plan) >= missing_bytes(plan);
+}
+
+/* The most that a new chunk may have otherwise: the largest of
  *   - that share;
+ *   - what memory should have that comes and goes;
  *   - the power of two that divides the request, if chunk_exact_mb allows: a request of the same
  *     size fills such chunks again, wherever they go, and any other one is kept out by a corner of
- *     it. Not for a step of a block that grows, which tells nothing of what comes after it;
- *   - all of a request that is very large: the driver's own allocation costs as much. Likewise of
- *     one whose chunks other processes attach, each at a price. */
+ *     it. Not for a step of a block that grows, which tells nothing of what comes after it. */
 static uint64_t chunk_bytes_most(const tnri_plan *plan)
 {
-    const tnri_conf *conf = tnri_conf_get();
-    uint64_t request = plan->request->bytes;
-    uint64_t most = chunk_bytes_share(plan);
-    if (!plan->is_growth)
-        most = bytes_max(most, chunk_bytes_exact(plan));
-    if (plan->arena->account->is_shared || request >= conf->chunk_whole_mb << 20)
-        most = request;
-    return bytes_min(most, conf->chunk_max_mb << 20);
+    uint64_t most = bytes_max(chunk_bytes_share(plan), chunk_bytes_again(plan));
+    return plan->is_growth ? most : bytes_max(most, chunk_bytes_exact(plan));
 }
 
 /* The largest power of two of pages in so many bytes, at least one. */
@@ -67,8 +78,10 @@ static size_t pages_floor(const tnri_plan *plan, uint64_t bytes)
 
 size_t tnri_chunk_size_pages(const tnri_plan *plan)
 {
-    size_t pages = pages_floor(plan, chunk_bytes_most(plan));
-    while (pages > tnri_plan_room(plan))
+    size_t room = tnri_plan_room(plan);
+    size_t most = (size_t)(tnri_conf_get()->chunk_max_mb << 20 >> plan->world->space->page_shift);
+    size_t pages = is_whole(plan) ? room : pages_floor(plan, chunk_bytes_most(plan));
+    while (pages > room)
         pages /= 2;
-    return pages;
+    return pages < most ? pages : most;
 }

@@ -72,6 +72,7 @@ static size_t pool_release(tnr_pool pool, size_t bytes, int wait, tnr_status *fi
     tnri_arena *arena = NULL;
     if ((pool->account.is_graph && atomic_load(&pool->keepers) > 0) || !tnri_pool_work_begin(pool))
         return 0;
+    tnri_turnover_goes(&pool->account.turnover, atomic_load(&pool->account.reserved_bytes));
     while (released < bytes && promised < bytes && (arena = tnri_arena_walk(pool, arena)) != NULL) {
         size_t queued;
         tnr_status status = tnri_stale_release(arena, bytes - promised, &queued);

@@ -13,6 +13,7 @@
 
 #include "memory/device/access.h"
 #include "memory/device/held.h"
+#include "memory/device/turnover.h"
 
 enum { TNRI_POOL_NAME_BYTES = 64 };
 
@@ -65,6 +66,7 @@ typedef struct tnri_account {
                                     * processes */
     _Atomic uint32_t parked;         /* its blocks that are parked */
     _Atomic uint32_t importers; /* importers that have one open: the pool does not fall asleep */
+    tnri_turnover turnover;
 } tnri_account;
 
 /* 1: its memory comes in foreign segments. */

@@ -407,11 +407,14 @@ tnr_status tnri_chunk_create(tnri_account *account, size_t pages, int is_small,
     chunk->home = SIZE_MAX;
     chunk->state = TNRI_CHUNK_READY;
     tnr_status status = chunk_take(chunk);
-    if (status == TNR_OK)
-        *created = chunk;
-    else
+    if (status != TNR_OK) {
         tnri_host_free(chunk, sizeof(*chunk));
-    return status;
+        return status;
+    }
+    tnri_turnover_comes(&account->turnover, pages << account->space->page_shift,
+                        atomic_load_explicit(&account->reserved_bytes, memory_order_relaxed));
+    *created = chunk;
+    return TNR_OK;
 }
 
 tnri_chunk *tnri_chunk_create_asleep(const tnri_chunk *whole, size_t pages, size_t page)
