@@ -47,11 +47,11 @@ static uint64_t chunk_bytes_again(const tnri_plan *plan)
 /* 1 if all that a request misses may be one chunk: what is very large, where the driver's own
  * allocation costs as much; what other processes attach, at a price for each chunk; and what would
  * come and go in larger chunks. */
-static int is_whole(const tnri_plan *plan)
+static int is_whole(const tnri_plan *plan, uint64_t again)
 {
     return plan->arena->account->is_shared ||
            plan->request->bytes >= tnri_conf_get()->chunk_whole_mb << 20 ||
-           chunk_bytes_again(plan) >= missing_bytes(plan);
+           again >= missing_bytes(plan);
 }
 
 /* The most that a new chunk may have otherwise: the largest of
@@ -60,9 +60,9 @@ static int is_whole(const tnri_plan *plan)
  *   - the power of two that divides the request, if chunk_exact_mb allows: a request of the same
  *     size fills such chunks again, wherever they go, and any other one is kept out by a corner of
  *     it. Not for a step of a block that grows, which tells nothing of what comes after it. */
-static uint64_t chunk_bytes_most(const tnri_plan *plan)
+static uint64_t chunk_bytes_most(const tnri_plan *plan, uint64_t again)
 {
-    uint64_t most = bytes_max(chunk_bytes_share(plan), chunk_bytes_again(plan));
+    uint64_t most = bytes_max(chunk_bytes_share(plan), again);
     return plan->is_growth ? most : bytes_max(most, chunk_bytes_exact(plan));
 }
 
@@ -79,8 +79,11 @@ static size_t pages_floor(const tnri_plan *plan, uint64_t bytes)
 size_t tnri_chunk_size_pages(const tnri_plan *plan)
 {
     size_t room = tnri_plan_room(plan);
+    if (room <= 1)
+        return room;
     size_t most = (size_t)(tnri_conf_get()->chunk_max_mb << 20 >> plan->world->space->page_shift);
-    size_t pages = is_whole(plan) ? room : pages_floor(plan, chunk_bytes_most(plan));
+    uint64_t again = chunk_bytes_again(plan);
+    size_t pages = is_whole(plan, again) ? room : pages_floor(plan, chunk_bytes_most(plan, again));
     while (pages > room)
         pages /= 2;
     return pages < most ? pages : most;
