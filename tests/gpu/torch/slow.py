@@ -226,7 +226,7 @@ def sampling(torch):
 
 # Steps of an epoch: some tenths of a second. The sampler's sizes never come again, so moves have no
 # end but their budget's: its epoch is longer than the burst that a pause between two gives back.
-CASES = {graph_loop: 15, empty_cache: 15, bisect: 3, offload: 3, sampling: 150}
+CASES = {graph_loop: 15, empty_cache: 30, bisect: 3, offload: 3, sampling: 150}
 NAMES = {case.__name__: case for case in CASES}
 
 
