@@ -273,7 +273,8 @@ def check(is_so, what):
 
 def checked_schedule(batch, pages, page, seed):
     """All requests get their tokens, no page is two requests', and nothing is left. Fails without
-    the line that gives an ended request's pages back, and without that which keeps to the budget."""
+    the line that gives an ended request's pages back, and without the one that keeps to the
+    budget."""
     schedule = Schedule(batch, pages, page, 1024)
     wanted = requests_drawn(40, seed, 100, 512, (1, 9))
     schedule.waiting, most, steps = list(wanted), 0, 0
