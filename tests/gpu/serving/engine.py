@@ -20,6 +20,7 @@ import random
 import struct
 import sys
 import time
+import traceback
 
 from schedule import GRAPH_SIZES, Schedule, requests_drawn
 
@@ -308,18 +309,18 @@ class Engine:
         """Whether requests of all lengths can be served, so many at once. After a capture that
         failed, the process is no judge of the next batch."""
         self.torch.cuda.reset_peak_memory_stats()
+        why = None
         try:
             self.build(batch)
             self.begin(2 * batch, batch, (2, 12))
             self.serve()
-            fits = True
         except RuntimeError as error:
             if not is_out_of_memory(self.torch, error):
                 raise
-            fits = False
+            why = "".join(traceback.format_exception(error))
         if not self.is_capturing:
             self.drop()
-        return {"fits": fits, "is_broken": self.is_capturing, **self.peaks()}
+        return {"fits": why is None, "why": why, "is_broken": self.is_capturing, **self.peaks()}
 
     def peaks(self):
         cuda = self.torch.cuda

@@ -143,7 +143,9 @@ def searched(worker, options, low, high):
         return said["fits"]
 
     batch = largest(fits, low, high)
-    return {"batch": batch, "tries": len(peaks), **(peaks[batch] if batch else {})}
+    short = min((each for each in peaks if each > batch), default=None)
+    return {"batch": batch, "tries": len(peaks), "why": peaks[short]["why"] if short else None,
+            **{name: peaks[batch][name] if batch else 0 for name in ("reserved", "live")}}
 
 
 def bounds(options):
@@ -160,12 +162,14 @@ def batches(workers, options, table):
     for name in ALLOCATORS:
         said = found[name]
         table.row(f"largest batch, {name}", str(said["batch"]), said["batch"], said["batch"] > 0,
-                  f"peaks: reserved {said.get('reserved', 0) / GB:.2f} GB, live "
-                  f"{said.get('live', 0) / GB:.2f} GB; {said['tries']} tries")
+                  f"peaks: reserved {said['reserved'] / GB:.2f} GB, live "
+                  f"{said['live'] / GB:.2f} GB; {said['tries']} tries")
     best = max(found[name]["batch"] for name in ALLOCATORS[:2])
     mine = found["tenure"]["batch"]
     table.row("largest batch, Tenure less the better other", f"{mine - best:+}", mine - best,
               mine >= best, "at least 0")
+    if mine < best:
+        print(f"With Tenure one more does not fit because of this:\n{found['tenure']['why']}")
     return min(said["batch"] for said in found.values())
 
 
