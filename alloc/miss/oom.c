@@ -17,6 +17,7 @@
 #include "memory/arena/pinned.h"
 #include "memory/arena/world_validate.h"
 #include "memory/device/chunk.h"
+#include "memory/device/group.h"
 #include "memory/device/host.h"
 #include "memory/device/tag.h"
 #include "memory/pool/asleep.h"
@@ -242,6 +243,7 @@ static const char *limit_tell(const tnr_pool pool)
     const tnri_account *account = &pool->account;
     const tnri_tag_sum *sum = account->tag != NULL ? &account->tag->on[device->index] : NULL;
     uint64_t of_group = atomic_load(&device->ceiling_bytes);
+    tnri_group_bound bound = tnri_group_ceiling();
     struct {
         uint64_t limit, mapped;
         const char *of, *name, *by, *raise;
@@ -250,7 +252,7 @@ static const char *limit_tell(const tnr_pool pool)
          atomic_load(&device->limit_by),
          "tnr_limit_set, or the setting per_process_memory_fraction"},
         {of_group, atomic_load(&device->reserved_bytes), " of the group ", tnri_conf_get()->group,
-         "group_ceiling_mb", "the setting group_ceiling_mb"},
+         bound.key, bound.text},
         {atomic_load(&account->limit_bytes), atomic_load(&account->reserved_bytes), " of the pool ",
          account->name, "the pool's options or tnr_pool_limit_set", "tnr_pool_limit_set"},
         {sum != NULL ? atomic_load(&sum->limit_bytes) : UINT64_MAX,

@@ -110,7 +110,7 @@ static void counts_tell(tnri_answer *answer, const tnr_stats *stats)
 static void group_tell(tnri_answer *answer, const tnr_stats *stats, int device)
 {
     int seat = 0;
-    uint64_t count = 0, floor = 0, ceiling = UINT64_MAX;
+    uint64_t count = 0, floor = 0, ceiling = UINT64_MAX, limit = UINT64_MAX;
     tnri_member_seen seen;
     int is_member = tnri_member_next(&seen, &seat, device);
     tnri_json_text(&answer->json, "group", is_member ? tnri_conf_get()->group : NULL);
@@ -122,6 +122,8 @@ static void group_tell(tnri_answer *answer, const tnr_stats *stats, int device)
     tnri_json_list(&answer->json, "members");
     do {
         count++;
+        if (seen.limit_bytes < limit)
+            limit = seen.limit_bytes;
         if (seen.is_self) {
             floor = seen.floor_bytes;
             ceiling = seen.ceiling_bytes;
@@ -141,6 +143,7 @@ static void group_tell(tnri_answer *answer, const tnr_stats *stats, int device)
     tnri_json_number(&answer->json, "group_members", count);
     tnri_json_number(&answer->json, "group_floor_bytes", floor);
     tnri_json_limit(&answer->json, "group_ceiling_bytes", ceiling);
+    tnri_json_limit(&answer->json, "group_limit_bytes", limit);
 }
 
 static void device_tell(tnri_answer *answer, tnri_device *device, int has_streams, int has_account)

@@ -22,6 +22,8 @@
  *   tnr_validate without tnri_group_pause: growth_is_matched, now and then
  *   seat_clear without coming_bytes: who_dies_growing_leaves_nothing
  *   member_give that does not count what it gives in `seen`: old_asks_stay_in_vain
+ *   others_add without reserved: limits_bind_all, limits_keep_floors
+ *   limit_check without lack: limits_keep_floors
  * With members that wait 600 ms before each look, as on a slow machine, old_asks_stay_in_vain
  * fails without its wait for the silent one, and passes with it.
  */
@@ -125,6 +127,41 @@ static void ceilings_bind(void **state)
     peer_must_fail(&one, PEER_MALLOC, 1, 8 * MIB, TNR_ERR_LIMIT, "group_ceiling_mb");
     peer_must(&one, PEER_MALLOC, 1, 4 * MIB);
     assert_true(peer_end(&one));
+}
+
+/* All members together have no more than the least limit that one of them names. Others' idle
+ * memory makes room under it, and their live memory does not. */
+static void limits_bind_all(void **state)
+{
+    (void)state;
+    peer one = peer_start("group:g,group_limit_mb:32"),
+         two = peer_start("group:g,group_limit_mb:48");
+    peer_must(&one, PEER_MALLOC, 0, 20 * MIB);
+    peer_must(&two, PEER_MALLOC, 0, 12 * MIB);
+    peer_must_fail(&two, PEER_MALLOC, 1, 4 * MIB, TNR_ERR_OUT_OF_MEMORY, "group_limit_mb");
+    assert_int_equal(peer_reserved(&one) + peer_reserved(&two), 32 * MIB);
+    peer_must(&one, PEER_FREE, 0, 0);
+    peer_must(&two, PEER_MALLOC, 1, 14 * MIB); /* one gives */
+    assert_true(peer_reserved(&one) + peer_reserved(&two) <= 32 * MIB);
+    peer_must_fail(&one, PEER_MALLOC, 0, 8 * MIB, TNR_ERR_OUT_OF_MEMORY, "group_limit_mb");
+    peer_must_fail(&one, PEER_MALLOC, 0, 40 * MIB, TNR_ERR_LIMIT, "group_limit_mb");
+    assert_true(peer_end(&two));
+    peer_must(&one, PEER_MALLOC, 0, 32 * MIB); /* who has ended counts no more */
+    assert_true(peer_end(&one));
+}
+
+/* What is kept for the floor of another is kept of the limit, too; the member itself has it. */
+static void limits_keep_floors(void **state)
+{
+    (void)state;
+    peer one = peer_start("group:g,group_limit_mb:32,group_floor_mb:24"),
+         two = peer_start("group:g");
+    peer_must(&one, PEER_MALLOC, 0, 2 * MIB);
+    peer_must_fail(&two, PEER_MALLOC, 0, 10 * MIB, TNR_ERR_OUT_OF_MEMORY, "group_limit_mb");
+    peer_must(&two, PEER_MALLOC, 0, 8 * MIB);
+    peer_must(&one, PEER_MALLOC, 1, 22 * MIB);
+    peer_must_fail(&one, PEER_MALLOC, 2, 2 * MIB, TNR_ERR_OUT_OF_MEMORY, "group_limit_mb");
+    assert_true(peer_end(&one) && peer_end(&two));
 }
 
 /* What a member lacks up to its floor is left to it, and of what is idle it keeps as much. */
@@ -314,7 +351,7 @@ static void status_tells(void **state)
 {
     (void)state;
     char wanted[96];
-    peer one = peer_start("group:g,group_floor_mb:4,group_ceiling_mb:32"),
+    peer one = peer_start("group:g,group_floor_mb:4,group_ceiling_mb:32,group_limit_mb:48"),
          two = peer_start("group:g");
     peer_must(&one, PEER_MALLOC, 0, 6 * MIB);
     peer_must(&two, PEER_MALLOC, 0, 2 * MIB);
@@ -327,6 +364,7 @@ static void status_tells(void **state)
     assert_non_null(strstr(said, "\"reserved_bytes\":6291456,\"floor_bytes\":4194304,"
                                  "\"ceiling_bytes\":33554432,\"given_bytes\":0"));
     assert_non_null(strstr(said, "\"floor_bytes\":0,\"ceiling_bytes\":null"));
+    assert_non_null(strstr(said, "\"group_limit_bytes\":50331648"));
     assert_true(peer_end(&one) && peer_end(&two));
 }
 
@@ -485,6 +523,8 @@ int main(int argc, char **argv)
         TEST(growth_is_matched),
         TEST(old_asks_are_forgotten),
         TEST(ceilings_bind),
+        TEST(limits_bind_all),
+        TEST(limits_keep_floors),
         TEST(floors_bind),
         TEST(work_is_waited_for),
         TEST(who_is_stopped_delays_once),

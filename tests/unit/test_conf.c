@@ -72,6 +72,7 @@ static const struct {
     {"group", {"jobs", "a-B_9", ""}, {"a/b", "a.b", "a*"}},
     {"group_ceiling_mb", {"2", "81920", "1073741824"}, {"1", "-1", "80g"}},
     {"group_floor_mb", {"0", "1024", "1073741824"}, {"1073741825", "-1", "1g"}},
+    {"group_limit_mb", {"2", "81920", "1073741824"}, {"1", "-1", "80g"}},
     {"group_wait_ms", {"0", "1000", "600000"}, {"600001", "-1", "1s"}},
     {"headroom_mb", {"1024", "1048576", "0"}, {"1048577", "-1", "1g"}},
     {"handle_type", {"posix_fd", "none", "fabric"}, {"", "fd", "posix", "POSIX_FD"}},
@@ -111,7 +112,7 @@ static void every_key_takes_what_it_allows(void **state)
     char text[512];
     for (size_t v = 0; v < VALUES; v++) {
         for (size_t i = 0; i < 8 && values[v].good[i] != NULL; i++) {
-            snprintf(text, sizeof(text), "chunk_max_mb:65536,%s:%s", values[v].key,
+            snprintf(text, sizeof(text), "chunk_max_mb:65536,group_floor_mb:0,%s:%s", values[v].key,
                      values[v].good[i]);
             if (strcmp(values[v].key, "chunk_max_mb") == 0)
                 snprintf(text, sizeof(text), "chunk_mb:2,chunk_max_mb:%s", values[v].good[i]);
@@ -215,6 +216,7 @@ static void all_or_nothing(void **state)
     /* What no single key can check. */
     assert_error(tnr_configure("chunk_mb:64,chunk_max_mb:32"), TNR_ERR_CONFIG, "smaller than");
     assert_error(tnr_configure("group_floor_mb:9,group_ceiling_mb:8"), TNR_ERR_CONFIG, "is above");
+    assert_error(tnr_configure("group_floor_mb:9,group_limit_mb:8"), TNR_ERR_CONFIG, "is above");
     assert_error(tnr_configure(NULL), TNR_ERR_INVALID_ARGUMENT, "null");
 }
 
@@ -293,19 +295,13 @@ static void garbage_is_refused(void **state)
 static void what_is_fixed_at_start_is_busy_later(void **state)
 {
     (void)state;
-    static const char *const fixed[] = {"address_space_gb:8",
-                                        "aliases_from:first",
-                                        "chunk_mb:4",
-                                        "gpu_direct_rdma:off",
-                                        "handle_type:none",
-                                        "group:g",
-                                        "group_ceiling_mb:9",
-                                        "group_floor_mb:9",
-                                        "host:mapped",
-                                        "lanes_forced:2",
-                                        "memory:mapped",
-                                        "small_limit_kb:64",
-                                        "per_process_memory_fraction:0.5"};
+    static const char *const fixed[] = {"address_space_gb:8", "aliases_from:first",
+                                        "chunk_mb:4",         "gpu_direct_rdma:off",
+                                        "handle_type:none",   "group:g",
+                                        "group_ceiling_mb:9", "group_floor_mb:9",
+                                        "group_limit_mb:9",   "host:mapped",
+                                        "lanes_forced:2",     "memory:mapped",
+                                        "small_limit_kb:64",  "per_process_memory_fraction:0.5"};
     unit_start(NULL, NULL);
     assert_ok(tnr_configure("small_limit_kb:512")); /* started, but no device is in use */
     assert_ok(tnr_free(unit_malloc(1, NULL)));

@@ -38,6 +38,7 @@ static const metric metrics[] = {
     {OF_DEVICE, "group_members", "gauge", NULL, "Processes in its group, itself among them."},
     {OF_DEVICE, "group_floor_bytes", "gauge", "bytes", "What it keeps when others ask."},
     {OF_DEVICE, "group_ceiling_bytes", "gauge", "bytes", "The most that it may have reserved."},
+    {OF_DEVICE, "group_limit_bytes", "gauge", "bytes", "The most that all may have reserved."},
     {OF_DEVICE, "group_given_bytes", "counter", "bytes", "Given back since others asked."},
     {OF_DEVICE, "group_taken_bytes", "counter", "bytes", "Given by others when it asked."},
     {OF_DEVICE, "group_asks", "counter", NULL, "Times that it was short, and asked."},

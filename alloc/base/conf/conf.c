@@ -376,6 +376,12 @@ static tnr_status group_check(const tnri_conf *conf, const char *origin)
                           "one or lower the other.",
                           origin, (unsigned long long)conf->group_floor_mb,
                           (unsigned long long)conf->group_ceiling_mb);
+    if (conf->group_floor_mb > conf->group_limit_mb)
+        return tnri_error(TNR_ERR_CONFIG,
+                          "%s: group_floor_mb (%llu) is above group_limit_mb (%llu), which is for "
+                          "all members together. Raise the one or lower the other.",
+                          origin, (unsigned long long)conf->group_floor_mb,
+                          (unsigned long long)conf->group_limit_mb);
     return TNR_OK;
 }
 

@@ -61,9 +61,9 @@ static tnr_status device_limit_error(const tnri_device *device, size_t bytes)
         tnri_chunk_lacks = TNR_OOM_GROUP;
         return tnri_error(TNR_ERR_LIMIT,
                           "in group \"%s\" this process may have %llu bytes reserved on device %d "
-                          "and has %llu; %zu were needed. Raise group_ceiling_mb.",
+                          "and has %llu; %zu were needed. Raise %s.",
                           tnri_conf_get()->group, (unsigned long long)most, device->index, has,
-                          bytes);
+                          bytes, tnri_group_ceiling().key);
     }
     tnri_chunk_lacks = TNR_OOM_DEVICE_LIMIT;
     return tnri_error(TNR_ERR_LIMIT,

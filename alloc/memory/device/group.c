@@ -7,6 +7,16 @@
 
 _Atomic(const tnri_group_table *) tnri_group_registered;
 
+tnri_group_bound tnri_group_ceiling(void)
+{
+    const tnri_conf *conf = tnri_conf_get();
+    if (conf->group_limit_mb < conf->group_ceiling_mb)
+        return (tnri_group_bound){"group_limit_mb", "the setting group_limit_mb",
+                                  conf->group_limit_mb};
+    return (tnri_group_bound){"group_ceiling_mb", "the setting group_ceiling_mb",
+                              conf->group_ceiling_mb};
+}
+
 tnr_status tnri_group_join(tnri_device *device)
 {
     const tnri_group_table *table = atomic_load(&tnri_group_registered);

@@ -51,6 +51,14 @@ typedef struct tnri_group_table {
     void (*count)(const tnri_device *device, tnri_group_counts *counts);
 } tnri_group_table;
 
+/* The setting that bounds what this process alone may have, which no member may have more of than
+ * all together. */
+typedef struct tnri_group_bound {
+    const char *key, *text; /* "group_limit_mb", "the setting group_limit_mb" */
+    uint64_t mb;
+} tnri_group_bound;
+tnri_group_bound tnri_group_ceiling(void);
+
 extern _Atomic(const tnri_group_table *) tnri_group_registered;
 
 /* The table, if the process is in a group on the device. */

@@ -200,43 +200,106 @@ int tnri_ask_wait(tnri_device *device, size_t bytes, tnri_asking *asking)
 
 /* ---- growing -------------------------------------------------------------------------------- */
 
-/* What others lack up to their floors, and, in *coming, what they are about to take. */
-static uint64_t others_lack(const tnri_member *self, uint64_t *coming)
+/* What the others have and want. */
+typedef struct others {
+    uint64_t lack;     /* up to their floors */
+    uint64_t coming;   /* what they, and other threads of this one, are about to take */
+    uint64_t reserved; /* of all members with this one; only where there is a limit */
+    uint64_t limit;    /* the least that a member names; UINT64_MAX: none does */
+} others;
+
+/* The least limit that is written at a seat, whether its owner lives or not. */
+static uint64_t limit_least(const tnri_member *self)
 {
-    uint64_t lack = 0;
-    *coming = 0;
+    uint64_t least = UINT64_MAX;
     for (int i = 0; i < TNRI_SEATS_MAX; i++) {
         const tnri_seat *seat = seat_at(self, i);
-        uint64_t floor = atomic_load(&seat->floor_bytes);
-        uint64_t has = atomic_load(&seat->reserved_bytes);
-        uint64_t comes = atomic_load(&seat->coming_bytes);
-        if ((floor <= has && comes == 0) || !tnri_seat_lives(&self->at, i))
-            continue;
-        lack += floor > has ? floor - has : 0;
-        *coming += comes;
+        uint64_t limit = atomic_load(&seat->limit_bytes);
+        if (atomic_load(&seat->process) != 0 && limit < least)
+            least = limit;
     }
-    return lack;
+    return least;
+}
+
+static void others_add(others *sum, const tnri_seat *seat)
+{
+    uint64_t floor = atomic_load(&seat->floor_bytes);
+    uint64_t has = atomic_load(&seat->reserved_bytes);
+    uint64_t limit = atomic_load(&seat->limit_bytes);
+    sum->lack += floor > has ? floor - has : 0;
+    sum->coming += atomic_load(&seat->coming_bytes);
+    sum->reserved += has;
+    if (limit < sum->limit)
+        sum->limit = limit;
+}
+
+/* Whether a member lives is asked only where its answer counts. */
+static others others_look(const tnri_member *self, size_t bytes)
+{
+    const tnri_seat *own = tnri_seat_own(&self->at);
+    others sum = {.coming = atomic_load(&own->coming_bytes) - bytes,
+                  .reserved = atomic_load(&own->reserved_bytes),
+                  .limit = atomic_load(&own->limit_bytes)};
+    int has_limit = limit_least(self) != UINT64_MAX;
+    for (int i = 0; i < TNRI_SEATS_MAX; i++) {
+        const tnri_seat *seat = seat_at(self, i);
+        int counts = has_limit || atomic_load(&seat->coming_bytes) != 0 ||
+                     atomic_load(&seat->floor_bytes) > atomic_load(&seat->reserved_bytes);
+        if (counts && tnri_seat_lives(&self->at, i))
+            others_add(&sum, seat);
+    }
+    return sum;
+}
+
+/* The limit of all, of which `lack` is kept for others' floors. */
+static tnr_status limit_check(const tnri_device *device, const others *sum, size_t bytes,
+                              uint64_t lack)
+{
+    uint64_t used = sum->reserved + sum->coming;
+    uint64_t left = sum->limit > used ? sum->limit - used : 0;
+    if (left >= bytes && left - bytes >= lack)
+        return TNR_OK;
+    tnri_chunk_lacks = TNR_OOM_GROUP;
+    return tnri_error(TNR_ERR_OUT_OF_MEMORY,
+                      "all members of group \"%s\" may have %llu bytes reserved on device %d and "
+                      "have %llu, with %llu kept for floors; %zu more were needed. Raise "
+                      "group_limit_mb.",
+                      tnri_conf_get()->group, (unsigned long long)sum->limit, device->index,
+                      (unsigned long long)used, (unsigned long long)lack, bytes);
+}
+
+/* Leaves the others what the driver has for their floors. */
+static tnr_status floors_check(const tnri_device *device, const others *sum, size_t bytes)
+{
+    size_t left = 0, total;
+    if (sum->lack == 0 || tnri_gpu_memory_left(&left, &total) != CUDA_SUCCESS ||
+        (left >= sum->lack && left - sum->lack >= sum->coming &&
+         left - sum->lack - sum->coming >= bytes))
+        return TNR_OK;
+    tnri_chunk_lacks = TNR_OOM_GROUP;
+    return tnri_error(TNR_ERR_OUT_OF_MEMORY,
+                      "device %d has %zu bytes left, of which group \"%s\" keeps %llu for the "
+                      "floors of other processes; %zu more were needed. Lower their "
+                      "group_floor_mb.",
+                      device->index, left, tnri_conf_get()->group, (unsigned long long)sum->lack,
+                      bytes);
 }
 
 tnr_status tnri_ask_take(tnri_device *device, size_t bytes)
 {
     tnri_member *self = tnri_member_on(device);
     tnri_seat *own = tnri_seat_own(&self->at);
-    uint64_t coming, lack;
-    size_t left = 0, total;
     atomic_fetch_add(&own->coming_bytes, bytes); /* before the look: see member.h */
-    if (atomic_load(&own->reserved_bytes) + bytes <= atomic_load(&own->floor_bytes) ||
-        (lack = others_lack(self, &coming)) == 0 ||
-        tnri_gpu_memory_left(&left, &total) != CUDA_SUCCESS ||
-        (left >= lack && left - lack >= coming && left - lack - coming >= bytes))
+    int is_within = atomic_load(&own->reserved_bytes) + bytes <= atomic_load(&own->floor_bytes);
+    if (is_within && limit_least(self) == UINT64_MAX)
         return TNR_OK;
-    atomic_fetch_sub(&own->coming_bytes, bytes);
-    tnri_chunk_lacks = TNR_OOM_GROUP;
-    return tnri_error(TNR_ERR_OUT_OF_MEMORY,
-                      "device %d has %zu bytes left, of which group \"%s\" keeps %llu for the "
-                      "floors of other processes; %zu more were needed. Lower their "
-                      "group_floor_mb.",
-                      device->index, left, tnri_conf_get()->group, (unsigned long long)lack, bytes);
+    others sum = others_look(self, bytes);
+    tnr_status status = limit_check(device, &sum, bytes, is_within ? 0 : sum.lack);
+    if (status == TNR_OK && !is_within)
+        status = floors_check(device, &sum, bytes);
+    if (status != TNR_OK)
+        atomic_fetch_sub(&own->coming_bytes, bytes);
+    return status;
 }
 
 void tnri_ask_taken(tnri_device *device, size_t bytes, int is_taken)

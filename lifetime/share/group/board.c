@@ -12,7 +12,7 @@
 #include "base/prim/process.h"
 
 /* What a board of this version begins with. */
-#define BOARD_MAGIC UINT64_C(0x0131707267726e74)
+#define BOARD_MAGIC UINT64_C(0x0231707267726e74)
 
 static tnr_status board_error(const char *path, const char *name, const char *what, int error)
 {
@@ -38,6 +38,7 @@ static void seat_clear(tnri_seat *seat)
     atomic_store(&seat->process, 0);
     atomic_store(&seat->floor_bytes, 0);
     atomic_store(&seat->ceiling_bytes, UINT64_MAX);
+    atomic_store(&seat->limit_bytes, UINT64_MAX);
     atomic_store(&seat->reserved_bytes, 0);
     atomic_store(&seat->coming_bytes, 0);
     atomic_store(&seat->gave_bytes, 0);

@@ -35,11 +35,12 @@ typedef struct tnri_seat {
     _Atomic uint64_t given_bytes;    /* of that, by others: they add */
     _Atomic uint32_t short_count;    /* its threads that wait for what they asked for */
 
-    _Atomic uint32_t rings;     /* others add one, and wake the member that waits for it */
-    _Atomic uint32_t urgent;    /* likewise: rings whose sender waits for the answer */
-    _Atomic uint32_t answered;  /* which ring was answered last */
-    _Atomic uint32_t is_silent; /* set by a member that waited in vain, until this one answers
+    _Atomic uint32_t rings;       /* others add one, and wake the member that waits for it */
+    _Atomic uint32_t urgent;      /* likewise: rings whose sender waits for the answer */
+    _Atomic uint32_t answered;    /* which ring was answered last */
+    _Atomic uint32_t is_silent;   /* set by a member that waited in vain, until this one answers
                                  * again */
+    _Atomic uint64_t limit_bytes; /* of all members together; UINT64_MAX: none */
 } tnri_seat;
 
 typedef struct tnri_board {

@@ -254,6 +254,7 @@ static void member_begin(tnri_member *self)
     snprintf(own->program, sizeof(own->program), "%s", tnri_program_name());
     atomic_store(&own->floor_bytes, conf->group_floor_mb << 20);
     atomic_store(&own->ceiling_bytes, bytes_of(conf->group_ceiling_mb));
+    atomic_store(&own->limit_bytes, bytes_of(conf->group_limit_mb));
     atomic_store(&own->process, tnri_process_id());
 }
 
@@ -274,7 +275,7 @@ static tnr_status group_join(tnri_device *device)
         return tnri_error(TNR_ERR_HOST_MEMORY, "group: its thread cannot be made (%s).",
                           tnri_system_text(error, text, sizeof(text)));
     }
-    atomic_store(&device->ceiling_bytes, bytes_of(tnri_conf_get()->group_ceiling_mb));
+    atomic_store(&device->ceiling_bytes, bytes_of(tnri_group_ceiling().mb));
     atomic_store(&device->in_group, 1);
     tnri_ask_floor(self);
     return TNR_OK;
@@ -351,6 +352,7 @@ int tnri_member_next(tnri_member_seen *seen, int *seat, int device)
                                    .is_silent = atomic_load(&found->is_silent) != 0,
                                    .floor_bytes = atomic_load(&found->floor_bytes),
                                    .ceiling_bytes = atomic_load(&found->ceiling_bytes),
+                                   .limit_bytes = atomic_load(&found->limit_bytes),
                                    .reserved_bytes = atomic_load(&found->reserved_bytes),
                                    .gave_bytes = atomic_load(&found->gave_bytes)};
         snprintf(seen->program, sizeof(seen->program), "%.*s", TNRI_PROGRAM_BYTES - 1,

@@ -12,6 +12,10 @@
  * A floor binds the other members. A member that would grow beyond its own floor asks the driver
  * what is left, and leaves what the others lack up to their floors. If two grow at once, each sees
  * what the other is about to take, because both say so before they look.
+ *
+ * A limit binds all members together, and is kept in the same way: what they have, and what they
+ * are about to take, never exceeds it. A member that finds it reached asks as if the device were
+ * full.
  */
 #ifndef TNRI_GROUP_MEMBER_H
 #define TNRI_GROUP_MEMBER_H
@@ -24,7 +28,7 @@ typedef struct tnri_member_seen {
     int is_self;
     int is_silent; /* it did not answer when it was last waited for */
     char program[TNRI_PROGRAM_BYTES];
-    uint64_t floor_bytes, ceiling_bytes; /* UINT64_MAX: none */
+    uint64_t floor_bytes, ceiling_bytes, limit_bytes; /* UINT64_MAX: none */
     uint64_t reserved_bytes, gave_bytes;
 } tnri_member_seen;
 
