@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A folder that plays /proc and /sys for what the machine and control groups allow: see
- * base/host_limit.h. root_begin and root_end are a test's setup and teardown; put writes a file. */
+ * base/cgroup.h. root_begin and root_end are a test's setup and teardown; put writes a file. */
 #ifndef TNRI_TESTS_PLAYED_ROOT_H
 #define TNRI_TESTS_PLAYED_ROOT_H
 
@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/cgroup.h"
 #include "base/host_limit.h"
 
 static char root[PATH_MAX];
@@ -38,7 +39,7 @@ static int root_begin(void **state)
     snprintf(root, sizeof(root), "%s/played.XXXXXX",
              getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
     assert_non_null(mkdtemp(root));
-    tnri_host_limit_root = root;
+    tnri_cgroup_root = root;
     return 0;
 }
 
@@ -46,7 +47,7 @@ static int root_end(void **state)
 {
     char command[2 * PATH_MAX];
     int code = unit_stop(state);
-    tnri_host_limit_root = "";
+    tnri_cgroup_root = "";
     snprintf(command, sizeof(command), "rm -rf '%s'", root);
     return system(command) == 0 ? code : -1;
 }

@@ -5,6 +5,7 @@
  * promise.
  */
 #include <tenure/alloc.h>
+#include <tenure/cgroup.h>
 
 #include <string.h>
 
@@ -419,5 +420,34 @@ tnr_status tnr_device_get(tnr_device_info *info, int device)
     info->in_use = atomic_load_explicit(&found->in_use, memory_order_acquire);
     info->address_base = info->in_use ? found->space.base : 0;
     info->address_bytes = info->in_use ? found->space.bytes : 0;
+    return TNR_OK;
+}
+
+static size_t cgroup_limit(char file[256], size_t *used, const tnri_dmem_limit *limit)
+{
+    memcpy(file, limit->file, sizeof(limit->file));
+    *used = (size_t)limit->used;
+    return limit->left == INT64_MAX ? SIZE_MAX : (size_t)limit->limit;
+}
+
+tnr_status tnr_cgroup_get(tnr_cgroup_info *info, int device)
+{
+    TNRI_CALM_CALL;
+    tnri_dmem dmem;
+    if (info == NULL || info->struct_bytes != sizeof(*info))
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_cgroup_get: set info->struct_bytes to sizeof(tnr_cgroup_info).");
+    tnr_status status = tnri_library_start();
+    if (status != TNR_OK)
+        return status;
+    tnri_device *found = tnri_device_at(device);
+    if (found == NULL || tnri_device_is_host(found))
+        return tnri_error(TNR_ERR_INVALID_DEVICE,
+                          "tnr_cgroup_get: there is no GPU %d; the driver reports %d.", device,
+                          tnri_devices_count());
+    tnri_dmem_read(&dmem, &found->capabilities.pci, tnri_conf_get()->cgroup);
+    info->hard_bytes = cgroup_limit(info->hard_file, &info->hard_used_bytes, &dmem.hard);
+    info->soft_bytes = cgroup_limit(info->soft_file, &info->soft_used_bytes, &dmem.soft);
+    info->given_bytes = (size_t)atomic_load(&found->cgroup_given_bytes);
     return TNR_OK;
 }

@@ -40,6 +40,13 @@ void tnri_control_resume(void)
         table_get()->resume();
 }
 
+void tnri_control_watch(void)
+{
+    const tnri_control *table = table_get();
+    if (table != NULL)
+        table->watch();
+}
+
 void tnri_control_end(void)
 {
     if (table_get() != NULL)

@@ -21,6 +21,8 @@ typedef struct tnri_control {
      * served. */
     void (*pause)(void);
     void (*resume)(void);
+    /* A device has come into use whose memory control groups limit: the thread watches that. */
+    void (*watch)(void);
     /* Ends all, and waits for it. Paused or not, with no lock held. */
     void (*end)(void);
 } tnri_control;
@@ -33,6 +35,7 @@ tnr_status tnri_control_follow(const tnri_conf *before, const tnri_conf *after);
 void tnri_control_reap(void);
 void tnri_control_pause(void);
 void tnri_control_resume(void);
+void tnri_control_watch(void);
 void tnri_control_end(void);
 
 #endif

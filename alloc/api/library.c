@@ -17,6 +17,7 @@
 #include "log/nvtx.h"
 #include "memory/arena/count.h"
 #include "memory/arena/upper.h"
+#include "memory/device/cgroup.h"
 #include "memory/device/allocated.h"
 #include "memory/device/group.h"
 #include "memory/device/segment.h"
@@ -160,6 +161,8 @@ static tnr_status library_start_device(tnri_device *device)
         tnri_device_publish(device);
     if (status == TNR_OK && tnri_nvtx_listens() && device_is_heap(device))
         tnri_nvtx_heap(device->range_base, device->range_bytes);
+    if (status == TNR_OK && tnri_cgroup_has(device))
+        tnri_control_watch();
     return status;
 }
 

@@ -3,17 +3,12 @@
 #include "base/host_limit.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes_text.h"
+#include "base/cgroup.h"
 #include "base/error.h"
-#include "base/prim/file.h"
 #include "base/prim/process.h"
-
-const char *tnri_host_limit_root = "";
-
-enum { PATH_BYTES = 4096, FILE_BYTES = 16384 };
 
 /* How a version of control groups names what it says. */
 typedef struct version {
@@ -40,40 +35,13 @@ static const version versions[] = {
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
-/* Reads the beginning of a file as text; 0: there is none, or nothing in it. */
-static size_t file_read(const char *path, char *text, size_t room)
-{
-    char whole[PATH_BYTES];
-    size_t length = 0;
-    if ((size_t)snprintf(whole, sizeof(whole), "%s%s", tnri_host_limit_root, path) >= sizeof(whole))
-        return 0;
-    int file = tnri_file_open(TNRI_FOLDER_OWN, whole, 0, 0);
-    for (int64_t got = 1; file >= 0 && got > 0 && length < room - 1; length += (size_t)got) {
-        got = tnri_file_read(file, text + length, room - 1 - length);
-        if (got < 0)
-            got = 0;
-    }
-    if (file >= 0)
-        (void)tnri_file_close(file);
-    text[length] = '\0';
-    return length;
-}
-
-/* The number that a text begins with; 0 if it does not, as with "max". */
-static int number_read(const char *text, uint64_t *number)
-{
-    char *end;
-    *number = strtoull(text, &end, 10);
-    return end != text;
-}
-
 /* The number after a name at the beginning of a line; 0 if there is no such line. */
 static int field_read(const char *text, const char *name, uint64_t *number)
 {
     for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
         line += *line == '\n';
         if (strncmp(line, name, strlen(name)) == 0)
-            return number_read(line + strlen(name), number);
+            return tnri_cgroup_number(line + strlen(name), number);
     }
     return 0;
 }
@@ -88,60 +56,45 @@ static void limit_lower(tnri_host_limit *limit, uint64_t left, const char *where
     snprintf(limit->where, sizeof(limit->where), "%.*s", (int)sizeof(limit->where) - 1, where);
 }
 
+/* A walk over the groups of a version. */
+typedef struct look {
+    const version *of;
+    tnri_host_limit *limit;
+} look;
+
 /* What one group has left. */
-static void group_read(tnri_host_limit *limit, const version *of, const char *path)
+static void group_read(const char *path, void *with)
 {
-    char file[PATH_BYTES], text[FILE_BYTES];
+    const version *of = ((look *)with)->of;
+    tnri_host_limit *limit = ((look *)with)->limit;
+    char file[TNRI_CGROUP_PATH_BYTES], text[TNRI_CGROUP_FILE_BYTES];
     uint64_t most, used, given_up = 0, more;
     if ((size_t)snprintf(file, sizeof(file), "%s/%s", path, of->current) >= sizeof(file) ||
-        file_read(file, text, sizeof(text)) == 0 || !number_read(text, &used))
+        tnri_cgroup_file(file, text, sizeof(text)) == 0 || !tnri_cgroup_number(text, &used))
         return;
     snprintf(file, sizeof(file), "%s/memory.stat", path);
-    if (file_read(file, text, sizeof(text)) > 0)
+    if (tnri_cgroup_file(file, text, sizeof(text)) > 0)
         for (int i = 0; i < 2; i++)
             if (field_read(text, of->files[i], &more))
                 given_up += more;
     used -= given_up < used ? given_up : used;
     snprintf(file, sizeof(file), "%s/%s", path, of->max);
-    if (file_read(file, text, sizeof(text)) > 0 && number_read(text, &most))
+    if (tnri_cgroup_file(file, text, sizeof(text)) > 0 && tnri_cgroup_number(text, &most))
         limit_lower(limit, most > used ? most - used : 0, file);
-}
-
-/* All groups from the process's own up. */
-static void groups_read(tnri_host_limit *limit, const version *of, const char *groups)
-{
-    char path[PATH_BYTES];
-    const char *own = strstr(groups, of->line);
-    size_t base = strlen(of->folder);
-    if (own == NULL)
-        return;
-    own += strlen(of->line);
-    int length = snprintf(path, sizeof(path), "%s%.*s", of->folder, (int)strcspn(own, "\n"), own);
-    if (length < 0 || (size_t)length >= sizeof(path))
-        path[base] = '\0'; /* the uppermost alone */
-    if (path[strlen(path) - 1] == '/')
-        path[strlen(path) - 1] = '\0';
-    for (;;) {
-        group_read(limit, of, path);
-        char *last = strrchr(path + base, '/');
-        if (last == NULL)
-            return;
-        *last = '\0';
-    }
 }
 
 void tnri_host_limit_read(tnri_host_limit *limit)
 {
-    char text[FILE_BYTES];
+    char text[TNRI_CGROUP_FILE_BYTES];
     uint64_t kib;
     *limit = (tnri_host_limit){UINT64_MAX, ""};
-    if (file_read("/proc/meminfo", text, sizeof(text)) > 0 &&
+    if (tnri_cgroup_file("/proc/meminfo", text, sizeof(text)) > 0 &&
         field_read(text, "MemAvailable:", &kib))
         limit_lower(limit, kib << 10, "/proc/meminfo");
-    if (file_read("/proc/self/cgroup", text, sizeof(text)) == 0)
-        return;
-    for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++)
-        groups_read(limit, &versions[i], text);
+    for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
+        look self = {&versions[i], limit};
+        tnri_cgroup_walk(versions[i].folder, versions[i].line, group_read, &self);
+    }
 }
 
 int tnri_host_limit_allows(tnri_host_limit *limit, size_t bytes)

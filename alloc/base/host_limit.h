@@ -9,8 +9,7 @@
  *   /proc/self/cgroup                         the group, "/a/b"
  *   /sys/fs/cgroup/a/b, /a, /                 memory.max, memory.current, memory.stat
  *   /sys/fs/cgroup/memory/a/b, /a, /          memory.limit_in_bytes, memory.usage_in_bytes, ...
- * A container may see its own group as the uppermost folder, and nothing of the path: then that
- * folder is found. Contents of files that a group has in memory are counted as left, because the
+ * Contents of files that a group has in memory are counted as left, because the
  * kernel gives them up. A file that is not there limits nothing.
  *
  * The limit on locked memory (ulimit -l) kills nobody. If the driver's pinned memory counts as
@@ -34,9 +33,6 @@ typedef struct tnri_host_limit {
     uint64_t left;   /* bytes; UINT64_MAX: no limit was found */
     char where[256]; /* the file that says so */
 } tnri_host_limit;
-
-/* The folder that /proc and /sys are looked for in; tests have their own. */
-extern const char *tnri_host_limit_root;
 
 /* The tightest limit. */
 void tnri_host_limit_read(tnri_host_limit *limit);

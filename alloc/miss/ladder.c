@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/conf/conf.h"
 #include "base/prim/process.h"
+#include "memory/device/cgroup.h"
 #include "memory/device/budget.h"
 #include "memory/device/group.h"
 #include "gpu/capturing.h"
@@ -494,6 +495,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
         }
     }
     tnri_reclaim_idle(arena->pool);
+    tnri_reclaim_above_groups(device, TNRI_CGROUP_APART_NS);
     tnri_pool_work_end(arena->pool);
     tnri_device_leave(&visit);
     return status;

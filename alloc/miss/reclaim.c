@@ -4,6 +4,7 @@
 
 #include "base/conf/conf.h"
 #include "memory/arena/upper.h"
+#include "memory/device/cgroup.h"
 #include "memory/device/chunk.h"
 #include "memory/device/tag.h"
 #include "memory/pool/asleep.h"
@@ -340,6 +341,15 @@ size_t tnri_reclaim_for_others(tnri_device *device, size_t bytes, size_t floor, 
         released += give_pass(device, bytes - released, floor, 1, held);
     tnri_device_leave(&visit);
     return released;
+}
+
+void tnri_reclaim_above_groups(tnri_device *device, uint64_t apart_ns)
+{
+    size_t held, over = tnri_cgroup_over(device, apart_ns);
+    if (over == 0)
+        return;
+    size_t released = tnri_reclaim_for_others(device, over, 0, 0, &held);
+    atomic_fetch_add_explicit(&device->cgroup_given_bytes, released, memory_order_relaxed);
 }
 
 void tnri_reclaim_above_threshold(tnr_pool pool, size_t bytes)

@@ -61,6 +61,10 @@ size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough);
 size_t tnri_reclaim_for_others(tnri_device *device, size_t bytes, size_t floor, int wait,
                                size_t *held);
 
+/* Gives back what is idle, as far as control groups have more of the device than a limit of theirs,
+ * without waiting; nothing if that was looked at less than `apart_ns` ago. */
+void tnri_reclaim_above_groups(tnri_device *device, uint64_t apart_ns);
+
 /* garbage_collection_threshold: if `bytes` more would exceed it, gives back what is idle and no
  * longer in use. */
 void tnri_reclaim_above_threshold(tnr_pool pool, size_t bytes);

@@ -15,6 +15,7 @@
 #include "api/control.h"
 #include "base/prim/calm.h"
 #include "base/error.h"
+#include "base/prim/process.h"
 #include "control/server.h"
 
 static struct {
@@ -175,10 +176,21 @@ static void control_resume(void)
         tnri_server_resume(server);
 }
 
+/* Under the mutex, so that the server is not freed meanwhile. */
+static void control_watch(void)
+{
+    tnri_mutex_lock(&servers.mutex);
+    if (servers.on != NULL) {
+        atomic_store(&servers.on->watches, 1);
+        tnri_wake_ring(servers.on->event);
+    }
+    tnri_mutex_unlock(&servers.mutex);
+}
+
 static __attribute__((constructor)) void control_register(void)
 {
-    static const tnri_control table = {control_follow, control_reap, control_pause, control_resume,
-                                       control_end};
+    static const tnri_control table = {control_follow, control_reap,  control_pause,
+                                       control_resume, control_watch, control_end};
     atomic_store(&tnri_control_table, &table);
 }
 

@@ -14,6 +14,8 @@
 #include "base/prim/process.h"
 #include "base/prim/socket.h"
 #include "control/commands.h"
+#include "memory/device/cgroup.h"
+#include "miss/reclaim.h"
 
 enum { NAP_MS = 100 };
 
@@ -226,6 +228,25 @@ static size_t waits_make(const tnri_server *server, tnri_file_wait *waits, tnri_
     return count;
 }
 
+/* Gives back what control groups want. Returns how long the thread may sleep, in ms; -1: until
+ * something happens. */
+static int groups_follow(tnri_server *server)
+{
+    tnri_device *device;
+    if (!atomic_exchange(&server->watches, 0))
+        return -1;
+    if (!turn_begin(server))
+        return -1;
+    for (int i = 0; (device = tnri_device_nth(i)) != NULL; i++)
+        if (atomic_load_explicit(&device->in_use, memory_order_acquire) &&
+            tnri_cgroup_has(device)) {
+            atomic_store(&server->watches, 1);
+            tnri_reclaim_above_groups(device, TNRI_CGROUP_LOOK_MS / 2 * UINT64_C(1000000));
+        }
+    turn_end(server);
+    return atomic_load(&server->watches) ? TNRI_CGROUP_LOOK_MS : -1;
+}
+
 static void *server_run(void *argument)
 {
     tnri_server *server = argument;
@@ -233,13 +254,16 @@ static void *server_run(void *argument)
     tnri_connection *whose[2 + TNRI_CONNECTIONS_MAX];
     int is_deaf = 0;
     while (!atomic_load(&server->is_ending)) {
+        int sleeps = groups_follow(server);
         size_t count = waits_make(server, waits, whose, server->connections, is_deaf);
-        int ready = tnri_wait_any(waits, count, is_deaf ? NAP_MS : -1);
+        int ready = tnri_wait_any(waits, count, is_deaf && sleeps < 0 ? NAP_MS : sleeps);
         is_deaf = 0;
         if (ready < 0 && errno != EINTR) { /* no memory in the kernel: it comes back */
             tnri_nap(NAP_MS * UINT64_C(1000000));
             continue;
         }
+        if (ready > 0 && waits[0].found != 0)
+            (void)tnri_wake_hear(server->event); /* to end, or to watch */
         for (size_t i = 2; i < count && ready > 0; i++)
             if (waits[i].found != 0 && !connection_step(server, whose[i]))
                 break;
@@ -298,6 +322,7 @@ tnr_status tnri_server_make(tnri_server **made, const char *setting)
     if (server == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "control: no host memory for its thread.");
     server->folder = server->listener = server->event = -1;
+    atomic_store(&server->watches, 1); /* devices may be in use already */
     for (int i = 0; i < TNRI_CONNECTIONS_MAX; i++)
         server->connections[i].file = -1;
     tnri_mutex_init(&server->mutex);

@@ -38,6 +38,7 @@ typedef struct tnri_server {
     unsigned pauses;       /* calls that paused it: no request is begun */
     int is_busy;           /* one is being served */
     _Atomic int is_ending; /* set under the mutex; the thread ends after what it does now */
+    _Atomic int watches;   /* what control groups want of devices: see memory/device/cgroup.h */
 
     /* The thread's. */
     tnri_connection connections[TNRI_CONNECTIONS_MAX];

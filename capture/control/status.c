@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include <tenure/cgroup.h>
 #include <tenure/publish.h>
 #include <tenure/tag.h>
 
@@ -13,6 +14,7 @@
 #include "base/conf/conf.h"
 #include "base/gate.h"
 #include "log/texts.h"
+#include "memory/device/cgroup.h"
 #include "share/group/member.h"
 
 enum { POOLS_TOLD_MAX = 1024, STREAMS_TOLD_MAX = 1024, SHARED_TOLD_MAX = 1024 };
@@ -146,6 +148,32 @@ static void group_tell(tnri_answer *answer, const tnr_stats *stats, int device)
     tnri_json_limit(&answer->json, "group_limit_bytes", limit);
 }
 
+static void cgroup_limit_tell(tnri_answer *answer, const char *name, size_t limit, size_t used,
+                              const char *file)
+{
+    tnri_json_object(&answer->json, name);
+    tnri_json_number(&answer->json, "limit_bytes", limit);
+    tnri_json_number(&answer->json, "used_bytes", used);
+    tnri_json_text(&answer->json, "file", file);
+    tnri_json_object_end(&answer->json);
+}
+
+/* What control groups let the process have; nothing where they do not limit the device. */
+static void cgroup_tell(tnri_answer *answer, const tnri_device *device)
+{
+    tnr_cgroup_info info = {.struct_bytes = sizeof(info)};
+    if (tnri_device_is_host(device) || tnr_cgroup_get(&info, device->index) != TNR_OK)
+        return;
+    if (info.hard_bytes != SIZE_MAX)
+        cgroup_limit_tell(answer, "cgroup_hard", info.hard_bytes, info.hard_used_bytes,
+                          info.hard_file);
+    if (info.soft_bytes != SIZE_MAX)
+        cgroup_limit_tell(answer, "cgroup_soft", info.soft_bytes, info.soft_used_bytes,
+                          info.soft_file);
+    if (tnri_cgroup_has(device))
+        tnri_json_number(&answer->json, "cgroup_given_bytes", info.given_bytes);
+}
+
 static void device_tell(tnri_answer *answer, tnri_device *device, int has_streams, int has_account)
 {
     size_t told = 0, left_out = 0;
@@ -159,6 +187,7 @@ static void device_tell(tnri_answer *answer, tnri_device *device, int has_stream
     sums_tell(answer, &stats);
     counts_tell(answer, &stats);
     group_tell(answer, &stats, device->index);
+    cgroup_tell(answer, device);
     tnri_json_list(&answer->json, "pools");
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
         if (told++ < POOLS_TOLD_MAX)

@@ -45,6 +45,7 @@ static const struct {
     {"aliases_from", {"first", "low_water"}, {"", "low", "First", "never"}},
     {"aliases_max", {"0", "8192", "1048576"}, {"1048577", "-1", "all"}},
     {"bin_blocks", {"0", "32", "4096"}, {"4097", "99999999999999999999999999", "0x10"}},
+    {"cgroup", {"/sys/fs/cgroup", ""}, {TOO_LONG}},
     {"chunk_mb", {"2", "16", "1024"}, {"1", "1025", "2M", "off"}},
     {"chunk_max_mb", {"2", "8192", "65536"}, {"1", "65537", "inf"}},
     {"chunk_exact_mb", {"2", "4", "1024"}, {"1", "1025", "4M"}},
@@ -295,13 +296,21 @@ static void garbage_is_refused(void **state)
 static void what_is_fixed_at_start_is_busy_later(void **state)
 {
     (void)state;
-    static const char *const fixed[] = {"address_space_gb:8", "aliases_from:first",
-                                        "chunk_mb:4",         "gpu_direct_rdma:off",
-                                        "handle_type:none",   "group:g",
-                                        "group_ceiling_mb:9", "group_floor_mb:9",
-                                        "group_limit_mb:9",   "host:mapped",
-                                        "lanes_forced:2",     "memory:mapped",
-                                        "small_limit_kb:64",  "per_process_memory_fraction:0.5"};
+    static const char *const fixed[] = {"address_space_gb:8",
+                                        "aliases_from:first",
+                                        "cgroup:/x",
+                                        "chunk_mb:4",
+                                        "gpu_direct_rdma:off",
+                                        "handle_type:none",
+                                        "group:g",
+                                        "group_ceiling_mb:9",
+                                        "group_floor_mb:9",
+                                        "group_limit_mb:9",
+                                        "host:mapped",
+                                        "lanes_forced:2",
+                                        "memory:mapped",
+                                        "small_limit_kb:64",
+                                        "per_process_memory_fraction:0.5"};
     unit_start(NULL, NULL);
     assert_ok(tnr_configure("small_limit_kb:512")); /* started, but no device is in use */
     assert_ok(tnr_free(unit_malloc(1, NULL)));

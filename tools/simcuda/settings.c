@@ -170,12 +170,22 @@ static int parse_view(const char *text, struct sim_settings *settings)
     return settings->view != SIM_VIEW_ONLY || strcmp(text, "1") == 0;
 }
 
+static int parse_path(const char *text, char path[256])
+{
+    if (strlen(text) >= 256)
+        return 0;
+    memcpy(path, text, strlen(text) + 1);
+    return 1;
+}
+
 static int parse_shared(const char *text, struct sim_settings *settings)
 {
-    if (strlen(text) >= sizeof(settings->shared))
-        return 0;
-    memcpy(settings->shared, text, strlen(text) + 1);
-    return 1;
+    return parse_path(text, settings->shared);
+}
+
+static int parse_dmem(const char *text, struct sim_settings *settings)
+{
+    return parse_path(text, settings->dmem);
 }
 
 static int parse_races(const char *text, struct sim_settings *settings)
@@ -284,6 +294,7 @@ static const struct variable variables[] = {
     {"TENURE_SIM_KEEP_PAGES", "0 or 1", parse_keep_pages},
     {"TENURE_SIM_VIEW", "0, 1 or beside", parse_view},
     {"TENURE_SIM_RACES", "0 or 1", parse_races},
+    {"TENURE_SIM_DMEM", "the path of a folder, of at most 255 characters", parse_dmem},
     {"TENURE_SIM_SHARED", "the path of a file, of at most 255 characters", parse_shared},
     {"TENURE_SIM_VERSION", "a version from 2000 to 13000, such as 12080", parse_version},
     {"TENURE_SIM_MISSING", "names of entry points the simulation has, by commas", parse_missing},

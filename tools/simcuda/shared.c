@@ -137,6 +137,7 @@ int sim_memory_take(struct sim_device *device, uint64_t bytes)
         (shared.places != NULL && !shared_take(device, bytes)))
         return 0;
     device->used_bytes += bytes;
+    sim_dmem_tell();
     return 1;
 }
 
@@ -145,4 +146,5 @@ void sim_memory_give(struct sim_device *device, uint64_t bytes)
     device->used_bytes -= bytes;
     if (shared.places != NULL && !sim.is_forked)
         atomic_fetch_sub(&shared.places[shared.own].used[device->ordinal], bytes);
+    sim_dmem_tell();
 }

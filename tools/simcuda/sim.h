@@ -101,6 +101,7 @@ struct sim_settings {
     int races; /* the race detector starts with cuInit */
     int abort_on_violation;
     uint64_t overhead_bytes[SIM_OVERHEADS];
+    char dmem[256];   /* the folder of a control group; empty: none */
     char shared[256]; /* the file of a budget in common with other processes; empty: none */
     uint8_t missing[SIM_ENTRY_COUNT]; /* entry points that cannot be found */
 };
@@ -574,6 +575,8 @@ int sim_lease_last(const struct sim_memory *memory);
 int sim_shared_open(const char *path); /* 0 if the file cannot be used */
 void sim_shared_close(void);
 /* How much of a device's memory any process may still take. */
+/* What the device has used has changed: a control group is told (dmem.c). */
+void sim_dmem_tell(void);
 uint64_t sim_memory_left(const struct sim_device *device);
 int sim_memory_take(struct sim_device *device, uint64_t bytes); /* 0 if there is not so much */
 void sim_memory_give(struct sim_device *device, uint64_t bytes);

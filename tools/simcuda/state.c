@@ -126,6 +126,7 @@ CUresult sim_start(void)
         }
     }
     sim.device_count = (int)sim.settings.devices;
+    sim_dmem_tell();
     /* As seen on real devices: the first context's legacy stream is number 7. */
     sim.next_id = 5;
     sim.races_on = sim.races_forced ? sim.races_on : sim.settings.races;

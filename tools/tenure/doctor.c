@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include <tenure/alloc.h>
+#include <tenure/cgroup.h>
 #include <tenure/host.h>
 #include <tenure_commit.h>
 
@@ -268,6 +269,23 @@ static void reach_print(const findings *all, int device)
     puts(all->reach[device] == 0 ? "no other device" : "");
 }
 
+/* What control groups let the process have of a device. */
+static void cgroup_print(int device)
+{
+    char limit[32], used[32];
+    tnr_cgroup_info info = {.struct_bytes = sizeof(info)};
+    if (tnr_cgroup_get(&info, device) != TNR_OK)
+        return;
+    if (info.hard_bytes != SIZE_MAX)
+        say(stdout, "     at most %s, of which %s are used, by %s\n",
+            format_bytes_binary(info.hard_bytes, limit),
+            format_bytes_binary(info.hard_used_bytes, used), info.hard_file);
+    if (info.soft_bytes != SIZE_MAX)
+        say(stdout, "     above %s, of which %s are used, idle memory goes back, by %s\n",
+            format_bytes_binary(info.soft_bytes, limit),
+            format_bytes_binary(info.soft_used_bytes, used), info.soft_file);
+}
+
 static void devices_print(const findings *all)
 {
     char memory[32], granularity[32];
@@ -283,6 +301,7 @@ static void devices_print(const findings *all)
                device->has_vmm ? "yes" : "no", device->has_posix_fd ? "yes" : "no",
                device->has_fabric ? "yes" : "no", device->has_gpu_direct_rdma ? "yes" : "no");
         reach_print(all, i);
+        cgroup_print(i);
     }
     if (all->devices_count == 0)
         puts("  none");
@@ -357,6 +376,27 @@ static void problems_print(const findings *all)
         puts("  nothing");
 }
 
+static void cgroup_json(json_writer *json, int device)
+{
+    tnr_cgroup_info info = {.struct_bytes = sizeof(info)};
+    if (tnr_cgroup_get(&info, device) != TNR_OK)
+        return;
+    const struct {
+        const char *name, *file;
+        size_t limit, used;
+    } limits[] = {{"cgroup_hard", info.hard_file, info.hard_bytes, info.hard_used_bytes},
+                  {"cgroup_soft", info.soft_file, info.soft_bytes, info.soft_used_bytes}};
+    for (size_t i = 0; i < 2; i++) {
+        if (limits[i].limit == SIZE_MAX)
+            continue;
+        json_object_begin(json, limits[i].name);
+        json_unsigned(json, "limit_bytes", limits[i].limit);
+        json_unsigned(json, "used_bytes", limits[i].used);
+        json_text(json, "file", limits[i].file);
+        json_object_end(json);
+    }
+}
+
 static void device_json(json_writer *json, const findings *all, int index)
 {
     const tnr_device_info *device = &all->devices[index];
@@ -376,6 +416,7 @@ static void device_json(json_writer *json, const findings *all, int index)
         if ((all->reach[index] >> i & 1) != 0)
             json_unsigned(json, NULL, (uint64_t)i);
     json_array_end(json);
+    cgroup_json(json, index);
     json_object_end(json);
 }
 

@@ -517,7 +517,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_limit_set(tnr_pool pool, size_t limit_
     X(SEGMENT, "the owner of the pool's memory has none")      /* tnr_segment_alloc */             \
     X(TAG_LIMIT, "the limit of the tag is reached")  /* tnr_tag_limit_set; since 0.2.0 */          \
     X(GROUP, "its group leaves the process no more") /* floors of others, or group_ceiling_mb */   \
-    X(HOST, "the machine or a control group has no host memory left") /* <tenure/host.h>; 1.1.0 */
+    X(HOST, "the machine or a control group has no host memory left") /* <tenure/host.h>; 1.1.0 */ \
+    X(CGROUP, "a control group may have no more of the device")       /* dmem.max; since 1.1.0 */
 
 typedef enum tnr_oom_reason {
 #define TNR_OOM_REASON_ENUMERATOR(name, text) TNR_OOM_##name,

@@ -6,6 +6,7 @@
 #include "base/conf/conf.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "memory/device/cgroup.h"
 #include "memory/device/group.h"
 #include "memory/device/host.h"
 #include "memory/device/tag.h"
@@ -161,8 +162,17 @@ static CUmemAllocationProp chunk_properties(const tnri_account *account)
     return properties;
 }
 
-/* Leaves others what the setting headroom_mb says, and of host memory what the system needs. Two
- * threads may each see room for one chunk. */
+/* What control groups allow, once `gone` bytes have gone back. */
+static tnr_status cgroup_check(const tnri_device *device, size_t gone, size_t come)
+{
+    tnr_status status = tnri_cgroup_room(device, gone, come);
+    if (status != TNR_OK)
+        tnri_chunk_lacks = TNR_OOM_CGROUP;
+    return status;
+}
+
+/* Leaves others what the setting headroom_mb says, and of host memory what the system needs; keeps
+ * to what control groups allow. Two threads may each see room for one chunk. */
 static tnr_status headroom_check(const tnri_device *device, size_t bytes)
 {
     size_t kept = (size_t)tnri_conf_get()->headroom_mb << 20;
@@ -172,6 +182,9 @@ static tnr_status headroom_check(const tnri_device *device, size_t bytes)
         tnri_chunk_lacks = TNR_OOM_HOST; /* in case */
         return tnri_host_room(device, bytes);
     }
+    tnr_status status = cgroup_check(device, 0, bytes);
+    if (status != TNR_OK)
+        return status;
     if (tnri_likely(kept == 0) || tnri_gpu_memory_left(&left, &total) != CUDA_SUCCESS ||
         (left >= kept && left - kept >= bytes))
         return TNR_OK;
@@ -185,13 +198,15 @@ static tnr_status headroom_check(const tnri_device *device, size_t bytes)
 size_t tnri_chunk_headroom_lack(const tnri_device *device, size_t bytes)
 {
     size_t kept = (size_t)tnri_conf_get()->headroom_mb << 20;
+    size_t over = tnri_cgroup_over_hard(device);
     size_t left = 0;
     size_t total = 0;
     if (kept == 0 || tnri_device_is_host(device) ||
         tnri_gpu_memory_left(&left, &total) != CUDA_SUCCESS)
-        return 0;
+        return over;
     size_t most = device->capabilities.memory_bytes;
-    return left < kept && kept < most && bytes <= most - kept ? kept - left : 0;
+    size_t lack = left < kept && kept < most && bytes <= most - kept ? kept - left : 0;
+    return lack > over ? lack : over;
 }
 
 static int sum_allows(const _Atomic uint64_t *sum, size_t gone, size_t come, uint64_t most)
@@ -217,7 +232,7 @@ tnr_status tnri_chunk_exchange_check(const tnri_account *account, size_t gone, s
         return tnri_error(TNR_ERR_OUT_OF_MEMORY,
                           "device %d has %zu bytes left, and headroom_mb keeps %zu for others.",
                           device->index, left, kept);
-    return TNR_OK;
+    return cgroup_check(device, gone, come);
 }
 
 /* 1 if the driver may well refuse so many bytes: it says that less is left, or, on a device that
@@ -353,6 +368,9 @@ tnr_status tnri_chunk_foresee(tnri_account *account, size_t bytes, int was_refus
     tnri_chunk_discharge(account, bytes);
     if (tnri_device_is_host(device)) /* nobody tries what the machine has no room for */
         return tnri_host_room(device, bytes);
+    status = cgroup_check(device, 0, bytes);
+    if (status != TNR_OK)
+        return status;
     if (!was_refused)
         return may_be_refused(device, bytes, &left) ? memory_try(account, bytes) : TNR_OK;
     size_t withheld = tnri_chunk_withheld;

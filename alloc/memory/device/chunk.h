@@ -61,9 +61,9 @@ tnr_status tnri_chunk_charge(tnri_account *account, size_t bytes);
 /* TNR_OK if so many bytes could be mapped if everything else were given back; otherwise the error
  * in which the request must end. For refusing a request before anything is done for it. */
 tnr_status tnri_chunk_check(tnri_account *account, size_t bytes);
-/* How many bytes must go back to the driver before the setting headroom_mb lets a new chunk be
- * made. Also 0 if so many bytes cannot be had beside the headroom. The device's context is
- * current. */
+/* How many bytes must go back to the driver before the setting headroom_mb and the hard limits of
+ * control groups let a new chunk be made. Also 0 if so many bytes cannot be had beside the
+ * headroom. The device's context is current. */
 size_t tnri_chunk_headroom_lack(const tnri_device *device, size_t bytes);
 /* Gives them back. */
 void tnri_chunk_discharge(tnri_account *account, size_t bytes);

@@ -15,6 +15,7 @@
 
 #include <tenure/host.h>
 
+#include "base/dmem.h"
 #include "base/lock.h"
 #include "gpu/capturing.h"
 #include "gpu/backend.h"
@@ -45,6 +46,7 @@ typedef struct tnri_capabilities {
     size_t granularity_bytes; /* 0 without VMM */
     int compute_major, compute_minor;
     int has_vmm, has_posix_fd, has_fabric, has_gpu_direct_rdma;
+    tnri_pci pci;
 } tnri_capabilities;
 
 typedef struct tnri_device {
@@ -82,6 +84,9 @@ typedef struct tnri_device {
     _Atomic(const char *) limit_by; /* who set it, for people: a constant text */
     _Atomic uint64_t ceiling_bytes; /* in its group: memory/device/group.h; UINT64_MAX: none */
     _Atomic int in_group;
+    _Atomic int in_cgroup; /* control groups have its memory: memory/device/cgroup.h. Set when it is
+                            * put into use */
+    _Atomic uint64_t cgroup_looked_ns, cgroup_given_bytes;
     tnri_flow chunks;
     _Atomic uint64_t chunks_moved;
     tnri_held held[TNRI_HELD_SIZES]; /* reserved bytes and chunks by the size of blocks */

@@ -7,6 +7,7 @@
 #include "memory/device/allocated.h"
 #include "memory/device/chunk.h"
 #include "memory/device/event.h"
+#include "memory/device/cgroup.h"
 #include "memory/device/group.h"
 #include "memory/device/host.h"
 #include "memory/device/tag.h"
@@ -209,6 +210,8 @@ tnr_status tnri_device_start(tnri_device *device)
         atomic_store(&device->ceiling_bytes, UINT64_MAX); /* it is in no group */
     else if (status == TNR_OK)
         status = tnri_group_join(device);
+    if (!tnri_device_is_host(device))
+        tnri_cgroup_begin(device);
     if (status != TNR_OK)
         tnri_device_abandon(device);
     return status;

@@ -5,6 +5,7 @@
 
 #include <tenure/alloc.h>
 #include <tenure/capture.h>
+#include <tenure/cgroup.h>
 #include <tenure/compact.h>
 #include <tenure/control.h>
 #include <tenure/export.h>

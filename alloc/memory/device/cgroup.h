@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What control groups leave a device (base/dmem.h). The hard limit is the driver's to keep, and
+ * Tenure asks before: a refusal then comes with a sentence, and after what is idle has gone back.
+ * Above a limit idle memory goes back to the driver: after a request that the cached path
+ * could not serve, and, with the setting `control`, by the thread that listens, which looks every
+ * TNRI_CGROUP_LOOK_MS. Live memory is never taken.
+ *
+ * Whether groups have the device's memory at all is asked once, when it is put into use. If they
+ * have not, this is one load where memory is taken from the driver, and one for each such request.
+ * A group whose files vanish later limits nothing.
+ */
+#ifndef TNRI_DEVICE_CGROUP_H
+#define TNRI_DEVICE_CGROUP_H
+
+#include "memory/device/device.h"
+
+/* How often it is looked, at most: by the thread, and after requests. */
+enum { TNRI_CGROUP_LOOK_MS = 20, TNRI_CGROUP_APART_NS = 1000000 };
+
+static inline int tnri_cgroup_has(const tnri_device *device)
+{
+    return atomic_load_explicit(&device->in_cgroup, memory_order_relaxed);
+}
+
+/* When the device is put into use. */
+void tnri_cgroup_begin(tnri_device *device);
+
+/* TNR_OK if `come` bytes may be taken once `gone` have gone back, by the hard limit; else
+ * TNR_ERR_OUT_OF_MEMORY. */
+tnr_status tnri_cgroup_room(const tnri_device *device, size_t gone, size_t come);
+
+/* How much the group has above the hard limit, which may have been lowered. */
+size_t tnri_cgroup_over_hard(const tnri_device *device);
+/* Above either limit; 0 if that was looked at less than `apart_ns` ago. */
+size_t tnri_cgroup_over(tnri_device *device, uint64_t apart_ns);
+
+#endif
