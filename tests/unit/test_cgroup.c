@@ -223,7 +223,7 @@ static void other_regions_and_odd_files_limit_nothing(void **state)
                                         "drm/0000:01:00.0/vram0 1\n",
                                         "nvidia/\n",
                                         "1\n",
-                                        " \n\n" GPU,
+                                        " \n\n" GPU "\n",
                                         "\xff\xfe\x01\n"};
     static char longest[1 << 16];
     group_start(NULL);

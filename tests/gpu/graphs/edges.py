@@ -2,9 +2,10 @@
 """edges.py native|tenure: what kinds of edges a captured decoding layer of PyTorch's has, and what
 its capture reserves.
 
-Prints a line for each kind of edge: its type, its ports, and how many there are. An edge that leaves a port lets a kernel begin before the one ahead
-of it has ended (programmatic dependent launch). Then what 16 such layers reserve while they are
-captured, beside the size of one layer's largest temporaries.
+Prints a line for each kind of edge: its type, its ports, and how many there are. An edge that
+leaves a port lets a kernel begin before the one ahead of it has ended (programmatic dependent
+launch). Then what 16 such layers reserve while they are captured, beside the size of one layer's
+largest temporaries.
 """
 import collections
 import ctypes
