@@ -348,6 +348,19 @@ void animal_no_items(void)
     launch(f, the.a, (void *[]){the.is_wrong ? &block : &other, &count});
 }
 
+/* A piece of work space stays in a parameter when the work space is given back, and the kernel does
+ * not look there: cuSOLVER's getrf_pivot is given such. */
+void animal_piece_left_over(void)
+{
+    static const size_t bytes[] = {8, 8, 4};
+    CUfunction f = kernel_make("f", 3, bytes, nothing_run);
+    CUdeviceptr block = make(the.a), space = make(the.a), piece = space + 4096;
+    unsigned count = 16;
+    launch(f, the.a, (void *[]){&block, &piece, &count});
+    MUST(cuMemFreeAsync(space, the.a));
+    launch(f, the.a, (void *[]){&block, the.is_wrong ? &piece : &block, &count});
+}
+
 /* A parameter that has always been zero says nothing. */
 void animal_always_zero(void)
 {

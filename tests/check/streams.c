@@ -466,7 +466,7 @@ void animal_use_after_free(void)
     touch(make(the.a), the.a);
     if (the.is_wrong)
         MUST(cuMemFreeAsync(block, the.a));
-    touch(block + 512, the.a);
+    touch(block, the.a);
     if (!the.is_wrong)
         MUST(cuMemFreeAsync(block, the.a));
 }

@@ -374,3 +374,64 @@ void animal_structure_large_of_devices(void)
     }
     MUST(cuCtxSetCurrent(the.context));
 }
+
+/* ---- what a kernel leaves unread ------------------------------------------------------------ */
+
+/* As cuSOLVER does: the third word has the address of work space that was given back before the
+ * launch. The program's next block gets the memory, and the kernel does not look there. `behind`:
+ * the address lies inside of the work space, of which the block gets a part. */
+static void structure_stale(size_t behind)
+{
+    CUdeviceptr block = 0;
+    for (int i = 0; i <= LAUNCHES; i++) {
+        CUdeviceptr space, first = make(the.a);
+        (void)make(the.a);
+        MUST(cuMemAllocAsync(&space, behind + BYTES, the.a));
+        MUST(cuMemFreeAsync(space, the.a));
+        if (behind > 0 && make(the.a) != space)
+            exit(1);
+        block = make(the.a);
+        if (block < space + behind || block >= space + behind + BYTES)
+            exit(1);
+        wait_for(the.a, the.b);
+        use(the.whole, (structure){7, first, block}, the.b);
+    }
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+void animal_structure_stale(void)
+{
+    structure_stale(0);
+}
+
+void animal_structure_stale_inside(void)
+{
+    structure_stale(BYTES);
+}
+
+/* The first word is how many items there are: none at last. */
+void animal_structure_no_items(void)
+{
+    use_many(LAUNCHES);
+    CUdeviceptr block = make(the.a);
+    use_and_free((structure){0, block, 0}, block);
+}
+
+/* An array of pointers, each of them another at each launch. */
+void animal_structure_pointers(void)
+{
+    structure given;
+    for (int i = 0; i <= LAUNCHES; i++) {
+        for (CUdeviceptr *one = &given.number; one <= &given.second; one++) {
+            *one = make(the.a);
+            (void)make(the.a);
+        }
+        wait_for(the.a, the.b);
+        use(the.whole, given, the.b);
+    }
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(given.first, the.a));
+}

@@ -214,9 +214,34 @@ static void test_a_block_begins_with_nothing(void **state)
     check_blocks_forget(SLOT, SLOT);
 }
 
+/* A word of a structure may be left over from any block that is gone. Without block_forgotten in
+ * block_forget the last assertion fails. */
+static void test_the_first_block_at_an_address(void **state)
+{
+    const CUdeviceptr at = (CUdeviceptr)1 << 44; /* where no other test was before */
+    (void)state;
+    check_block *block = check_block_make(at, 2 * SLOT);
+    assert_true(check_block_is_first(block));
+    check_block_free(block);
+    block = check_block_make(at, 2 * SLOT);
+    assert_false(check_block_is_first(block));
+    check_block_free(block);
+    block = check_block_make(at, SLOT); /* the other half is nobody's */
+    block = check_block_make(at + SLOT, SLOT);
+    assert_false(check_block_is_first(block));
+    check_blocks_forget(at, 4 * SLOT);
+    block = check_block_make(at + 2 * SLOT, SLOT);
+    assert_true(check_block_is_first(block));
+    check_blocks_forget(at, 4 * SLOT);
+    block = check_block_make(at + 2 * SLOT, SLOT);
+    assert_false(check_block_is_first(block));
+    check_blocks_forget(at, 4 * SLOT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_first_block_at_an_address),
         cmocka_unit_test(test_blocks_are_found_as_in_a_list),
         cmocka_unit_test(test_a_block_that_begins_nowhere_is_not_followed),
         cmocka_unit_test(test_the_oldest_freed_blocks_are_forgotten),

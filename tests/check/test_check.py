@@ -53,7 +53,10 @@ are passed over, or those of a second device (check/launch.c); the stream that w
 taken for the next one of its handle (check/streams.c). Numbers that are not zero are not looked at
 again, or not those that always were zero (check/launch.c). Asking a stream or an event tells the
 host nothing, or waiting for a device tells of all; copies of the host's do not wait
-(check/streams.c, check/rules.c).
+(check/streams.c, check/rules.c). A word of a structure may lead to any block, or to one that begins
+inside of what was freed (structure_stale, structure_stale_inside); what was cleared in a structure
+says nothing (structure_no_items); a piece of freed memory counts as a block (piece_left_over)
+(check/blocks.h, check/blocks.c, check/launch.c).
 
 Environment: TENURE is the command, PRELOAD_LIBRARY the library under programs, PRELOAD_PROGRAMS the
 folder of the programs, PRELOAD_SCENARIOS the list of the preload tests' scenarios; CHECK_SCHEDULES
@@ -164,6 +167,7 @@ POSSIBLE = {"structure": "larger parameter", "structure_large": "larger paramete
             "value_wait": "streams wait for"}
 # The same of what is used after the free: whether it is used, or after it, is not known.
 DOUBTED = {"number": "a number", "no_items": "or not be read",
+           "piece_left_over": "or not be read",
            "zero_at_first": "or not be read",
            "value_and_use_elsewhere": "streams wait for"}
 # Ends of ranges are those of other blocks only if blocks lie side by side.
@@ -500,11 +504,12 @@ class Structures(CheckTest):
     anew each time, and only then."""
     CERTAIN = {"given": "free_in_use", "given_twice": "free_in_use",
                "and_parameter": "free_in_use", "and_graph": "free_in_use",
-               "and_changed_graph": "free_in_use", "large_given": "free_in_use"}
+               "and_changed_graph": "free_in_use", "large_given": "free_in_use",
+               "pointers": "free_in_use"}
     # A stale address of work space looks like a use after the free (given_after_free).
     POSSIBLE = {"given_after_free", "early", "left_over", "shared", "null", "filled_in_part",
                 "constant", "range", "unloaded", "captured", "reused", "of_a_list",
-                "beside_a_list"}
+                "beside_a_list", "stale", "stale_inside", "no_items"}
 
     def test_what_is_certain(self):
         for name, kind in self.CERTAIN.items():

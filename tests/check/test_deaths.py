@@ -31,7 +31,7 @@ class Deaths(unittest.TestCase):
         done = self.zoo("wrong", "--check", ZOO_END="1")
         self.assertEqual(done.returncode, 99)
         self.assertIn("its last launches named memory that was freed", done.stderr)
-        told = re.search(r"launch 2 of 2, touch, on stream 0x[0-9a-f]+: 0x[0-9a-f]+, 512 bytes "
+        told = re.search(r"launch 2 of 2, touch, on stream 0x[0-9a-f]+: 0x[0-9a-f]+, 0 bytes "
                          r"into block 0x[0-9a-f]+ of 1048576 bytes, which was freed [0-9.]+ ms "
                          r"before", done.stderr)
         self.assertIsNotNone(told, done.stderr)

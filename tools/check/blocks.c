@@ -141,8 +141,19 @@ static void age_remove(check_block *block)
     freed_count--;
 }
 
+CUdeviceptr check_forgotten_low = ~(CUdeviceptr)0, check_forgotten_end;
+
+static void block_forgotten(const check_block *block)
+{
+    if (block->base < check_forgotten_low)
+        check_forgotten_low = block->base;
+    if (block->base + block->bytes > check_forgotten_end)
+        check_forgotten_end = block->base + block->bytes;
+}
+
 static void block_forget(check_block *block)
 {
+    block_forgotten(block);
     if (!block->is_live)
         age_remove(block);
     check_bases_remove(block);
@@ -161,6 +172,8 @@ void check_blocks_forget(CUdeviceptr base, size_t bytes)
 /* What had the addresses of a new block, as it becomes part of it; nothing that has lived. */
 static void block_follows(check_block *block, check_block *old)
 {
+    if (old->base < block->base || old->base + old->bytes > block->base + block->bytes)
+        block_forgotten(old); /* what is left of it is nobody's */
     block_end(block->before);
     block_end(old->before);
     old->before = NULL;

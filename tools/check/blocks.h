@@ -84,6 +84,10 @@ void check_block_free(check_block *block);
 void check_block_await(check_block *block);
 void check_blocks_forget(CUdeviceptr base, size_t bytes);
 
+/* 1 if no block that is gone has had the address where this one begins. 0: one has, or one that was
+ * forgotten may have. */
+static inline int check_block_is_first(const check_block *block);
+
 /* The records of a block, made when first asked for; null: no memory. */
 check_records *check_block_records(check_block *block);
 
@@ -123,6 +127,13 @@ static inline check_block *check_bases_at(CUdeviceptr base)
 
 /* The block that contains an address and begins below it. */
 check_block *check_block_around(CUdeviceptr address);
+
+extern CUdeviceptr check_forgotten_low, check_forgotten_end; /* around what was forgotten */
+static inline int check_block_is_first(const check_block *block)
+{
+    return block->before == NULL &&
+           (block->base < check_forgotten_low || block->base >= check_forgotten_end);
+}
 
 static inline check_block *check_block_at(CUdeviceptr address)
 {

@@ -6,9 +6,10 @@
  * A parameter of 8 bytes that holds an address of a block is a use. That it is an address and no
  * number shows when it leads to a live block: at this launch or at an earlier one of the kernel. A
  * kernel that is given nothing but addresses of Tenure's, one of them of a live block, has no
- * number among them. If a parameter is zero, it may be a length or a choice, by which the kernel
- * leaves the others unread: unless it always is. While that is not known yet it counts for freed
- * memory alone: programs pass stale pointers with no items, and hardly live ones.
+ * number among them. An address inside of a freed block may be left over in a parameter. If a
+ * parameter is zero, it may be a length or a choice, by which the kernel leaves the others unread:
+ * unless it always is. While that is not known yet it counts for freed memory alone: programs pass
+ * stale pointers with no items, and hardly live ones.
  *
  * A word of a larger parameter may be a use, or may be left over from before in a structure that is
  * only partly filled. A finding from such a word alone is possible, unless earlier launches show
@@ -415,6 +416,10 @@ static void read_bytes(reading *self, check_parameter *one, const char *from, si
                        size_t bytes)
 {
     self->is_list = is_list(self, one);
+    if (self->is_launch && one != NULL) {
+        one->from = from;
+        one->read_in = self->number;
+    }
     if (self->is_launch && check_visible_span > 0 && !self->is_polled)
         self->is_polled = has_visible(from, offset, bytes);
     if (self->has_tensors)
@@ -473,11 +478,13 @@ static inline int is_end_of_another(const reading *self, const check_word *point
     return 0;
 }
 
-/* 1 if a block begins where a word leads, and no other word leads to it or to the one below. */
+/* 1 if a block begins where a word leads, the first that has the address, and no other word leads
+ * to it or to the one below. */
 static int is_alone(const reading *self, const check_word *word)
 {
     const check_block *block = word->block;
-    if (block == NULL || block->base != word->address || block->named != 1)
+    if (block == NULL || block->base != word->address || block->named != 1 ||
+        !check_block_is_first(block))
         return 0;
     const check_block *below = block_ending_at(word->address, block);
     return below == NULL || below->named_in != self->number;
@@ -494,12 +501,11 @@ static void held_tell(reading *self)
         self->held[i].is_alone = is_alone(self, &self->held_words[i]);
 }
 
-/* All words of a parameter at once, of those that had none, too. */
-static void read_held(reading *self, check_layout *layout)
+/* All words of a parameter at once, of those that had none, too. 0: none is certain. */
+static int held_judge(reading *self, check_layout *layout)
 {
     size_t from = 0;
-    if (layout->large_count == 0)
-        return;
+    int has_new = 0;
     if (self->held_count > 0)
         held_tell(self);
     for (size_t i = 0; i < layout->count; i++) {
@@ -508,11 +514,31 @@ static void read_held(reading *self, check_layout *layout)
         while (from + count < self->held_count && self->holders[from + count] == one)
             count++;
         if (count > 0 || (one->bytes > WORD && check_words_may_be(one->words)))
-            check_words_judge(&one->words, one->bytes, &self->held[from], count);
+            has_new |= check_words_judge(&one->words, one->bytes, &self->held[from], count);
         from += count;
     }
-    for (size_t i = 0; i < self->held_count; i++)
-        self->held_words[i].is_certain = self->held[i].is_certain && !self->has_zero;
+    return has_new;
+}
+
+/* 1 if something in the larger parameters is zero that was something else before. */
+static int has_cleared(const reading *self, check_layout *layout)
+{
+    int found = 0;
+    for (size_t i = 0; i < layout->count; i++) {
+        check_parameter *one = &layout->parameters[i];
+        if (one->bytes > WORD && one->read_in == self->number)
+            found |= check_lanes_note(&one->lanes, one->from, one->bytes);
+    }
+    return found;
+}
+
+static void read_held(reading *self, check_layout *layout)
+{
+    if (layout->large_count == 0)
+        return;
+    int may_be = held_judge(self, layout) && !has_cleared(self, layout) && !self->has_zero;
+    for (size_t i = 0; i < self->held_count && may_be; i++)
+        self->held_words[i].is_certain = self->held[i].is_certain;
     self->visit(self->user, self->held_words, self->held_count);
 }
 
@@ -535,6 +561,14 @@ static int are_all_pointers(const reading *self, const check_layout *layout)
     return has_live;
 }
 
+/* 1 if a pointer leads into freed memory, and not to where the block began. Libraries divide work
+ * space, give it back, and leave the addresses of pieces in parameters that their kernels do not
+ * look at, whatever has had the memory since. */
+static int is_piece_of_freed(const check_word *word)
+{
+    return word->block != NULL && !word->block->is_live && word->block->base != word->address;
+}
+
 /* Whether the pointers are known to be ones, and known to be read. */
 static void pointers_judge(reading *self, const check_layout *layout)
 {
@@ -543,7 +577,8 @@ static void pointers_judge(reading *self, const check_layout *layout)
     for (check_word *word = self->pointers; word < end; word++, owner++) {
         if (leads_to_live(word))
             (*owner)->was_live = 1;
-        else if (self->may_be_zero || !((*owner)->was_live || are_all_pointers(self, layout)))
+        else if (self->may_be_zero || is_piece_of_freed(word) ||
+                 !((*owner)->was_live || are_all_pointers(self, layout)))
             continue;
         word->is_certain = !self->has_zero && !is_end_of_another(self, word);
     }

@@ -94,8 +94,10 @@ static check_layout *layout_ask(const void *function, int is_kernel)
 
 static void layout_end(check_layout *layout)
 {
-    for (size_t i = 0; i < layout->count; i++)
+    for (size_t i = 0; i < layout->count; i++) {
         check_words_end(layout->parameters[i].words);
+        free(layout->parameters[i].lanes);
+    }
     free(layout->parameters);
     free(layout);
 }

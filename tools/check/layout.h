@@ -7,6 +7,7 @@
 #ifndef TENURE_PRELOAD_CHECK_LAYOUT_H
 #define TENURE_PRELOAD_CHECK_LAYOUT_H
 
+#include "check/lanes.h"
 #include "check/words.h"
 
 /* How a parameter was, zero or not, at the launches so far. */
@@ -18,8 +19,11 @@ typedef struct check_zeros {
 typedef struct check_parameter {
     size_t index, offset, bytes;
     check_words *words; /* what those of a larger one have held */
-    uint8_t was_live;   /* it has led to a live block */
-    check_zeros zeros;  /* of one word */
+    check_lanes *lanes; /* what its numbers have been */
+    const char *from;   /* where it lies in the reading that has this number */
+    uint64_t read_in;
+    uint8_t was_live;  /* it has led to a live block */
+    check_zeros zeros; /* of one word */
 } check_parameter;
 
 /* Parameters in which no address has room: most of them. The first so many are looked at. Those of

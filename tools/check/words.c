@@ -16,6 +16,10 @@
  * 3. The word holds such an address now, too. A word that is left over would have been there
  *    before. A word that leads to freed memory is never believed: libraries keep the addresses of
  *    work space in structures after they have freed it, and kernels do not look at them.
+ * 4. No block that is gone has had the address. Otherwise the word may have been left over from
+ *    that one, by whatever way it got there, and another block lives there by now.
+ *
+ * Even so a kernel leaves its words unread if it is given no items: see lanes.c.
  *
  * "In its place" means the parameter's size and the position in it, for all kernels alike. One
  * structure may be given to several kernels, and kernels made from one template have theirs in the
@@ -161,42 +165,43 @@ static int has_same_words(const check_words *self, const check_held *held, size_
     return 1;
 }
 
-/* The history fits what is held now: one of its words for each. */
-static int words_judge(check_words *history, size_t bytes, check_held *held, size_t count,
+/* The history fits what is held now: one of its words for each. Returns as check_words_judge. */
+static int words_judge(check_words **history, size_t bytes, check_held *held, size_t count,
                        int are_old)
 {
     uint64_t hashes[ADDRESSES_MAX];
-    int are_alive = 1;
+    int are_alive = 1, has_new = 0;
     if (!are_old)
         hashes_fetch(hashes, bytes, held, count);
     for (size_t i = 0; i < count; i++) {
-        word *one = &history->words[i];
+        word *one = &(*history)->words[i];
         int is_given = !are_old && is_new(hashes[i]) && held[i].is_alone;
         held[i].is_certain = is_given && held[i].is_live && one->changes >= CHANGES_MIN;
         if (is_given && one->changes < CHANGES_MIN)
             one->changes++;
         are_alive = are_alive && (held[i].is_live || check_is_live(held[i].address));
+        has_new |= is_given;
     }
-    return are_alive;
+    if (!are_alive)
+        check_words_give_up(history);
+    return has_new;
 }
 
-void check_words_judge(check_words **history, size_t bytes, check_held *held, size_t count)
+int check_words_judge(check_words **history, size_t bytes, check_held *held, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         held[i].is_certain = 0;
     if (is_blind) /* for ever, so nothing need be remembered */
-        return;
+        return 0;
     int are_old = were_there(bytes, held, count);
     if (*history == NULL)
         *history = words_make(held, count);
-    if (has_same_words(*history, held, count)) {
-        if (!words_judge(*history, bytes, held, count, are_old))
-            check_words_give_up(history);
-        return;
-    }
+    if (has_same_words(*history, held, count))
+        return words_judge(history, bytes, held, count, are_old);
     if (!are_old)
         words_note(bytes, held, count);
     check_words_give_up(history);
+    return 0;
 }
 
 int check_words_may_be(const check_words *history)

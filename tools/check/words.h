@@ -20,13 +20,15 @@ typedef struct check_held {
     uint32_t at;    /* where in the parameter */
     int is_live;    /* a block lives there that is followed; 0: others may */
     int is_alone;   /* a block begins there to which nothing else of the launch leads, and nothing
-                     * leads to the block right below: it is no end of a range */
+                     * leads to the block right below: it is no end of a range. It is the first
+                     * block that has the address: no word that is left over leads to it */
     int is_certain; /* the answer */
 } check_held;
 
 /* Judges the words of a parameter at a launch, and remembers them. `held` has all words that lead
- * to Tenure's memory, in their order. `bytes`: of the parameter. */
-void check_words_judge(check_words **history, size_t bytes, check_held *held, size_t count);
+ * to Tenure's memory, in their order. `bytes`: of the parameter. 0: none is new in its place, and
+ * none is certain. */
+int check_words_judge(check_words **history, size_t bytes, check_held *held, size_t count);
 
 /* 0: none of a parameter's words will ever be certain. */
 int check_words_may_be(const check_words *history);
