@@ -454,6 +454,22 @@ class Texts(CheckTest):
         for name in ["free_in_use", "structure"]: # the second is possible, and not printed
             self.assertNotIn("nothing found", self.animal(name, "wrong").err)
 
+    def test_what_was_not_looked_at(self):
+        """Then it does not say that nothing was found, but what is missing: launches, memory of the
+        driver's, and the sums of a program that died. Without nothing_text
+        (check/findings.c), or the line in run_end (tools/tenure/run.c), this fails."""
+        refused = {"TENURE_SIM_FAIL": "cuFuncGetParamInfo:1+:801"}
+        for result, words in [
+                (self.animal("free_in_use", "right", **refused),
+                 "not all was looked at: 1 of 1 launch could not be read\n"),
+                (self.run_checked([PROGRAMS / "preload_engine", "lookup2", "contexts"], **TWO),
+                 r"not all was looked at: \d+ allocations had memory of the driver's\n"),
+                (self.animal("free_in_use", "right", ZOO_END=1),
+                 "died of signal 6: the check has not told its sums")]:
+            self.assertEqual(result.findings, [], result.err)
+            self.assertRegex(result.err, words)
+            self.assertNotIn("nothing found", result.err)
+
     def test_names_of_cxx(self):
         """Demangled; without frames of the C++ library and of a framework's dispatcher; each with
         its line, however deep. With 0 for what between_is_outside returns both are printed."""

@@ -142,6 +142,30 @@ class Traps(PreloadTest):
         self.assertEqual(looked, sorted(looked))
         self.assertEqual((looked[0], looked[-1]), (False, True))
 
+    def test_nothing_found_is_of_all_looks(self):
+        """A program without an error, of which some looks were made, and others were given up or
+        left at the end. Without is_left (alloc/see/trap/ending.c), or without its look at what was
+        missed, it says that nothing was found."""
+        variables = dict(os.environ, LD_LIBRARY_PATH=str(DRIVER), TENURE_SIM_SCHEDULE="eager")
+        variables.pop("TENURE_DRIVER", None)
+        running = [subprocess.Popen(
+            [TENURE, "run", "--conf", CONF, "--", PROGRAM, "clean"], text=True,
+            env={**variables, "TENURE_SIM_FAIL": f"cuEventQuery:{question}+:600"},
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            for question in range(1, 13)]
+        looked = set()
+        for one in running:
+            err = one.communicate()[1]
+            sums = re.search(r"traps: process \d+: (.*) \(looked at (\d+), could not be (\d+)\)",
+                             err)
+            is_whole = sums[3] == "0" and "was not looked at" not in err
+            self.assertEqual(sums[1], "nothing looked at" if sums[2] == "0" else
+                             "nothing found" if is_whole else
+                             "no finding, but not all was looked at", err)
+            looked.add((sums[1], sums[3] != "0"))
+        part = "no finding, but not all was looked at"
+        self.assertLessEqual({(part, False), (part, True)}, looked)
+
     def test_a_reset_at_the_end(self):
         self.check_found(self.run_trapped("live", "reset"), "canary: 4 bytes")
         self.assertIn("nothing found", self.run_trapped("clean", "reset", code=0).err)

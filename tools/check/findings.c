@@ -547,6 +547,24 @@ static void unseen_text(check_text *said, const unseen_order *one)
                        one->launches + 1, check_launches);
 }
 
+/* That nothing was found is said only if all was looked at. */
+static void nothing_text(check_text *said)
+{
+    uint64_t passed = atomic_load(&service_counts[COUNT_ALLOCS_PASSED]);
+    if (check_launches_unread + passed == 0) {
+        check_text_add(said, "tenure: check: nothing found\n");
+        return;
+    }
+    check_text_add(said, "tenure: check: no finding, but not all was looked at:");
+    if (check_launches_unread > 0)
+        check_text_add(said, " %" PRIu64 " of %" PRIu64 " launch%s could not be read",
+                       check_launches_unread, check_launches, check_launches == 1 ? "" : "es");
+    if (passed > 0)
+        check_text_add(said, "%s %" PRIu64 " allocation%s had memory of the driver's",
+                       check_launches_unread > 0 ? "," : "", passed, tnri_plural(passed));
+    check_text_add(said, "\n");
+}
+
 static void sums_text(check_text *said, const sums *all)
 {
     uint64_t followed = engine_blocks + atomic_load(&service_counts[COUNT_ALLOCS_SERVED]);
@@ -582,7 +600,7 @@ static void sums_text(check_text *said, const sums *all)
         if (list[i]->number != 0 && is_printed(list[i]) && list[i]->leader == NULL)
             times_text(said, list[i]);
     if (all->certain + all->possible + all->suppressed + beyond == 0)
-        check_text_add(said, "tenure: check: nothing found\n");
+        nothing_text(said);
 }
 
 static void sums_say(void)

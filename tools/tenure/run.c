@@ -495,6 +495,11 @@ static int run_end(run_check *check, int status)
     const char *who = !has_findings ? "the traps have"
                       : is_trapped  ? "the check and the traps have"
                                     : "the check has";
+    if (run_checked && !has_findings && status != -1 && WIFSIGNALED(status))
+        fprintf(stderr,
+                "tenure run: the program died of signal %d: the check has not told its sums, and "
+                "frees that it had still to judge were not judged\n",
+                WTERMSIG(status));
     if (status == -1 || (!has_findings && !is_trapped))
         return end_as(status);
     if (WIFEXITED(status))

@@ -204,6 +204,8 @@ static int device_fill(tnri_device *device, uint64_t until_ns)
     return device_wait(device, until_ns);
 }
 
+static _Atomic int is_left; /* 1: an end has not looked at all, since the sums were told */
+
 /* 0: work that was still to be filled is not over in time, so nothing was looked at. */
 static int last_look(tnri_device *device, uint64_t until_ns)
 {
@@ -221,8 +223,8 @@ static int last_look(tnri_device *device, uint64_t until_ns)
 
 void tnri_trap_last_look(tnri_device *device)
 {
-    if (!tnri_capturing() && device_wait(device, 0))
-        (void)last_look(device, 0);
+    if (tnri_capturing() || !device_wait(device, 0) || !last_look(device, 0))
+        atomic_store(&is_left, 1);
     tnri_looks_settle(device, 0);
 }
 
@@ -230,16 +232,18 @@ void tnri_trap_last_look(tnri_device *device)
 
 static _Atomic int is_used; /* 1: blocks have had traps since the sums were told */
 
-static void sums_text(char *text, size_t room)
+static void sums_text(char *text, size_t room, int is_part)
 {
     tnri_looks_sums sums = tnri_looks_sums_get();
     uint64_t guarded = atomic_load(&tnri_guarded_count);
     uint64_t unguarded = atomic_load(&tnri_unguarded_count);
-    char found[32] = "nothing looked at";
+    char found[64] = "nothing looked at";
     char looks[96];
     char guards[96];
     if (sums.findings > 0)
         (void)snprintf(found, sizeof(found), "found %" PRIu64, sums.findings);
+    else if (sums.made > 0 && (sums.missed > 0 || is_part))
+        (void)snprintf(found, sizeof(found), "no finding, but not all was looked at");
     else if (sums.made > 0)
         (void)snprintf(found, sizeof(found), "nothing found");
     (void)snprintf(looks, sizeof(looks), "%s (looked at %" PRIu64 ", could not be %" PRIu64 ")",
@@ -258,7 +262,7 @@ void tnri_trap_sums_tell(void)
     char text[256];
     if (!atomic_exchange(&is_used, 0))
         return;
-    sums_text(text, sizeof(text));
+    sums_text(text, sizeof(text), atomic_exchange(&is_left, 0));
     tnri_trap_say(text);
 }
 
@@ -291,9 +295,11 @@ static void exit_look(void)
                 tnri_looks_settle(device, 1); /* those that are over */
             tnri_device_leave(&visit);
         }
-    if (!is_quiet)
+    if (!is_quiet) {
+        atomic_store(&is_left, 1);
         tnri_trap_say("tenure: traps: what was left at the end was not looked at: a capture or "
                       "work was still under way, or a device is lost\n");
+    }
     tnri_trap_sums_tell();
 }
 
