@@ -20,8 +20,8 @@ def caches(transformers, steps):
     static = {"config": transformers.LlamaConfig(
         num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=HEADS,
         hidden_size=HEADS * HEAD), "max_cache_len": steps}
-    for make in (lambda **more: transformers.StaticCache(**static, **more),
-                 lambda **more: transformers.DynamicCache(**more)):
+    for make in (lambda **more: transformers.DynamicCache(**more),
+                 lambda **more: transformers.StaticCache(**static, **more)):
         try:
             return make(), make(offloading=True)
         except TypeError:
