@@ -2,18 +2,19 @@
 /*
  * A program with one block that it never frees, and the ways to end without the return of main:
  *
- *   check_quits quit|Quit|quick|late|thread|child|forked|hangs|breaks
+ *   check_quits quit|Quit|quick|late|thread|small|child|forked|hangs|breaks
  *
  * quit (_exit), Quit (_Exit), quick (quick_exit); late: _exit in an exit handler; thread: a thread
- * calls _exit while another one says what is said at the end; child: a child of vfork calls _exit,
- * and then the program ends; forked: so does a child of fork; hangs, breaks: a handler that has
- * interrupted malloc calls _exit, and malloc then waits for itself, or finds its heap broken. All
- * end with 7.
+ * calls _exit while another one says what is said at the end; small: a handler calls _exit on a
+ * signal stack that has no room for more; child: a child of vfork calls _exit, and then the program
+ * ends; forked: so does a child of fork; hangs, breaks: a handler that has interrupted malloc calls
+ * _exit, and malloc then waits for itself, or finds its heap broken. All end with 7.
  */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -71,6 +72,28 @@ static void thread_begin(void)
         (void)pthread_join(thread, NULL);
 }
 
+static void quit_on_signal(int number)
+{
+    (void)number;
+    _exit(7);
+}
+
+/* Room for what the kernel puts there, as much for the loader, which looks functions up, and 2 KiB;
+ * nothing can be written below it. */
+static void signal_on_small_stack(void)
+{
+    enum { PAGE = 4096 };
+    size_t bytes = (size_t)sysconf(_SC_MINSIGSTKSZ) * 2 + 2048;
+    size_t pages = (bytes + PAGE - 1) / PAGE * PAGE;
+    char *memory = mmap(NULL, PAGE + pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack_t stack = {.ss_sp = memory + PAGE, .ss_size = bytes};
+    struct sigaction action = {.sa_handler = quit_on_signal, .sa_flags = SA_ONSTACK};
+    if (memory == MAP_FAILED || mprotect(memory + PAGE, pages, PROT_READ | PROT_WRITE) != 0 ||
+        sigaltstack(&stack, NULL) != 0 || sigaction(SIGUSR1, &action, NULL) != 0)
+        exit(1);
+    (void)raise(SIGUSR1);
+}
+
 static void block_make(void)
 {
     CUcontext context;
@@ -101,6 +124,8 @@ int main(int argc, char **argv)
         (void)atexit(quit);
     if (strcmp(way, "thread") == 0)
         (void)atexit(thread_begin);
+    if (strcmp(way, "small") == 0)
+        signal_on_small_stack();
     if (strcmp(way, "hangs") == 0 || strcmp(way, "breaks") == 0) {
         (void)signal(SIGUSR1, on_signal);
         (void)raise(SIGUSR1);

@@ -5,7 +5,8 @@ still says what is said at the end, once, and ends with its own code whatever it
 
 Taken out of tools/check/ending.c, each by itself, and seen to fail: _exit; _Exit; at_quick_exit;
 the process id (child); the alarm (hangs, which never ends); SIGABRT (breaks: the program dies of
-it).
+it); the stack of its own (small: the sums are lost). No test fails without is_first: where two
+threads end the process, the second one ends it before the first has gone on.
 
 Environment: TENURE is the command, PRELOAD_PROGRAMS the folder of the programs.
 """
@@ -18,7 +19,7 @@ import unittest
 
 TENURE = os.environ["TENURE"]
 PROGRAM = pathlib.Path(os.environ["PRELOAD_PROGRAMS"]) / "check_quits"
-ENDS = ["", "quit", "Quit", "quick", "late", "thread", "child", "forked"]
+ENDS = ["", "quit", "Quit", "quick", "late", "thread", "small", "child", "forked"]
 
 
 class Quits(unittest.TestCase):

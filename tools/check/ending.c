@@ -9,8 +9,8 @@
  * malloc or whoever holds our locks. Nothing tells a handler from other code. So before anything is
  * said, signals are set so that the process ends with the program's code whatever happens: if its
  * heap is broken (SIGSEGV, SIGBUS, SIGABRT), or if after five seconds it still waits for a lock
- * (SIGALRM). These handlers make one system call. A thread that was interrupted inside of Tenure
- * says nothing (check_enter).
+ * (SIGALRM). These handlers make one system call. A handler may also run on a small stack, so that
+ * it is said on another. A thread that was interrupted inside of Tenure says nothing (check_enter).
  */
 #include "check/ending.h"
 
@@ -22,13 +22,14 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "check/check.h"
 #include "driver.h"
 #include "service.h"
 
-enum { SAY_FOR_S = 5, ASKS_IN_A_SECOND = 100 };
+enum { SAY_FOR_S = 5, ASKS_IN_A_SECOND = 100, SAY_STACK_BYTES = 256 << 10 };
 
 static pid_t self;             /* of the process that began */
 static _Atomic pid_t sayer;    /* the thread that says it; 0: none yet */
@@ -99,6 +100,22 @@ static void end_is_sure(int code)
     (void)alarm(SAY_FOR_S);
 }
 
+/* On a stack of its own: a signal handler's may have no room for it. */
+static void say_apart(void)
+{
+    static _Alignas(64) char stack[SAY_STACK_BYTES];
+    static ucontext_t here, there;
+    if (getcontext(&there) != 0) {
+        say();
+        return;
+    }
+    there.uc_stack.ss_sp = stack;
+    there.uc_stack.ss_size = sizeof(stack);
+    there.uc_link = &here;
+    makecontext(&there, say, 0);
+    (void)swapcontext(&here, &there);
+}
+
 /* The first is saying it; a thread that ends the process, too, waits until that is done. */
 static void wait_for_sayer(void)
 {
@@ -113,7 +130,7 @@ static _Noreturn void end_by_itself(int code)
                     !service_is_forked() && !service_is_inside();
     if (has_words && is_first()) {
         end_is_sure(code);
-        say();
+        say_apart();
     } else if (has_words && atomic_load(&sayer) != (pid_t)syscall(SYS_gettid)) {
         wait_for_sayer();
     }
