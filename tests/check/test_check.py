@@ -278,7 +278,7 @@ class Zoo(CheckTest):
 
     def test_the_page_has_the_share(self):
         """How many of the errors here are certain, and how many only possible."""
-        certain = len({**CERTAIN, **POLLED}) + len(Host.FOUND)
+        certain = len({**CERTAIN, **POLLED}) + len(Host.FOUND) + len(Pipelines.FOUND)
         possible = len({**POSSIBLE, **DOUBTED})
         page = " ".join((HERE.parents[1] / "docs" / "check.md").read_text("utf-8").split())
         self.assertIn(f"Of its {certain + possible} errors {certain} are certain findings, and "
@@ -513,6 +513,31 @@ class Ends(CheckTest):
                                    "exit 3"])
         self.assertEqual(result.code, 3)
         os.kill(int(result.out), signal.SIGKILL)  # it is there still: nothing has waited for it
+
+
+class Pipelines(CheckTest):
+    """Programs as real ones are, and the same without one wait, which is the one that is found.
+    With what a stream takes over from an event left out (check_event_waited in check/streams.c) the
+    right ones are found, too."""
+    FREED = ("free_in_use", {"cuLaunchKernel", "cuMemFreeAsync"})
+    RACED = ("race", {"cuMemcpyDtoDAsync", "cuMemsetD8Async"})
+    FOUND = {"event_pool": FREED, "halves": FREED, "double_buffer": FREED,
+             "graph_branches": ("free_in_use", {"cuGraphLaunch", "cuMemFreeAsync"}),
+             "priorities": FREED, "stages": FREED,
+             "growing": ("free_in_use", {"cuMemcpyDtoDAsync", "cuMemFreeAsync"}),
+             "workers": FREED, "pool": FREED, "ring": RACED, "mapped": RACED}
+
+    def test_a_wait_that_is_missing(self):
+        for name, (kind, calls) in self.FOUND.items():
+            for schedule in SCHEDULES:
+                with self.subTest(name=name, schedule=schedule):
+                    result = self.animal("pipeline_" + name, "wrong", schedule=schedule)
+                    self.assertEqual(result.code, 99, result.err)
+                    self.assertEqual([(row["kind"], row["certain"]) for row in result.findings],
+                                     [(kind, True)], result.err)
+                    sides = {result.findings[0][side]["call"] for side in ("earlier", "later")}
+                    self.assertEqual(sides, calls)
+                    self.check_silent(self.animal("pipeline_" + name, "right", schedule=schedule))
 
 
 class Structures(CheckTest):
