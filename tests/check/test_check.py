@@ -1137,6 +1137,22 @@ class Options(CheckTest):
                 self.assertTrue(frame["file"].endswith("tests/check/" + source), frame)
                 self.assertEqual(frame["function"], function)
 
+    def test_numbers_of_findings(self):
+        """Fractions stay in the page. They were null without real_write (snapshot/findings.c)."""
+        numbers = [0.25, -1.5e-7, 12345678901.125, 3, -3, 1 << 63]
+        with tempfile.TemporaryDirectory() as folder:
+            found, page = pathlib.Path(folder) / "found", pathlib.Path(folder) / "r.html"
+            found.write_text(json.dumps({"finding": 1, "kind": "race", "numbers": numbers}) + "\n")
+            done = subprocess.run([TENURE, "snapshot", "html", EXAMPLE, page, "--findings", found],
+                                  capture_output=True, text=True, check=False)
+            if "the report was not built" in done.stderr:
+                self.skipTest("this tenure has no report")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            text = page.read_text()
+        begin = text.index(">", text.index('id="tenure-findings"')) + 1
+        row = json.loads(text[begin:text.index("</script>", begin)])[0]
+        self.assertEqual(row["numbers"], numbers)
+
     def test_findings_that_cannot_be_read(self):
         """A line that was cut off is left out; what is wrong elsewhere is named."""
         good = '{"finding": 1, "kind": "free_in_use"}\n'

@@ -3,6 +3,7 @@
 #include "findings.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -215,6 +216,14 @@ int findings_look_up(findings *in)
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
+/* JSON has no other way to write a number that is none. */
+static void real_write(double number, output *out)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%.17g", number);
+    output_text(out, isfinite(number) ? text : "null");
+}
+
 static void value_write(value any, output *out, int depth)
 {
     uint64_t whole;
@@ -226,6 +235,8 @@ static void value_write(value any, output *out, int depth)
         output_unsigned(out, whole);
     } else if (kind == VALUE_INT && value_as_signed(any, &negative)) {
         output_signed(out, negative);
+    } else if (kind == VALUE_REAL) {
+        real_write(value_as_real(any), out);
     } else if (kind == VALUE_TEXT) {
         output_json_text(out, value_as_text(any)->bytes);
     } else if (kind == VALUE_LIST) {
