@@ -25,6 +25,7 @@ sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 from mutants import MUTANTS, ODD, PARKED, UNIT_TESTS  # noqa: E402
 
+PARTS = ("alloc", "lifetime", "capture", "tools", "tests", "docs", "CMakeLists.txt", "LICENSE")
 OPERATIONS_EACH = 10000
 # What a unit test needs besides its program.
 TARGETS = {"unit_annotate": ["nvtx_tool"]}
@@ -53,32 +54,41 @@ def run(command, **options):
                           check=False, **options)
 
 
+def files_of(root):
+    """The files of a tree that a build needs, relative to it."""
+    found = set()
+    for part in PARTS:
+        start = root / part
+        for path in [start] if start.is_file() else start.rglob("*"):
+            if path.is_file() and "node_modules" not in path.parts:
+                found.add(path.relative_to(root))
+    return found
+
+
+def mirror(root, target):
+    """Makes the target a copy. Writes only what differs, so that a build that is there stays good;
+    removes what is gone: CMake builds each folder of tests that it finds."""
+    files = files_of(root)
+    for path in files_of(target) - files:
+        (target / path).unlink()
+    for path in sorted(files):
+        copy = target / path
+        if copy.exists() and copy.read_bytes() == (root / path).read_bytes():
+            continue
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(root / path, copy)
+
+
 class Scratch:
-    """A copy of the tree with its build."""
+    """A copy of the tree with its build of some targets."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *targets):
         self.source, self.build = folder / "source", folder / "build"
-        folder.mkdir(parents=True, exist_ok=True)
-        for part in ("alloc", "lifetime", "capture", "tools", "tests", "docs", "CMakeLists.txt",
-                     "LICENSE"):
-            self.copy(part)
-        if not (self.build / "CMakeCache.txt").exists():
-            self.must(run(["cmake", "-S", self.source, "-B", self.build, "-DTNR_BUILD_TESTS=ON",
-                           "-DCMAKE_BUILD_TYPE=Release", "-DTNR_CHECK=1"]))
-        self.must(self.make("tenure_cli"))
-        self.must(self.make("tenure_simcuda"))
-
-    def copy(self, part):
-        """Copies what differs, so that a build that is there stays good."""
-        start = ROOT / part
-        for path in [start] if start.is_file() else sorted(start.rglob("*")):
-            if not path.is_file() or "node_modules" in path.parts:
-                continue
-            target = self.source / path.relative_to(ROOT)
-            if target.exists() and target.read_bytes() == path.read_bytes():
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, target)
+        mirror(ROOT, self.source)
+        self.must(run(["cmake", "-S", self.source, "-B", self.build, "-DTNR_BUILD_TESTS=ON",
+                       "-DCMAKE_BUILD_TYPE=Release", "-DTNR_CHECK=1"]))
+        for target in targets:
+            self.must(self.make(target))
 
     @staticmethod
     def must(result):
@@ -187,7 +197,7 @@ def main():
         return 1 if wrong else 0
     if options.scratch is None:
         parser.error("a scratch folder is needed")
-    scratch = Scratch(options.scratch.resolve())
+    scratch = Scratch(options.scratch.resolve(), "tenure_cli", "tenure_simcuda")
     clean = scratch.fuzz(options.operations // 10)
     if "failure" in clean:
         sys.exit(f"the library fails without a mutant: {clean['failure']}")
