@@ -68,7 +68,7 @@ static void segment_describe(tnr_block_info *info, const tnri_arena *arena, cons
     const tnri_space *space = tnri_arena_space(arena);
     info->segment = NULL;
     info->segment_bytes = 0;
-    if (!tnri_account_is_foreign(arena->account))
+    if (!tnri_account_is_owners(arena->account))
         return;
     const tnri_chunk *segment = tnri_page_chunk(space, tnri_page_of(space, block->base));
     info->segment = (void *)tnri_page_address(space, segment->page);

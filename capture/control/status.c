@@ -42,7 +42,7 @@ static const char *pool_kind(const struct tnr_pool_st *pool)
 {
     if (pool->account.is_graph)
         return "graph";
-    if (tnri_account_is_foreign(&pool->account))
+    if (tnri_account_is_owners(&pool->account))
         return "foreign";
     return tnri_pool_handle(pool) == NULL ? "default" : "user";
 }

@@ -143,11 +143,10 @@ static int kept_add(judge *self, const tnri_set *holds)
 static tnr_status judge_begin(judge *self)
 {
     int ok = 1;
-    for (int i = 0; ok && i < tnri_devices_count(); i++) {
-        tnri_device *device = tnri_device_at(i);
+    tnri_device *device;
+    for (int i = 0; (device = tnri_device_nth(i)) != NULL && ok; i++)
         if (atomic_load(&device->in_use))
             ok = pools_add(self, device);
-    }
     const tnri_graph *graph = self->graph;
     if (ok && graph != NULL)
         ok = kept_add(self, &graph->holds) && kept_add(self, &graph->late);

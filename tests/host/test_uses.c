@@ -11,6 +11,8 @@
  *   tnri_proxy_stream, `device->gpu`: every_way_to_record_counts, uses_of_other_devices_count
  *   poll_try_hold, `device->gpu`: no_buffer_is_handed_out_before_its_copy_is_over
  *   devices_show, the device's number: snapshots_show_it
+ *   judge_begin, tnri_device_nth (devices alone): a_graph_keeps_what_it_copies_from
+ *   tnri_account_is_owners, `is_own`: snapshots_show_it (the segment, and the kind)
  */
 #include "host.h"
 
@@ -232,6 +234,10 @@ static void a_graph_keeps_what_it_copies_from(void **state)
         assert_ok(tnr_capture_end(&graph, &number, 0, stream));
         if (!is_inside)
             assert_ok(tnr_free(buffer));
+        tnr_audit audit = {.struct_bytes = sizeof(audit)};
+        assert_ok(tnr_graph_audit(&audit, graph, number, NULL, NULL));
+        assert_int_equal(audit.found, 2);
+        assert_int_equal(audit.proved, 2);
         unsigned char *other = host_malloc(BYTES);
         assert_ptr_not_equal(other, buffer);
         host_fill(other, BYTES, 7);
@@ -257,12 +263,17 @@ static void a_graph_keeps_what_it_copies_from(void **state)
 
 /* ---- seeing --------------------------------------------------------------------------------- */
 
-static void snapshots_show_it(void **state)
+/* Slabs are no foreign segments of the program's. */
+static void shown(host_kind kind)
 {
-    (void)state;
     char path[] = "/tmp/host_snapshot.XXXXXX", text[1 << 16];
-    host_start(HOST_MAPPED, "history:full", NULL, NULL);
+    tnr_block_info info;
+    host_start(kind, "history:full", NULL, NULL);
     unsigned char *buffer = host_malloc(12345);
+    assert_ok(tnr_block_get(&info, buffer));
+    assert_int_equal(info.device, TNR_HOST(0));
+    assert_null(info.segment);
+    assert_int_equal(info.segment_bytes, 0);
     int file = mkstemp(path);
     assert_true(file >= 0);
     assert_ok(tnr_snapshot_write(path, TNR_SNAPSHOT_JSON));
@@ -276,7 +287,15 @@ static void snapshots_show_it(void **state)
     assert_non_null(strstr(text, "{\"index\":64,\"name\":\"host memory near device 0\""));
     assert_non_null(strstr(text, "\"bytes\":{\"live\":12345"));
     assert_non_null(strstr(text, ",12800,12345,0,")); /* the allocation, in the history */
+    assert_null(strstr(text, "\"kind\":\"foreign\""));
     assert_ok(tnr_host_free(buffer));
+}
+
+static void snapshots_show_it(void **state)
+{
+    shown(HOST_MAPPED);
+    unit_stop(state);
+    shown(HOST_ALLOCATED);
 }
 
 int main(void)

@@ -75,6 +75,12 @@ static inline int tnri_account_is_foreign(const tnri_account *account)
     return account->foreign.alloc != NULL;
 }
 
+/* 1: these are an owner's, and not slabs of Tenure's own. */
+static inline int tnri_account_is_owners(const tnri_account *account)
+{
+    return tnri_account_is_foreign(account) && !account->foreign.is_own;
+}
+
 /* 1: its memory may be known to network cards, or to others that are not told when it changes. */
 static inline int tnri_account_is_known(const tnri_account *account)
 {
@@ -86,8 +92,7 @@ static inline int tnri_account_is_known(const tnri_account *account)
  * the pool is named. */
 static inline int tnri_account_is_kept(const tnri_account *account)
 {
-    return tnri_account_is_known(account) || account->is_vouched ||
-           (tnri_account_is_foreign(account) && !account->foreign.is_own);
+    return tnri_account_is_known(account) || account->is_vouched || tnri_account_is_owners(account);
 }
 
 /* 1: its memory stays at its addresses, and with its streams. */

@@ -154,6 +154,7 @@ static int pool_enter(tnri_cut *cut, tnr_pool pool)
     copy->handle = tnri_pool_handle(pool);
     copy->is_graph = pool->account.is_graph;
     copy->is_foreign = tnri_account_is_foreign(&pool->account);
+    copy->is_owners = tnri_account_is_owners(&pool->account);
     copy->is_vouched = pool->account.is_vouched;
     copy->tag = pool->account.tag;
     memcpy(copy->name, pool->account.name, sizeof(copy->name));

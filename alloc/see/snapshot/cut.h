@@ -64,7 +64,7 @@ typedef struct tnri_pool_copy {
     int device;
     unsigned number;
     char name[TNRI_POOL_NAME_BYTES];
-    int is_graph, is_foreign, is_vouched;
+    int is_graph, is_foreign, is_owners, is_vouched;
     const tnri_tag *tag; /* null: none */
     int sleep_state;     /* tnri_sleep_state */
     int is_still;        /* 1: no thread took or gave back memory for it around the moment */

@@ -33,7 +33,7 @@ const char *tnri_pool_kind_text(const tnri_shown_pool *pool)
         return "vouched";
     if (pool->is_graph)
         return "graph";
-    return pool->is_foreign ? "foreign" : pool->number == 0 ? "default" : "user";
+    return pool->is_owners ? "foreign" : pool->number == 0 ? "default" : "user";
 }
 
 /* ---- arrays --------------------------------------------------------------------------------- */
@@ -88,6 +88,7 @@ static void pools_show(tnri_picture *picture)
         shown->handle = copy->handle;
         shown->is_graph = copy->is_graph;
         shown->is_foreign = copy->is_foreign;
+        shown->is_owners = copy->is_owners;
         shown->is_vouched = copy->is_vouched;
         shown->tag = copy->tag;
         shown->is_settled = copy->is_still;

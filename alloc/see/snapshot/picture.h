@@ -67,7 +67,7 @@ typedef struct tnri_shown_pool {
     tnr_pool handle; /* null: the default pool */
     unsigned number;
     char name[TNRI_POOL_NAME_BYTES];
-    int is_graph, is_foreign, is_vouched, is_ended, is_settled, sleep_state;
+    int is_graph, is_foreign, is_owners, is_vouched, is_ended, is_settled, sleep_state;
     const tnri_tag *tag; /* null: none */
     uint64_t away_bytes; /* that parked blocks are shown with and do not have */
     uint64_t reserved_bytes, asleep_bytes, limit_bytes, chunks;
