@@ -272,11 +272,10 @@ tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *re
     return status;
 }
 
-void tnri_stale_take_back(tnri_arena *arena, uintptr_t base, uintptr_t end)
+/* Takes the records out of the queue that hold chunks at [base, end). */
+static tnri_block *stale_take_at(tnri_arena *arena, uintptr_t base, uintptr_t end)
 {
-    tnri_access *access = &arena->account->access;
-    tnri_block *back = NULL;
-    unsigned epoch = tnri_placing_begin(access);
+    tnri_block *taken = NULL;
     tnri_arena_enter(arena);
     for (tnri_block *stale = arena->stale_first, *before = NULL; stale != NULL;) {
         tnri_block *next = stale->next;
@@ -287,20 +286,48 @@ void tnri_stale_take_back(tnri_arena *arena, uintptr_t base, uintptr_t end)
             if (next == NULL)
                 arena->stale_last = before;
             arena->stale_count--;
-            stale->next = back;
-            back = stale;
+            stale->next = taken;
+            taken = stale;
         }
         stale = next;
     }
-    int is_returned = back != NULL;
+    tnri_arena_leave(arena);
+    return taken;
+}
+
+/* Who changed access since the record came to the queue has passed it by. */
+static tnr_status stale_open(tnri_arena *arena, const tnri_block *stale)
+{
+    const tnri_space *space = tnri_arena_space(arena);
+    size_t page = tnri_page_of(space, stale->base);
+    size_t end = page + (stale->bytes >> space->page_shift);
+    tnr_status status = TNR_OK;
+    for (; status == TNR_OK && page < end; page += space->pages[page]->pages)
+        status = tnri_pages_access_again(arena->device, &arena->account->access, page,
+                                         space->pages[page]->pages);
+    return status;
+}
+
+void tnri_stale_take_back(tnri_arena *arena, uintptr_t base, uintptr_t end)
+{
+    tnri_access *access = &arena->account->access;
+    unsigned epoch = tnri_placing_begin(access);
+    tnri_block *back = stale_take_at(arena, base, end);
+    int is_returned = 0;
     while (back != NULL) {
         tnri_block *stale = back;
         back = stale->next;
+        if (stale_open(arena, stale) != TNR_OK) {
+            stale_put_back(arena, stale);
+            continue;
+        }
+        tnri_arena_enter(arena);
         tnri_event_drop(stale->event);
         tnri_world_uncut(stale->world, stale);
+        tnri_arena_leave(arena);
+        is_returned = 1;
     }
-    tnri_arena_leave(arena);
-    if (is_returned) /* who changes access did not see it */
+    if (is_returned) /* who changes access now did not see it */
         atomic_fetch_add(&access->returned, 1);
     tnri_placing_end(access, epoch);
 }

@@ -35,6 +35,7 @@
 typedef struct pages {
     tnri_arena *arena;
     size_t first, end;
+    int is_new; /* 1: this call has made a range of the block */
 } pages;
 
 /* ---- beginning and ending a call ------------------------------------------------------------ */
@@ -71,15 +72,40 @@ static tnr_status block_check(const tnri_arena *arena, size_t offset, size_t byt
 /* Makes a range of the block if it is none yet. Under the lock. */
 static tnr_status range_open(tnri_arena *arena, int *is_new)
 {
-    *is_new = tnri_range_of(arena) == NULL;
-    if (!*is_new)
+    if (tnri_range_of(arena) != NULL)
         return TNR_OK;
     if (!tnri_range_open(arena))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the pages of a block.");
     tnr_status status = tnri_uses_prepare(arena, &arena->growable.range->whole);
     if (status != TNR_OK)
         tnri_range_close(arena);
+    *is_new = status == TNR_OK;
     return status;
+}
+
+/* A commit that has failed does not decide what the block is, unless somebody has named the range
+ * meanwhile or the driver keeps what was to be its memory. */
+static void range_take_back(tnri_arena *arena)
+{
+    const tnri_world *world = &arena->worlds[TNRI_LARGE];
+    tnri_uses *uses = NULL;
+    tnri_arena_enter(arena);
+    tnri_range *range = tnri_range_of(arena);
+    if (range != NULL && range->whole.uses->first == NULL && range->whole.uses->holds == 0 &&
+        range->whole.uses->captured == NULL && world->bytes_in[TNRI_HOLE] == world->spans_bytes) {
+        uses = range->whole.uses;
+        tnri_range_close(arena);
+    }
+    tnri_arena_leave(arena);
+    if (uses != NULL)
+        tnri_uses_free(uses, 0);
+}
+
+static void range_announce(const tnri_arena *arena)
+{
+    if (tnri_unlikely(tnri_nvtx_listens()))
+        tnri_nvtx_block(arena->device->range_base, arena->account->name, arena->growable.base,
+                        arena->growable.bytes_max);
 }
 
 /* Begins a call: finds the block at `ptr`, and is the only one from then on. With `opens` it is a
@@ -87,7 +113,7 @@ static tnr_status range_open(tnri_arena *arena, int *is_new)
 static tnr_status call_begin(pages *self, void *ptr, size_t offset, size_t bytes, int opens,
                              int *is_range)
 {
-    int is_new = 0;
+    self->is_new = 0;
     tnr_status status = tnri_growable_find(&self->arena, ptr);
     if (status != TNR_OK)
         return status;
@@ -96,14 +122,11 @@ static tnr_status call_begin(pages *self, void *ptr, size_t offset, size_t bytes
     tnri_arena_enter(arena);
     status = block_check(arena, offset, bytes);
     if (status == TNR_OK && opens)
-        status = range_open(arena, &is_new);
+        status = range_open(arena, &self->is_new);
     *is_range = tnri_range_of(arena) != NULL;
     if (status == TNR_OK)
         arena->growable.is_growing = 1;
     tnri_arena_leave(arena);
-    if (is_new && status == TNR_OK && tnri_unlikely(tnri_nvtx_listens()))
-        tnri_nvtx_block(arena->device->range_base, arena->account->name, arena->growable.base,
-                        arena->growable.bytes_max);
     return status;
 }
 
@@ -289,6 +312,10 @@ tnr_status tnr_commit_range(void *ptr, size_t offset, size_t bytes)
     uint32_t began = tnri_note_begin();
     if (bytes > 0)
         status = pages_commit(&self);
+    if (self.is_new && status == TNR_OK)
+        range_announce(self.arena);
+    else if (self.is_new)
+        range_take_back(self.arena);
     tnri_note_end(began);
     call_end(&self);
     return status;

@@ -5,6 +5,8 @@
  *
  * Lines taken out to see a test fail:
  *   tnri_stale_take_back, the call in pages_clear: a_page_that_waits_comes_back (BUSY)
+ *   stale_open, the call: a_page_that_waits_is_opened
+ *   range_take_back, the call: a_refused_commit_decides_nothing
  *   tnri_uses_copy in pages_take_out (is_used = 0): other_streams_keep_a_page,
  *     random_pages_under_replays (a race)
  *   uses_mark, the call: open_uses_end_at_the_decommit
@@ -252,6 +254,70 @@ static void all_or_nothing(void **state)
 /* ---- order ---------------------------------------------------------------------------------- */
 
 /* Work that is queued on the range's stream keeps a page from the driver, not from a new commit. */
+/* What is told of the block stays open: memory may come by tnr_commit after all. */
+static void a_refused_commit_decides_nothing(void **state)
+{
+    (void)state;
+    steps_start(NULL, NULL);
+    unsigned char *block = reserve(64 * MIB, ORIGIN);
+    assert_ok(tnr_limit_set(4 * MIB, 0));
+    assert_error(tnr_commit_range(block, 0, 10 * MIB), TNR_ERR_LIMIT, NULL);
+    assert_ok(tnr_validate(-1));
+    assert_ok(tnr_commit(block, 3 * MIB));
+    life_fill(block, 3 * MIB, 5, ORIGIN);
+    check_now(block, 3 * MIB, 5);
+    assert_error(tnr_commit_range(block, 0, 1), TNR_ERR_INVALID_ARGUMENT, NULL);
+    assert_int_equal(stats_now().allocation[TNR_WORLD_ALL].current, 1);
+    assert_ok(tnr_free(block));
+    block = reserve(64 * MIB, ORIGIN);
+    assert_error(tnr_commit_range(block, 0, 10 * MIB), TNR_ERR_LIMIT, NULL);
+    assert_ok(tnr_commit_range(block, 8 * MIB, 2 * MIB));
+    assert_error(tnr_commit_range(block, 0, 10 * MIB), TNR_ERR_LIMIT, NULL);
+    assert_error(tnr_commit(block, 3 * MIB), TNR_ERR_INVALID_ARGUMENT, NULL);
+    assert_ok(tnr_free(block));
+    check_all_given_back();
+}
+
+static unsigned long long access_at(const unsigned char *ptr, int device)
+{
+    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+    unsigned long long flags = 0;
+    assert_int_equal(cuMemGetAccess(&flags, &location, (CUdeviceptr)ptr), CUDA_SUCCESS);
+    return flags;
+}
+
+/* It was mapped before its pool was opened, or closed, and is mapped still. */
+static void a_page_that_waits_is_opened(void **state)
+{
+    (void)state;
+    steps_start("chunk_max_mb:2", "DEVICES=2");
+    unsigned char *range = reserve(64 * MIB, ORIGIN);
+    for (int round = 0; round < 8; round++) {
+        int is_open = round % 2, fails = round / 2 % 2;
+        assert_ok(tnr_commit_range(range, 0, 3 * PAGE));
+        life_gate_close(0, ORIGIN);
+        life_fill(range + PAGE, PAGE, round, ORIGIN);
+        assert_ok(tnr_decommit_range(range, PAGE, 2 * PAGE));
+        assert_ok(
+            tnr_pool_access_set(NULL, 0, 1, is_open ? TNR_ACCESS_READWRITE : TNR_ACCESS_NONE));
+        if (fails)
+            simcuda_fail("cuMemSetAccess", 1, 0, CUDA_ERROR_UNKNOWN);
+        life_gate_open(0);
+        tnr_status status = tnr_commit_range(range, PAGE, 2 * PAGE);
+        simcuda_fail_clear();
+        if (status != TNR_OK) { /* of a page that had been unmapped meanwhile */
+            assert_true(fails && status == TNR_ERR_DRIVER);
+            assert_ok(tnr_commit_range(range, PAGE, 2 * PAGE));
+        }
+        for (int page = 0; page < 3; page++)
+            assert_int_equal(access_at(range + (size_t)page * PAGE, 1),
+                             is_open ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                     : CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    }
+    assert_ok(tnr_free(range));
+    check_all_given_back();
+}
+
 static void a_page_that_waits_comes_back(void **state)
 {
     (void)state;
@@ -674,6 +740,8 @@ int main(int argc, char **argv)
         TEST(one_page_goes_alone),
         TEST(wrong_arguments),
         TEST(all_or_nothing),
+        TEST(a_refused_commit_decides_nothing),
+        TEST(a_page_that_waits_is_opened),
         TEST(a_page_that_waits_comes_back),
         TEST(other_streams_keep_a_page),
         TEST(a_page_outlasts_its_range),

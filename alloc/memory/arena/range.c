@@ -60,7 +60,9 @@ void tnri_range_close(tnri_arena *arena)
     tnri_assert(arena->growable.is_bare);
     range->whole.what = tnri_block_what(TNRI_UNUSED, 0);
     range->whole.uses = NULL;
+    range->whole.content = 0;
     memset(range->live, 0, range->pages * sizeof(range->live[0]));
+    tnri_block_map_enter_start(&tnri_arena_space(arena)->map, range_world(arena)->span_first[0]);
 }
 
 /* ---- pages ---------------------------------------------------------------------------------- */

@@ -41,7 +41,7 @@ typedef struct tnri_range {
  * memory, and nothing has changed. The caller then gives `whole` its list of uses. */
 int tnri_range_open(tnri_arena *arena);
 
-/* The range is over: it was freed by force, and its pages are nobody's. */
+/* The range is over, and its pages are nobody's: it was freed by force, or has had none. */
 void tnri_range_close(tnri_arena *arena);
 
 /* 1 if the record is a range's `whole`. */

@@ -81,6 +81,24 @@ tnr_status tnri_pages_access_peer(const tnri_device *device, size_t page, size_t
     return TNR_OK;
 }
 
+tnr_status tnri_pages_access_again(const tnri_device *device, const tnri_access *access,
+                                   size_t page, size_t pages)
+{
+    CUmemAccessDesc wanted[TNRI_DEVICES_MAX];
+    size_t count = 0;
+    uint64_t peers = atomic_load(&access->peers), changed = atomic_load(&access->changed);
+    for (; changed != 0; changed &= changed - 1) {
+        int peer = __builtin_ctzll(changed);
+        wanted[count++] =
+            access_of(peer, (peers >> peer & 1) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                                     : CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    }
+    CUresult result = count == 0 ? CUDA_SUCCESS : pages_set(device, page, pages, wanted, count);
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, TNRI_GPU_ACCESS, "giving peers access to an old mapping");
+    return TNR_OK;
+}
+
 tnr_status tnri_peer_finish(int peer, const char *why)
 {
     CUdevice handle = tnri_device_at(peer)->capabilities.handle;

@@ -25,6 +25,7 @@
 typedef struct tnri_access {
     /* Synchronisation: atomics. */
     _Atomic uint64_t peers;      /* bit i: device i reaches the memory too */
+    _Atomic uint64_t changed;    /* bit i: that has not been the same all the time */
     _Atomic uint32_t epoch;      /* grows each time that somebody is to be waited for */
     _Atomic uint32_t placing[2]; /* threads that place memory, by the epoch they began in */
     _Atomic uint32_t returned;   /* mappings that were taken away, and put back */
@@ -48,6 +49,11 @@ void tnri_placing_wait(tnri_access *access);
  * device's context. */
 tnr_status tnri_pages_access(const struct tnri_device *device, const tnri_access *access,
                              size_t page, size_t pages);
+
+/* The same for pages whose mapping is as old as the pool may be: peers that are not in the set any
+ * more lose what they had. */
+tnr_status tnri_pages_access_again(const struct tnri_device *device, const tnri_access *access,
+                                   size_t page, size_t pages);
 
 /* Gives one peer access to a range of mapped pages, or takes it away. */
 tnr_status tnri_pages_access_peer(const struct tnri_device *device, size_t page, size_t pages,

@@ -123,6 +123,7 @@ static tnr_status pool_change(tnr_pool pool, int peer, tnr_access access)
 
 static void peers_set(tnri_access *access, int peer, tnr_access wanted)
 {
+    atomic_fetch_or(&access->changed, UINT64_C(1) << peer);
     if (wanted == TNR_ACCESS_NONE)
         atomic_fetch_and(&access->peers, ~(UINT64_C(1) << peer));
     else

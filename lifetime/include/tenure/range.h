@@ -30,10 +30,10 @@
  * When a page gets memory again before that, its stream waits on the device.
  *
  * Where the memory goes. Back to the driver, as soon as a call for the range or a trim finds that
- * the work is over, or when memory is short; so a call of zero bytes looks, and waits for nothing.
- * From then on the addresses fault, as those do that never had memory; until then they may not. A
- * commit that comes before takes the page's memory back, without mapping it. If others know the
- * pool's memory by its addresses (tnr_memory_registered), it stays with the pool.
+ * the work is over, or when memory is short; so a decommit of zero bytes looks, and waits for
+ * nothing. From then on the addresses fault, as those do that never had memory; until then they may
+ * not. A commit that comes before takes the page's memory back, without mapping it. If others know
+ * the pool's memory by its addresses (tnr_memory_registered), it stays with the pool.
  *
  * Graphs. A captured graph that refers to an address of the range keeps the range, not its pages:
  * each launch finds what has memory then, with its contents. So page 7 may go between two launches
