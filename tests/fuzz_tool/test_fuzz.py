@@ -22,6 +22,11 @@ SAFETY, LIVENESS, CRASH, MISSED = 10, 11, 12, 13
 ODD = ("capture-break", "capture-beside", "capture-beside-end", "free-host", "miss")
 
 
+# With --host, and with --ranges.
+HOST = ("create-host-pool", "malloc-host", "write-host", "read-host", "trim-host", "limit-host")
+RANGES = ("commit-range", "decommit-range", "look-range")
+
+
 class Fuzz(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -52,7 +57,7 @@ class Fuzz(unittest.TestCase):
         self.assertGreater(report["operations"], PROGRAMS * 19000)
         if PROGRAMS >= 100:
             never = [name for name, count in report["operations_run"].items() if count == 0]
-            self.assertEqual(sorted(never), sorted(["park", "unpark", *ODD]))
+            self.assertEqual(sorted(never), sorted(["park", "unpark", *ODD, *HOST, *RANGES]))
             for counts in ("served", "freed_because"):
                 never = [name for name, count in report[counts].items() if count == 0]
                 self.assertEqual(never, [], counts)
@@ -76,6 +81,17 @@ class Fuzz(unittest.TestCase):
             self.assertGreater(report["operations_run"][name], programs / 2, name)
         again = self.report("--odd", "--ops", 5000, "--seeds", f"1..{programs}")
         self.assertEqual(again["result"], report["result"])
+
+    def test_host_memory_and_ranges_are_clean(self):
+        """Other programs of the same seeds, alone and together with all that there is. That faults
+        of the library are found is tried with those of tests/mutants that are listed there."""
+        programs = max(8, PROGRAMS // 2)
+        for options, names in ((["--host"], HOST), (["--ranges"], RANGES),
+                               (["--host", "--ranges", "--odd", "--park"], (*HOST, *RANGES))):
+            report = self.report(*options, "--ops", 5000, "--seeds", f"1..{programs}")
+            self.assertEqual(report["verdicts"]["ok"], programs)
+            for name in names:
+                self.assertGreater(report["operations_run"][name], programs / 2, name)
 
     def test_an_odd_program_is_the_same_after_others(self):
         """Which programs one process runs is the machine's business. They make threads, and the

@@ -767,6 +767,61 @@ MUTANTS = [
      "    else if (ending == TNRI_ENDING_READ)\n"
      "        tnri_holds_let_go(capture->device, &capture->kept);",
      "what was freed during a capture that came to nothing never comes back"),
+    # ---- pinned host memory
+    ("host_ordered", "lifetime/order/collect.c",
+     "    if (tnri_device_is_host(arena->device))\n"
+     "        return NULL;\n",
+     "",
+     "host memory is handed out when a stream comes after its uses, and not when they are over"),
+    ("host_unmet", "alloc/memory/pool/peers.c",
+     "    host_meets(device);\n"
+     "    tnri_error_restore(&aside);",
+     "    tnri_error_restore(&aside);",
+     "a device that comes into use later does not reach the host memory that is there"),
+    ("host_unseen", "capture/graph/audit.c",
+     "(device = tnri_device_nth(i)) != NULL && ok; i++)",
+     "(device = tnri_device_at(i)) != NULL && ok; i++)",
+     "an audit takes host memory for memory that is not mapped"),
+    # ---- ranges whose pages get memory and lose it
+    ("range_uses_lost", "lifetime/order/range.c",
+     "status == TNR_OK && (range->whole.uses->first != NULL || range->whole.uses->is_orphaned);",
+     "status != TNR_OK;",
+     "a page serves its stream again though other streams still use it"),
+    ("range_marks_lost", "lifetime/order/range.c",
+     "        status = uses_mark(self.arena);\n",
+     "        status = TNR_OK;\n",
+     "a decommit does not mark what record_stream left open"),
+    ("range_kept", "lifetime/order/range.c",
+     "    if (is_range && status == TNR_OK)\n"
+     "        arena_give_back(self.arena);",
+     "    if (!is_range && status == TNR_OK)\n"
+     "        arena_give_back(self.arena);",
+     "pages that were taken out keep their memory"),
+    ("range_access_old", "alloc/miss/stale.c",
+     "        if (stale_open(arena, stale) != TNR_OK) {",
+     "        if (arena == NULL && stale_open(arena, stale) != TNR_OK) {",
+     "a page that comes back has the access that it had before the pool was opened or closed"),
+    ("range_decided", "lifetime/order/range.c",
+     "    else if (self.is_new)\n"
+     "        range_take_back(self.arena);",
+     "    else if (self.is_new > 1)\n"
+     "        range_take_back(self.arena);",
+     "a commit of pages that failed makes a range of the block"),
+    ("range_not_undone", "lifetime/order/range.c",
+     "        pages_undo(self, had);",
+     "        (void)had;",
+     "a commit that failed leaves some of its pages"),
+    ("range_outlasted", "alloc/memory/arena/range.c",
+     "        if (block->state != TNRI_RETIRED || block->uses != uses)",
+     "        if (block->state != TNRI_RETIRED)",
+     "with a range all its pages are free, also those that others still use"),
+]
+
+# What only programs with host memory can meet, and with ranges.
+HOST = ["host_ordered", "host_unmet", "host_unseen"]
+RANGES = [
+    "range_uses_lost", "range_marks_lost", "range_kept", "range_access_old", "range_decided",
+    "range_not_undone", "range_outlasted",
 ]
 
 # What only programs with captures that come to nothing, or with graphs of one device that reach the

@@ -23,10 +23,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
-from mutants import MUTANTS, ODD, PARKED, UNIT_TESTS  # noqa: E402
+from mutants import HOST, MUTANTS, ODD, PARKED, RANGES, UNIT_TESTS  # noqa: E402
 
 PARTS = ("alloc", "lifetime", "capture", "tools", "tests", "docs", "CMakeLists.txt", "LICENSE")
 OPERATIONS_EACH = 10000
+# What the fuzzer must be asked for, and the mutants that need it.
+ASKED = {"--park": PARKED, "--odd": ODD, "--host": HOST, "--ranges": RANGES}
 # What a unit test needs besides its program.
 TARGETS = {"unit_annotate": ["nvtx_tool"]}
 
@@ -38,8 +40,8 @@ def check():
     wrong += [f"{name}: the name is used twice" for name in set(names) if names.count(name) > 1]
     wrong += [f"{name}: has a unit test but is no mutant" for name in UNIT_TESTS
               if name not in names]
-    wrong += [f"{name}: is parked but is no mutant" for name in PARKED if name not in names]
-    wrong += [f"{name}: is odd but is no mutant" for name in ODD if name not in names]
+    wrong += [f"{name}: is listed for {option} but is no mutant"
+              for option, listed in ASKED.items() for name in listed if name not in names]
     for name, file, text, replacement, _ in MUTANTS:
         count = (ROOT / file).read_text().count(text)
         if count != 1:
@@ -154,8 +156,8 @@ def hunt(scratch, mutant, operations):
             row["killed_by"] = "does not compile"
             print(built.stdout[-2000:] + built.stderr[-2000:], file=sys.stderr)
             return row
-        report = scratch.fuzz(operations, *(["--park"] if name in PARKED else []),
-                              *(["--odd"] if name in ODD else []))
+        report = scratch.fuzz(operations, *(option for option, listed in ASKED.items()
+                                            if name in listed))
         kept = None if "failure" in report else kept_that_fails(scratch)
         unit = None if "failure" in report or kept else unit_that_fails(scratch, name)
     finally:

@@ -129,6 +129,38 @@ static void test_overrun(void **state)
     assert_int_equal(reports, 4);
 }
 
+/* Pinned memory that the host is given must not be in use, whether what uses it has run or not. */
+static void test_host_takes(void **state)
+{
+    (void)state;
+    fixture_start("SCHEDULE=lazy", "RACES=1", NULL);
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    void *pinned = NULL;
+    assert_ok(cuMemHostAlloc(&pinned, CHUNK, 0));
+    CUdeviceptr at = (CUdeviceptr)(uintptr_t)pinned;
+    listen();
+    simcuda_host_takes(at, CHUNK);
+    set(stream, at + BYTES, BYTES);
+    simcuda_host_takes(at, BYTES);
+    simcuda_host_takes(at + 2 * BYTES, BYTES);
+    assert_int_equal(simcuda_violations(), 0);
+    simcuda_host_takes(at + 2 * BYTES - 1, 1); /* it has not run */
+    assert_int_equal(simcuda_violations(), 1);
+    simcuda_run(UINT64_MAX);
+    assert_int_equal(reports, 0);
+    simcuda_host_takes(at + 2 * BYTES, BYTES);
+    assert_int_equal(reports, 0);
+    simcuda_host_takes(at + 2 * BYTES - 1, 2); /* it has, and the host does not know */
+    assert_int_equal(reports, 1);
+    assert_int_equal(kinds[0], SIMCUDA_UNFINISHED);
+    assert_non_null(strstr(texts[0], "the host takes the memory"));
+    assert_ok(cuStreamSynchronize(stream));
+    simcuda_host_takes(at, CHUNK);
+    assert_int_equal(reports, 1);
+    assert_int_equal(simcuda_violations(), 1);
+    assert_ok(cuMemFreeHost(pinned));
+}
+
 static void test_tracked(void **state)
 {
     (void)state;
@@ -299,10 +331,15 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, fixture_stop)
     const struct CMUnitTest tests[] = {
-        CASE(test_use_after_free), CASE(test_remains_of_a_block),
-        CASE(test_overrun),        CASE(test_tracked),
-        CASE(test_two_owners),     CASE(test_many_owners),
-        CASE(test_handling),       CASE(test_off),
+        CASE(test_use_after_free),
+        CASE(test_remains_of_a_block),
+        CASE(test_overrun),
+        CASE(test_host_takes),
+        CASE(test_tracked),
+        CASE(test_two_owners),
+        CASE(test_many_owners),
+        CASE(test_handling),
+        CASE(test_off),
     };
     return cmocka_run_group_tests_name("owners", tests, NULL, NULL);
 }

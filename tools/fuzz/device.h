@@ -83,6 +83,7 @@
     X(int (*)(CUdeviceptr, size_t, const char *), simcuda_owner_begin, owner_begin)                \
     X(int (*)(CUdeviceptr), simcuda_owner_end, owner_end)                                          \
     X(void (*)(int), simcuda_owner_pause, owner_pause)                                             \
+    X(void (*)(CUdeviceptr, size_t), simcuda_host_takes, host_takes)                               \
     X(uint64_t (*)(uint64_t), simcuda_run, run)                                                    \
     X(uint64_t (*)(CUstream, uint64_t), simcuda_run_stream, run_stream)                            \
     X(uint64_t (*)(void), simcuda_pending, pending)

@@ -81,6 +81,8 @@ static void drain_objects(fuzz_run *run)
         drain_op(run, (fuzz_op){.kind = FUZZ_TRIM, .device = dev});
     while (m->live_count > 0 && !run->is_over) {
         uint8_t slot = m->live[0];
+        if (m->blocks[slot].part_of > 0)
+            slot = m->blocks[slot].part_of - 1;
         drain_op(run, (fuzz_op){.kind = FUZZ_FREE, .block = slot});
         if (m->blocks[slot].base != 0)
             run_fail(run, FUZZ_VERDICT_LIVENESS, "drain", "b%d cannot be freed: %s", slot,
@@ -101,6 +103,9 @@ static void drain_objects(fuzz_run *run)
         if (m->default_registered[d])
             drain_op(run, (fuzz_op){.kind = FUZZ_POOL_TRIM, .device = d});
     }
+    for (uint8_t d = 0; d < m->devices; d++)
+        if (m->is_used[FUZZ_DEVICES + d])
+            drain_op(run, (fuzz_op){.kind = FUZZ_HOST_TRIM, .device = d});
     if (run->device->is_gated)
         drain_graph_ends(run, 0);
     drain_wake(run); /* now that there is room */

@@ -154,6 +154,10 @@ void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fu
     draw->illegal_after = UINT64_MAX;
     draw->parks = limits->parks && !limits->illegal;
     draw->odd = limits->odd && !limits->illegal;
+    draw->hosts = limits->hosts && !limits->illegal;
+    draw->ranges = limits->ranges && !limits->illegal;
+    if (draw->hosts && draw_below(draw, 4) > 0)
+        conf_add(setup, draw_below(draw, 2) ? "host:mapped" : "host:allocated");
     draw->misses =
         draw->odd && draw_below(draw, 2); /* not in all: less can be said of memory then */
     setup->peer_graphs = draw->odd && setup->devices == 2;
@@ -370,12 +374,13 @@ static int draw_free_inside(fuzz_draw *draw, model *m, int slot)
     return 1;
 }
 
-static int draw_free(fuzz_draw *draw, model *m)
+int draw_free(fuzz_draw *draw, model *m, int slot)
 {
-    int slot = draw_block(draw, m);
     if (slot < 0)
         return 0;
     const model_block *block = &m->blocks[slot];
+    if (block->is_range || block->part_of > 0)
+        return draw_range_free(draw, m, slot);
     if (m->capturing && block->graph == m->capturing)
         return draw_free_inside(draw, m, slot);
     if (percent(draw, draw->sync_percent)) {
@@ -403,8 +408,7 @@ static int draw_free(fuzz_draw *draw, model *m)
     return 1;
 }
 
-/* An access on the stream, after whatever it must be ordered after. */
-static int draw_access(fuzz_draw *draw, model *m, int slot, int stream)
+int draw_access(fuzz_draw *draw, model *m, int slot, int stream)
 {
     model_block *block = &m->blocks[slot];
     uint64_t way = draw_below(draw, 8);
@@ -552,7 +556,7 @@ static int action_run(fuzz_draw *draw, model *m, int action)
     case DRAW_MALLOC:
         return draw_malloc(draw, m);
     case DRAW_FREE:
-        return draw_free(draw, m);
+        return draw_free(draw, m, draw_block(draw, m));
     case DRAW_TOUCH:
     case DRAW_TOUCH_OTHER:
         return draw_touch(draw, m, action == DRAW_TOUCH_OTHER);
@@ -616,6 +620,10 @@ fuzz_op fuzz_draw_next(fuzz_draw *draw, model *m)
         (void)draw_peer_inside(draw, m);
     if (draw->odd && draw->queue_count == 0 && draw_below(draw, m->beside != 0 ? 12 : 40) == 0)
         (void)draw_odd(draw, m);
+    if (draw->hosts && draw->queue_count == 0 && draw_below(draw, 4) == 0)
+        (void)draw_host(draw, m);
+    if (draw->ranges && draw->queue_count == 0 && draw_below(draw, 4) == 0)
+        (void)draw_range(draw, m);
     for (int tries = 0; draw->queue_count == 0 && tries < 200; tries++)
         (void)action_run(draw, m, draw->actions[draw_below(draw, draw->weights_sum)]);
     if (draw->queue_count == 0)

@@ -20,12 +20,13 @@
 /* What can be left out on the command line. */
 typedef struct fuzz_limits {
     int no_faults, no_graphs, no_sleep;
-    int parks;       /* blocks are parked too; without it nothing is drawn otherwise */
-    int odd;         /* likewise what draw_odd.c and draw_capture_break draw, and graphs that reach
+    int parks; /* blocks are parked too; without it nothing is drawn otherwise */
+    int odd;   /* likewise what draw_odd.c and draw_capture_break draw, and graphs that reach
                         * the other device */
-    int illegal;     /* plant one error */
-    int gated;       /* for a device whose schedule is not known: see gate.h */
-    int devices_max; /* that the machine has; 0: as many as are drawn */
+    int hosts, ranges; /* likewise pinned host memory, and ranges with holes */
+    int illegal;       /* plant one error */
+    int gated;         /* for a device whose schedule is not known: see gate.h */
+    int devices_max;   /* that the machine has; 0: as many as are drawn */
     const char *traps; /* settings that each program gets besides; null: none */
     uint64_t ops;
 } fuzz_limits;
@@ -96,6 +97,7 @@ typedef struct fuzz_draw {
     int parks;                 /* 1: blocks are parked */
     int odd;                   /* 1: draws those too */
     int misses;                /* 1: and requests for most of the memory */
+    int hosts, ranges;         /* 1: host memory, ranges with holes */
     fuzz_op queue[DRAW_QUEUE]; /* drawn, not given out yet */
     int queue_first, queue_count;
     uint64_t given; /* operations so far */
@@ -154,6 +156,15 @@ int draw_graph_action(fuzz_draw *draw, model *m, int action);
 /* Parks a block, or unparks one. */
 int draw_park(fuzz_draw *draw, model *m);
 int draw_control_action(fuzz_draw *draw, model *m, int action);
+
+/* An access of the block on the stream, after whatever it must be ordered after. */
+int draw_access(fuzz_draw *draw, model *m, int slot, int stream);
+/* The block's free, after what that needs. */
+int draw_free(fuzz_draw *draw, model *m, int slot);
+/* The same of a range, or of pages of one: mostly only these go. */
+int draw_range_free(fuzz_draw *draw, model *m, int slot);
+int draw_range(fuzz_draw *draw, model *m);
+int draw_host(fuzz_draw *draw, model *m);
 
 /* A free in a host function, a pool's end in a miss, or a capture of another thread. */
 int draw_odd(fuzz_draw *draw, model *m);

@@ -37,7 +37,8 @@ static int draw_growable(fuzz_draw *draw, model *m)
 {
     int slot = -1;
     for (int i = 0; i < m->live_count; i++)
-        if (m->blocks[m->live[i]].reserved > 0)
+        if (m->blocks[m->live[i]].reserved > 0 && !m->blocks[m->live[i]].is_range &&
+            m->blocks[m->live[i]].part_of == 0)
             slot = m->live[i];
     fuzz_op op = {.kind = FUZZ_COMMIT, .block = (uint8_t)slot};
     if (slot >= 0 && draw_below(draw, 4) > 0) {

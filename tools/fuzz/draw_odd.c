@@ -8,7 +8,8 @@
 static int draw_free_host(fuzz_draw *draw, model *m)
 {
     int slot = draw_block(draw, m);
-    if (slot < 0 || m->capturing || m->has_faults)
+    if (slot < 0 || m->capturing || m->has_faults || m->blocks[slot].is_range ||
+        m->blocks[slot].part_of > 0)
         return 0;
     int home = draw_stream_of(m, m->blocks[slot].home);
     int stream = home < 0 || draw_below(draw, 2) ? draw_stream(draw, m, -1) : home;

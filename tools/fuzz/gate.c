@@ -306,7 +306,9 @@ const char *gate_refuses(const fuzz_op *op)
 {
     return op->kind == FUZZ_FAULT    ? "a driver's failures cannot be ordered"
            : op->kind == FUZZ_BESIDE ? "gates cannot be placed while another thread captures"
-                                     : NULL;
+           : op->kind == FUZZ_HOST_MALLOC || op->kind == FUZZ_COMMIT_RANGE
+               ? "host memory and pages of ranges are for the simulated device"
+               : NULL;
 }
 
 int gate_is_harmless(const fuzz_run *run, const fuzz_op *op)

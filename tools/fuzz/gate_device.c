@@ -75,6 +75,11 @@ static void no_owner_pause(int paused)
     (void)paused;
 }
 
+static void no_host_takes(CUdeviceptr address, size_t bytes)
+{
+    (void)address, (void)bytes;
+}
+
 /* ---- opening -------------------------------------------------------------------------------- */
 
 /* What only a simulated device can do is not there. */
@@ -94,6 +99,7 @@ static void simulation_none(fuzz_device *device)
     device->owner_begin = no_owner_begin;
     device->owner_end = no_owner_end;
     device->owner_pause = no_owner_pause;
+    device->host_takes = no_host_takes;
     device->pending = none;
 }
 

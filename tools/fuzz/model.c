@@ -5,6 +5,8 @@
  */
 #include "model.h"
 
+#include <stdlib.h>
+
 #include "model_graph.h"
 
 #define MIB ((size_t)1 << 20)
@@ -16,9 +18,14 @@ void model_begin(model *self, const fuzz_setup *setup)
     self->devices = setup->devices;
     self->has_peer_graphs = setup->peer_graphs;
     self->memory_bytes = setup->memory_bytes;
+    const char *pages = strstr(setup->conf, "chunk_mb:");
+    self->page_bytes = pages == NULL ? 2 * MIB : strtoull(pages + 9, NULL, 10) * MIB;
     self->pools[0].is_there = 1;
+    self->pools[MODEL_HOST_POOL] =
+        (model_pool){.is_there = 1, .is_host = 1, .is_open = setup->devices == 2};
     for (int d = 0; d < FUZZ_DEVICES; d++) {
         self->limit_bytes[d] = setup->memory_bytes;
+        self->limit_bytes[FUZZ_DEVICES + d] = UINT64_MAX;
         self->order.legacy[d] = -1;
     }
     /* The default streams, of device 0: its context is the current one. */
@@ -101,7 +108,7 @@ int model_must_fit(const model *self, int device, int pool, size_t bytes)
             return 0;
     for (int i = 0; i < self->live_count; i++) {
         const model_block *block = &self->blocks[self->live[i]];
-        if (block->device == device && !self->pools[block->pool].is_foreign)
+        if (model_place(block) == device && !self->pools[block->pool].is_foreign)
             most += block->bytes + 4 * MIB;
     }
     size_t limit = self->limit_bytes[device];
@@ -114,13 +121,30 @@ int model_must_fit(const model *self, int device, int pool, size_t bytes)
 
 /* ---- blocks --------------------------------------------------------------------------------- */
 
-void model_did_malloc(model *self, const fuzz_op *op, uintptr_t base, size_t bytes, size_t reserved)
+model_block *model_block_begin(model *self, int slot, uintptr_t base)
 {
-    model_block *block = &self->blocks[op->block];
-    const model_stream *stream = &self->streams[op->stream];
-    int component = stream->component;
+    model_block *block = &self->blocks[slot];
     memset(block, 0, sizeof(*block));
     block->base = base;
+    self->live_at[slot] = (uint8_t)self->live_count;
+    self->live[self->live_count++] = (uint8_t)slot;
+    return block;
+}
+
+void model_block_end(model *self, int slot)
+{
+    uint8_t last = self->live[--self->live_count];
+    self->live[self->live_at[slot]] = last;
+    self->live_at[last] = self->live_at[slot];
+    self->blocks[slot].base = 0;
+    graph_forget(self, slot);
+}
+
+void model_did_malloc(model *self, const fuzz_op *op, uintptr_t base, size_t bytes, size_t reserved)
+{
+    model_block *block = model_block_begin(self, op->block, base);
+    const model_stream *stream = &self->streams[op->stream];
+    int component = stream->component;
     block->bytes = bytes;
     block->reserved = reserved;
     block->device = (uint8_t)self->order.device[component];
@@ -132,23 +156,20 @@ void model_did_malloc(model *self, const fuzz_op *op, uintptr_t base, size_t byt
         graph_did_malloc(self, op->block, op->stream);
     else
         block->ready = order_point(&self->order, component); /* Tenure's own waits come before it */
-    self->live_at[op->block] = (uint8_t)self->live_count;
-    self->live[self->live_count++] = op->block;
     self->live_blocks[block->device]++;
     self->requested_bytes[block->device] += bytes;
+    self->is_used[block->device] = 1;
     self->streams[op->stream].is_known = 1;
 }
 
 void model_did_free(model *self, const fuzz_op *op)
 {
     model_block *block = &self->blocks[op->block];
-    self->live_blocks[block->device]--;
-    self->requested_bytes[block->device] -= block->bytes;
-    uint8_t last = self->live[--self->live_count];
-    self->live[self->live_at[op->block]] = last;
-    self->live_at[last] = self->live_at[op->block];
-    block->base = 0;
-    graph_forget(self, op->block);
+    if (block->is_range)
+        range_did_free(self, op->block);
+    self->live_blocks[model_place(block)]--;
+    self->requested_bytes[model_place(block)] -= block->bytes;
+    model_block_end(self, op->block);
     if (op->kind == FUZZ_FREE_ON)
         self->streams[op->stream].is_known = 1;
 }
@@ -303,7 +324,8 @@ void model_did_change_access(model *self, const fuzz_op *op)
         self->default_open[op->device] = is_open;
     for (int i = 1; i < FUZZ_POOLS; i++)
         if (op->kind == FUZZ_ACCESS_ALL ? self->pools[i].device == op->device : i == op->pool)
-            self->pools[i].is_open = is_open && !self->pools[i].is_foreign;
+            self->pools[i].is_open =
+                self->pools[i].is_host ? self->devices == 2 : is_open && !self->pools[i].is_foreign;
     if (!is_open)
         device_synced(self, 1 - op->device);
 }

@@ -28,6 +28,13 @@
 
 enum { MODEL_UNWRITTEN = 255 };
 
+/* Where memory is that has a limit and sums of its own: the devices, and then the host memory near
+ * each. */
+enum { MODEL_PLACES = 2 * FUZZ_DEVICES };
+
+/* What stands for the default pools of host memory, beside the pools of a program. */
+enum { MODEL_HOST_POOL = FUZZ_POOLS + 1 };
+
 typedef struct model_block {
     uintptr_t base;  /* 0: the slot is empty */
     size_t bytes;    /* asked for; of a growable block what is committed */
@@ -41,6 +48,10 @@ typedef struct model_block {
     uint8_t is_tagged;   /* its first and last words are known */
     uint8_t content;     /* what was said with CONTENT: 0, 1 keep, 2 discard */
     uint8_t is_parked;
+    uint8_t is_host;  /* of host memory, near `device` */
+    uint8_t is_range; /* of its pages some have had memory by themselves */
+    uint8_t part_of;  /* pages of the range in that slot, from 1; `bytes` is 0 while they have no
+                       * memory; 0: none */
     uint8_t ready_on; /* home, or the component that it was unparked for */
     uint32_t ready;   /* ticket of that, from which it may be used */
     uint32_t written; /* ticket of the last write */
@@ -73,6 +84,7 @@ typedef struct model_pool {
     uint8_t is_there, is_asleep, is_graph;
     uint8_t is_open; /* to the other device */
     uint8_t device;
+    uint8_t is_host;       /* of host memory */
     uint8_t is_foreign;    /* its memory is segments of an owner's */
     uint8_t is_registered; /* memory of it was registered: it stays as it is */
     size_t limit;
@@ -94,9 +106,10 @@ typedef struct model_graph {
     uint8_t state, device, pool; /* pool 0: one of its own */
     uint8_t origin;              /* stream slot */
     uint8_t is_launched;
-    uint8_t mode;                     /* of the capture: tnr_capture_mode */
-    uint8_t has_ended;                /* a stream of the capture ended inside it */
-    uint8_t peer_pools;               /* bits of pools of the other device that it refers to */
+    uint8_t mode;       /* of the capture: tnr_capture_mode */
+    uint8_t has_ended;  /* a stream of the capture ended inside it */
+    uint8_t peer_pools; /* bits of pools of the other device that it refers to */
+    uint8_t is_lacking; /* it refers to pages that had no memory when their range was freed */
     order_clock clocks[FUZZ_STREAMS]; /* order inside the capture */
     /* A component is a stream slot until the stream is redirected. What the stream captures from
      * then on is on a branch of its own, numbered beyond the stream slots. */
@@ -125,9 +138,9 @@ typedef struct model {
     model_block blocks[FUZZ_BLOCKS];
     model_stream streams[FUZZ_STREAMS];
     model_event events[FUZZ_EVENTS];
-    /* 0 is the default pool of the device in question. The last one stands for the pool of any
-     * graph that has one of its own: it never sleeps. */
-    model_pool pools[FUZZ_POOLS + 1];
+    /* 0 is the default pool of the device in question. The last but one stands for the pool of any
+     * graph that has one of its own: it never sleeps. The last is MODEL_HOST_POOL. */
+    model_pool pools[FUZZ_POOLS + 2];
     uint8_t default_asleep[FUZZ_DEVICES], default_open[FUZZ_DEVICES];
     uint8_t default_registered[FUZZ_DEVICES];
     uint64_t headroom_bytes; /* of each device, for others */
@@ -146,14 +159,17 @@ typedef struct model {
     int capturing;  /* graph that is being captured, from 1; 0: none */
     int beside;     /* device where another thread captures, from 1; 0: none */
     size_t besides; /* captures of other threads so far */
-    uint64_t requested_bytes[FUZZ_DEVICES]; /* of live blocks */
-    uint64_t live_blocks[FUZZ_DEVICES];
-    uint64_t memory_bytes, limit_bytes[FUZZ_DEVICES];
+    uint64_t requested_bytes[MODEL_PLACES]; /* of live blocks */
+    uint64_t live_blocks[MODEL_PLACES];     /* each page of a range is one */
+    uint64_t memory_bytes, limit_bytes[MODEL_PLACES];
+    uint64_t page_bytes;                /* of ranges */
+    uint8_t is_used[MODEL_PLACES];      /* Tenure has the place in use */
     uint64_t owned_bytes[FUZZ_DEVICES]; /* what the owner of segments has of the device's memory */
     uint64_t tag_last;
     uint32_t ended_known; /* bits of components whose streams are gone, and were known to Tenure */
     int has_faults;       /* some driver call may fail */
     int has_peer_graphs;  /* 1: graphs may refer to memory of the other device */
+    int has_slabs;        /* host memory is slabs, of which one live byte may hold a whole one */
     int has_wide_chunks;  /* settings under which one live byte may hold much memory */
 } model;
 
@@ -190,6 +206,43 @@ void model_did_destroy_stream(model *self, const fuzz_op *op);
 
 /* The slot of a live block that shares bytes with the range; -1 for none. */
 int model_overlap(const model *self, uintptr_t base, size_t bytes);
+
+static inline int model_place(const model_block *block)
+{
+    return block->is_host ? FUZZ_DEVICES + block->device : block->device;
+}
+
+/* ---- model_range.c -------------------------------------------------------------------------- */
+
+/* Pages of a range are blocks of their own, in slots of their own: they are used, marked and
+ * ordered as such. Without memory they stay, so that graphs that refer to them are known. */
+const char *range_allows(model *self, const fuzz_op *op);
+/* Null, or why the range in the slot cannot be freed. */
+const char *range_free_allows(model *self, const fuzz_op *op);
+void range_did_commit(model *self, const fuzz_op *op);
+void range_did_decommit(model *self, const fuzz_op *op);
+/* With the range all of its pages end. */
+void range_did_free(model *self, int slot);
+/* The next live page after `slot` of the range, -1 being the first; -1: there is none. */
+int range_next(const model *self, int range, int slot);
+/* What has memory of it. */
+size_t range_bytes(const model *self, int range);
+/* 1 if the graph refers to pages that have no memory now: it must not be launched. */
+int range_is_lacking(const model *self, const model_graph *graph);
+
+/* ---- model_host.c --------------------------------------------------------------------------- */
+
+/* Host memory is of no stream: the home of its blocks is ORDER_HOST, where only what the host has
+ * waited for comes before. */
+const char *host_allows(model *self, const fuzz_op *op);
+void host_did_malloc(model *self, const fuzz_op *op, uintptr_t base);
+void host_did_write(model *self, const fuzz_op *op);
+/* As model_must_fit. */
+int host_must_fit(const model *self, const fuzz_op *op);
+
+/* A block that is live from now on, with everything else 0: the caller adds to the sums. */
+model_block *model_block_begin(model *self, int slot, uintptr_t base);
+void model_block_end(model *self, int slot);
 
 /* 1 if an allocation of so many bytes must succeed: even if every live block held the most memory
  * that one can hold, there would be room. */

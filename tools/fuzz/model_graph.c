@@ -286,6 +286,8 @@ int graph_is_launchable(model *self, const model_graph *graph, const model_strea
     order_clock now = order_now(&self->order, stream->component);
     if (!order_covers(&now, &graph->debts))
         return 0;
+    if (range_is_lacking(self, graph))
+        return 0;
     for (int i = 0; i < self->live_count; i++) {
         int slot = self->live[i];
         if ((graph->reads[slot] || graph->writes[slot]) &&
@@ -315,6 +317,10 @@ void graph_did_launch(model *self, const fuzz_op *op)
         }
         if (graph->reads[self->live[i]] || graph->writes[self->live[i]])
             block->launches.at[component] = ticket;
+        /* A graph keeps a range, and not its pages. */
+        if ((graph->reads[self->live[i]] || graph->writes[self->live[i]]) && block->part_of != 0 &&
+            component != block->home)
+            block->open.at[component] = ticket;
         if ((graph->reads[self->live[i]] || graph->writes[self->live[i]]) &&
             block->device != graph->device)
             block->peers.at[component] = ticket;

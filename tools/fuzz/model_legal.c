@@ -35,8 +35,8 @@ static const char *malloc_allows(const model *self, const fuzz_op *op)
         return "no such stream";
     if (!pool->is_there || (op->pool > 0 && pool->device != stream_device(self, op)))
         return "no such pool on the device";
-    if (pool->is_graph)
-        return "only captures allocate from it";
+    if (pool->is_graph || pool->is_host)
+        return "only captures, or the host, allocate from it";
     if (stream->graph != 0 && (op->pool > 0 || op->kind == FUZZ_RESERVE))
         return "the stream is being captured";
     if (stream->graph != 0 && self->graphs[stream->graph - 1].ranges_count >= MODEL_RANGES - 1)
@@ -56,13 +56,13 @@ static int sync_covers(const model *self, const model_block *block)
     for (int i = 0; i < FUZZ_STREAMS; i++) {
         int component = self->streams[i].component;
         if (self->streams[i].is_there &&
-            (self->streams[i].is_known || self->order.is_blocking[component]))
+            (self->streams[i].is_known || (self->order.is_blocking[component] && !block->is_host)))
             known |= 1u << component;
     }
     order_clock home = order_now(&self->order, block->home);
     for (int i = 0; i < ORDER_COMPONENTS; i++)
         if (block->open.at[i] > home.at[i] &&
-            ((known >> i & 1) == 0 || self->order.device[i] != block->device))
+            ((known >> i & 1) == 0 || (self->order.device[i] != block->device && !block->is_host)))
             return 0;
     return 1;
 }
@@ -84,6 +84,10 @@ static const char *free_allows(model *self, const fuzz_op *op)
     if (block->is_parked)
         return graph_references(self, op->block) > 0 ? "it is parked, and a graph refers to it"
                                                      : NULL;
+    if (block->part_of != 0)
+        return "pages of a range";
+    if (block->is_range)
+        return range_free_allows(self, op);
     if (graph_references(self, op->block) > 1)
         return "two graphs refer to it: nothing would order their launches";
     if (op->kind == FUZZ_FREE_SYNC && block->reserved > 0 && block->bytes == 0)
@@ -133,6 +137,8 @@ static const char *access_allows(model *self, const fuzz_op *op, int slot, int i
         return "no such stream";
     if (block->is_parked)
         return "it is parked";
+    if (block->is_host && !self->is_used[stream_device(self, op)])
+        return "its device is not in use";
     if (stream_device(self, op) != block->device) {
         const char *why = peer_allows(self, block, stream);
         if (why != NULL)
@@ -283,6 +289,8 @@ static const char *change_allows(const model *self, const fuzz_op *op)
         return "no such device, or no peer";
     if (op->n == 0 && self->capturing)
         return "closing waits, and a capture is under way";
+    if (op->kind == FUZZ_ACCESS && pool->is_host)
+        return "host memory is open to all";
     return op->kind == FUZZ_ACCESS && op->pool > 0 &&
                    !(pool->is_there && pool->device == op->device)
                ? "no such pool on the device"
@@ -295,6 +303,8 @@ static const char *pool_allows(const model *self, const fuzz_op *op)
     if (op->kind == FUZZ_SLEEP || op->kind == FUZZ_WAKE || op->kind == FUZZ_COMPACT) {
         if (self->capturing)
             return "a capture is under way";
+        if (pool->is_host)
+            return "host memory does not sleep";
         if (op->kind != FUZZ_WAKE && peer_is_busy(self, op->pool, op->device))
             return "the other device may be at work on it";
         return op->pool == 0 ? op->device < self->devices ? NULL : "no such device"
@@ -359,6 +369,7 @@ static int is_fenced(const fuzz_op *op)
     case FUZZ_PARK:
     case FUZZ_UNPARK:
     case FUZZ_TRIM:
+    case FUZZ_HOST_TRIM:
     case FUZZ_POOL_TRIM:
     case FUZZ_POOL_DESTROY:
     case FUZZ_MISS:
@@ -389,7 +400,7 @@ static const char *park_allows(model *self, const fuzz_op *op)
     if (op->kind == FUZZ_UNPARK)
         return NULL;
     if (block->is_captured || block->graph != 0 || block->reserved > 0 || pool->is_graph ||
-        pool->is_foreign || model_is_registered(self, block->device, block->pool))
+        pool->is_foreign || block->is_host || model_is_registered(self, block->device, block->pool))
         return "of a kind that cannot be parked";
     model_block after = *block;
     order_clock now = order_now(&self->order, stream->component);
@@ -416,14 +427,18 @@ static const char *block_allows(const model *self, const fuzz_op *op)
     if (block->base == 0)
         return "no such block";
     if (op->kind == FUZZ_COMMIT)
-        return block->reserved == 0      ? "not a growable block"
+        return block->reserved == 0 || block->is_range || block->part_of != 0
+                   ? "not a growable block"
                : op->n > block->reserved ? "more than was reserved"
                : op->n == 0              ? "nothing"
                : op->n <= block->bytes   ? "no more than it has"
                : self->capturing         ? "a capture is under way"
                                          : NULL;
-    if (op->kind == FUZZ_REGISTER && (block->is_captured || block->pool == FUZZ_POOLS))
-        return "a block of a graph";
+    if (op->kind == FUZZ_REGISTER &&
+        (block->is_captured || block->pool == FUZZ_POOLS || block->is_host))
+        return "a block of a graph, or of host memory";
+    if (op->kind == FUZZ_CONTENT && (block->is_host || block->part_of != 0 || block->is_range))
+        return "of a kind without a choice of contents";
     if (op->kind == FUZZ_REGISTER && has_parked(self, block->device, block->pool))
         return "others of its pool have no memory of their own";
     if (op->kind == FUZZ_FREE_WRONG)
@@ -477,6 +492,10 @@ static const char *graph_allows(model *self, const fuzz_op *op)
         if (stream_device(self, op) != graph->device)
             return "the stream is on another device";
         return graph_is_launchable(self, graph, stream) ? NULL : "not ordered, or asleep";
+    case FUZZ_AUDIT:
+        if (range_is_lacking(self, graph))
+            return "pages that it refers to have no memory";
+        /* fall through */
     default:
         return graph->state == GRAPH_READY && !self->capturing ? NULL : "no such graph";
     }
@@ -517,6 +536,17 @@ static const char *rest_allows(model *self, const fuzz_op *op)
         return park_allows(self, op);
     case FUZZ_MISS:
         return miss_allows(self, op);
+    case FUZZ_COMMIT_RANGE:
+    case FUZZ_DECOMMIT_RANGE:
+    case FUZZ_LOOK_RANGE:
+        return range_allows(self, op);
+    case FUZZ_HOST_POOL:
+    case FUZZ_HOST_MALLOC:
+    case FUZZ_HOST_WRITE:
+    case FUZZ_HOST_READ:
+    case FUZZ_HOST_TRIM:
+    case FUZZ_HOST_LIMIT:
+        return host_allows(self, op);
     case FUZZ_BESIDE:
     case FUZZ_BESIDE_END:
         return beside_allows(self, op);

@@ -21,6 +21,10 @@
 
 enum { ORDER_COMPONENTS = 32 };
 
+/* From the first host memory on no stream's: nothing is queued there, and what comes before it is
+ * what the host knows to be over. */
+enum { ORDER_HOST = ORDER_COMPONENTS - 1 };
+
 typedef struct order_clock {
     uint32_t at[ORDER_COMPONENTS];
 } order_clock;

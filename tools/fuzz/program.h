@@ -66,6 +66,15 @@ enum {
     X(OWNER, "owner gives %n refuses %m")                                                          \
     X(RESERVE, "reserve %b on %s bytes %n")                                                        \
     X(COMMIT, "commit %b bytes %n")                                                                \
+    X(COMMIT_RANGE, "commit-range %b of %c page %n pages %m")                                      \
+    X(DECOMMIT_RANGE, "decommit-range %b beyond %n")                                               \
+    X(LOOK_RANGE, "look-range %b")                                                                 \
+    X(HOST_POOL, "create-host-pool %p device %d limit %n release %m")                              \
+    X(HOST_MALLOC, "malloc-host %b near %d from %p bytes %n")                                      \
+    X(HOST_WRITE, "write-host %b")                                                                 \
+    X(HOST_READ, "read-host %b")                                                                   \
+    X(HOST_TRIM, "trim-host %d keep %n")                                                           \
+    X(HOST_LIMIT, "limit-host %d bytes %n")                                                        \
     X(MISS, "miss %b on %s bytes %n ends %p")                                                      \
     X(TRIM, "trim %d keep %n")                                                                     \
     X(LIMIT, "limit %d bytes %n")                                                                  \

@@ -71,6 +71,11 @@ int run_device_of(const fuzz_run *run, int stream)
     return run->model.order.device[run->model.streams[stream].component];
 }
 
+int run_place(int place)
+{
+    return place < FUZZ_DEVICES ? place : TNR_HOST(place - FUZZ_DEVICES);
+}
+
 /* ---- beginning ------------------------------------------------------------------------------ */
 
 static void environment_set(const fuzz_setup *setup, int is_gated)
@@ -153,6 +158,7 @@ int fuzz_run_start(fuzz_run *run, fuzz_device *device, const fuzz_setup *setup, 
                      strstr(setup->conf, "poison:") != NULL ||
                      strstr(setup->conf, "canary:") != NULL;
     run->traps_findings = verdict_traps();
+    run->model.has_slabs = strstr(setup->conf, "host:mapped") == NULL;
     run->model.has_wide_chunks = strstr(setup->conf, "chunk_share") != NULL ||
                                  strstr(setup->conf, "chunk_mb") != NULL ||
                                  strstr(setup->conf, "fraction") != NULL;
@@ -180,6 +186,17 @@ static int op_run(fuzz_run *run, const fuzz_op *op)
     case FUZZ_UNPARK:
     case FUZZ_MISS:
         return run_memory(run, op);
+    case FUZZ_COMMIT_RANGE:
+    case FUZZ_DECOMMIT_RANGE:
+    case FUZZ_LOOK_RANGE:
+        return run_range(run, op);
+    case FUZZ_HOST_POOL:
+    case FUZZ_HOST_MALLOC:
+    case FUZZ_HOST_WRITE:
+    case FUZZ_HOST_READ:
+    case FUZZ_HOST_TRIM:
+    case FUZZ_HOST_LIMIT:
+        return run_host(run, op);
     case FUZZ_WRITE:
     case FUZZ_READ:
     case FUZZ_COPY:

@@ -11,7 +11,9 @@
 #define TENURE_FUZZ_RUN_H
 
 #include <tenure/history.h>
+#include <tenure/host.h>
 #include <tenure/park.h>
+#include <tenure/range.h>
 #include <tenure/tenure.h>
 
 #include "device.h"
@@ -102,7 +104,7 @@ typedef struct fuzz_run {
     uint64_t hits;           /* injected failures so far, before this operation */
     uint64_t check_every;    /* operations between two complete checks */
     uint64_t check_next;
-    uint64_t limit_seen[FUZZ_DEVICES], reserved_seen[FUZZ_DEVICES]; /* at the last check */
+    uint64_t limit_seen[MODEL_PLACES], reserved_seen[MODEL_PLACES]; /* at the last check */
     int is_verbose;
     int illegal_ran;      /* a planted error has been run */
     uintptr_t freed_base; /* of the block whose early reuse is the planted error; 0: none */
@@ -140,11 +142,21 @@ void run_watch_forget(fuzz_run *run, int device, int pool);
 /* Forgets what graphs leave in the slot's block. */
 void run_graph_tags_forget(fuzz_run *run, int slot);
 int run_device_of(const fuzz_run *run, int stream);
+/* The number that the library gives a model_place. */
+int run_place(int place);
+/* What is true of each block that is handed out. */
+void run_malloc_check(fuzz_run *run, const fuzz_op *op, uintptr_t base);
+/* The slot has a block from now on that the detector knows. */
+void run_block_begin(fuzz_run *run, int slot, uintptr_t base, size_t bytes);
+/* Pages of the range with memory have owners from now on, or none any more. */
+void run_range_own(fuzz_run *run, int range, int begins);
 
 /* Each returns 1 if the operation took place, 0 if it was refused and the model allows that. */
 int run_memory(fuzz_run *run, const fuzz_op *op);
 int run_access(fuzz_run *run, const fuzz_op *op);
 int run_order(fuzz_run *run, const fuzz_op *op);
+int run_range(fuzz_run *run, const fuzz_op *op);
+int run_host(fuzz_run *run, const fuzz_op *op);
 int run_control(fuzz_run *run, const fuzz_op *op);
 int run_graph(fuzz_run *run, const fuzz_op *op);
 int run_beside(fuzz_run *run, const fuzz_op *op);

@@ -73,7 +73,9 @@ static int run_pool_trim(fuzz_run *run, const fuzz_op *op)
     size_t released = 0;
     const fuzz_segment *idle;
     run_watch_forget(run, op->device, op->pool);
-    tnr_status status = tnr_pool_trim(&released, run->pools[op->pool], (size_t)op->n, op->device);
+    int is_host = run->model.pools[op->pool].is_host;
+    int place = is_host ? TNR_HOST(op->device) : op->device;
+    tnr_status status = tnr_pool_trim(&released, run->pools[op->pool], (size_t)op->n, place);
     if (!run_succeeded(run, status, "tnr_pool_trim"))
         return 0;
     run_hash(run, released);

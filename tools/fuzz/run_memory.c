@@ -88,8 +88,7 @@ static void segment_check(fuzz_run *run, const fuzz_op *op, uintptr_t base)
                  op->stream, base, segment->slot);
 }
 
-/* What holds for every block that is handed out. */
-static void malloc_check(fuzz_run *run, const fuzz_op *op, uintptr_t base)
+void run_malloc_check(fuzz_run *run, const fuzz_op *op, uintptr_t base)
 {
     const model *m = &run->model;
     size_t alignment = op->kind == FUZZ_ALIGNED ? (size_t)op->m : TNR_ALIGNMENT_DEFAULT;
@@ -112,6 +111,16 @@ static void malloc_check(fuzz_run *run, const fuzz_op *op, uintptr_t base)
                  op->block, base, op->n);
 }
 
+void run_block_begin(fuzz_run *run, int slot, uintptr_t base, size_t bytes)
+{
+    run->last[slot].base = base;
+    run->last[slot].bytes = bytes;
+    run->last[slot].device = run->model.blocks[slot].device;
+    run->last[slot].is_owned = 1;
+    run_watch(run, slot);
+    run_graph_tags_forget(run, slot);
+}
+
 static int run_malloc(fuzz_run *run, const fuzz_op *op)
 {
     void *ptr = NULL;
@@ -124,18 +133,14 @@ static int run_malloc(fuzz_run *run, const fuzz_op *op)
     int is_reserve = op->kind == FUZZ_RESERVE;
     int in_capture = run->model.streams[op->stream].graph != 0;
     run_hash(run, base);
-    malloc_check(run, op, base);
+    run_malloc_check(run, op, base);
     segment_check(run, op, base);
     if (!run->is_over && !is_reserve && !in_capture)
         (void)run->device->owner_begin(base, (size_t)op->n, run->labels[op->block]);
     model_did_malloc(&run->model, op, base, is_reserve ? 0 : (size_t)op->n,
                      is_reserve ? (size_t)op->n : 0);
-    run->last[op->block].base = base;
-    run->last[op->block].bytes = (size_t)op->n;
-    run->last[op->block].device = run->model.blocks[op->block].device;
+    run_block_begin(run, op->block, base, (size_t)op->n);
     run->last[op->block].is_owned = !in_capture;
-    run_watch(run, op->block);
-    run_graph_tags_forget(run, op->block);
     return 1;
 }
 
@@ -208,8 +213,10 @@ static int run_free(fuzz_run *run, const fuzz_op *op)
      * fails gives it back. */
     if (is_owned && block->base != 0)
         (void)run->device->owner_end(block->base);
+    if (block->is_range)
+        run_range_own(run, op->block, 0);
     if (op->kind == FUZZ_FREE)
-        status = tnr_free(ptr);
+        status = block->is_host && op->block % 2 == 0 ? tnr_host_free(ptr) : tnr_free(ptr);
     else if (op->kind == FUZZ_FREE_ON)
         status = tnr_free_on(ptr, run->streams[op->stream]);
     else if (op->kind == FUZZ_FREE_HOST)
@@ -230,6 +237,8 @@ static int run_free(fuzz_run *run, const fuzz_op *op)
     if (!run_succeeded(run, status, fuzz_kind_verb((fuzz_kind)op->kind))) {
         if (is_owned && !run->is_over)
             (void)run->device->owner_begin(block->base, block->bytes, run->labels[op->block]);
+        if (block->is_range && !run->is_over)
+            run_range_own(run, op->block, 1);
         return 0;
     }
     if (op->is_illegal) {
@@ -305,12 +314,16 @@ static int run_look(fuzz_run *run, const fuzz_op *op)
     tnr_status status = tnr_block_get(&info, (const void *)(block->base + (uintptr_t)op->n));
     if (!run_succeeded(run, status, "tnr_block_get"))
         return 0;
-    if ((uintptr_t)info.base != block->base || info.device != block->device ||
-        (block->reserved == 0 && info.bytes_requested != block->bytes) ||
-        (run->last[op->block].is_owned && info.pool != run->pools[block->pool]))
+    /* Of pages the range is told, which is one block. */
+    const model_block *whole = block->part_of > 0 ? &run->model.blocks[block->part_of - 1] : block;
+    size_t bytes = block->part_of > 0 ? range_bytes(&run->model, block->part_of - 1) : block->bytes;
+    tnr_pool pool = block->pool < FUZZ_POOLS ? run->pools[block->pool] : NULL;
+    if ((uintptr_t)info.base != whole->base || info.device != run_place(model_place(block)) ||
+        (block->reserved == 0 || block->part_of > 0 ? info.bytes_requested != bytes : 0) ||
+        (run->last[op->block].is_owned && info.pool != pool))
         run_fail(run, FUZZ_VERDICT_SAFETY, "description",
                  "b%d, %zu bytes at 0x%" PRIxPTR ", is described as %zu bytes at %p", op->block,
-                 block->bytes, block->base, info.bytes_requested, info.base);
+                 bytes, whole->base, info.bytes_requested, info.base);
     const fuzz_segment *segment = fuzz_owner_find(block->base, 1);
     if ((uintptr_t)info.segment != (segment != NULL ? segment->base : 0) ||
         info.segment_bytes != (segment != NULL ? segment->bytes : 0))
@@ -421,7 +434,7 @@ static fuzz_touch touch_of(fuzz_run *run, int slot, int in_capture, int is_write
 {
     model_block *block = &run->model.blocks[slot];
     fuzz_touch touch = {.is_write = (uint32_t)is_write};
-    touch.is_visited = slot % VISITED_ONE_IN == 0;
+    touch.is_visited = slot % VISITED_ONE_IN == 0 || block->is_host || block->part_of != 0;
     touch.address = run->last[slot].base;
     touch.bytes = block->base == 0 ? run->last[slot].bytes : block->bytes;
     if (is_write) {
@@ -483,8 +496,9 @@ static int access_device(const fuzz_run *run, const fuzz_op *op)
 static int is_driver_copy(const fuzz_run *run, const fuzz_op *op, int device)
 {
     const model_block *from = &run->model.blocks[op->block], *to = &run->model.blocks[op->other];
-    return op->kind == FUZZ_COPY && from->base != 0 && to->base != 0 &&
-           (from->device != device || to->device != device) && from->bytes <= DRIVER_COPY_MOST;
+    return op->kind == FUZZ_COPY && from->base != 0 && to->base != 0 && !from->is_host &&
+           !to->is_host && (from->device != device || to->device != device) &&
+           from->bytes <= DRIVER_COPY_MOST;
 }
 
 static CUresult driver_copy(fuzz_run *run, const fuzz_op *op, CUstream stream, int in_capture)

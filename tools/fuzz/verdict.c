@@ -33,16 +33,22 @@ static void violations_check(fuzz_run *run)
 }
 
 /* 0 if there are none: the driver call that was to fail next was made for them. */
-static int statistics_get(fuzz_run *run, int device, tnr_stats *stats)
+static int statistics_get(fuzz_run *run, int place, tnr_stats *stats)
 {
     uint64_t hits = run->device->fail_hits();
     memset(stats, 0, sizeof(*stats));
     stats->struct_bytes = sizeof(*stats);
-    if (tnr_stats_get(stats, NULL, device) == TNR_OK)
+    if (tnr_stats_get(stats, NULL, run_place(place)) == TNR_OK)
         return 1;
     if (run->device->fail_hits() == hits)
         run_fail(run, FUZZ_VERDICT_SAFETY, "status", "tnr_stats_get: %s", tnr_last_error());
     return 0;
+}
+
+/* 1 if there is something to look at. The question itself would put host memory into use. */
+static int place_is_there(const fuzz_run *run, int place)
+{
+    return place < FUZZ_DEVICES ? place < run->model.devices : run->model.is_used[place];
 }
 
 /* Counters of a pool go with it, so the most that was seen counts. */
@@ -57,11 +63,12 @@ static void coverage_note(fuzz_run *run, const tnr_stats *stats)
 }
 
 /* Guarantee 2. */
-static void statistics_check(fuzz_run *run, int device)
+static void statistics_check(fuzz_run *run, int place)
 {
+    int device = run_place(place);
     tnr_stats stats;
     const model *m = &run->model;
-    if (!statistics_get(run, device, &stats))
+    if (!statistics_get(run, place, &stats))
         return;
     coverage_note(run, &stats);
     uint64_t parts = stats.bytes_live + stats.bytes_binned + stats.bytes_free +
@@ -74,29 +81,29 @@ static void statistics_check(fuzz_run *run, int device)
             " + slack %" PRIu64 " is not mapped %" PRIu64 " + asleep %" PRIu64,
             device, stats.bytes_live, stats.bytes_binned, stats.bytes_free, stats.bytes_retired,
             stats.bytes_slack, stats.reserved_bytes.current, stats.bytes_asleep);
-    if (stats.allocation[TNR_WORLD_ALL].current != m->live_blocks[device] ||
-        stats.bytes_live != m->requested_bytes[device])
+    if (stats.allocation[TNR_WORLD_ALL].current != m->live_blocks[place] ||
+        stats.bytes_live != m->requested_bytes[place])
         run_fail(run, FUZZ_VERDICT_SAFETY, "statistics",
                  "device %d: the library counts %" PRIu64 " blocks of %" PRIu64
                  " bytes, the program has %" PRIu64 " of %" PRIu64,
                  device, stats.allocation[TNR_WORLD_ALL].current, stats.bytes_live,
-                 m->live_blocks[device], m->requested_bytes[device]);
+                 m->live_blocks[place], m->requested_bytes[place]);
     /* What was mapped when a limit was lowered may stay above it, but nothing may be added. */
     uint64_t reserved = stats.reserved_bytes.current;
-    if (run->limit_seen[device] == m->limit_bytes[device] && reserved > m->limit_bytes[device] &&
-        reserved > run->reserved_seen[device])
+    if (run->limit_seen[place] == m->limit_bytes[place] && reserved > m->limit_bytes[place] &&
+        reserved > run->reserved_seen[place])
         run_fail(run, FUZZ_VERDICT_SAFETY, "limit",
                  "device %d: %" PRIu64 " bytes are mapped, and the limit is %" PRIu64, device,
-                 reserved, m->limit_bytes[device]);
-    if (run->limit_seen[device] == m->limit_bytes[device] &&
-        reserved > run->reserved_seen[device] && reserved + m->headroom_bytes > m->memory_bytes &&
-        m->headroom_bytes > 0 && m->owned_bytes[device] == 0 && !run->device->is_gated)
+                 reserved, m->limit_bytes[place]);
+    if (run->limit_seen[place] == m->limit_bytes[place] && reserved > run->reserved_seen[place] &&
+        reserved + m->headroom_bytes > m->memory_bytes && place < FUZZ_DEVICES &&
+        m->headroom_bytes > 0 && m->owned_bytes[place] == 0 && !run->device->is_gated)
         run_fail(run, FUZZ_VERDICT_SAFETY, "headroom",
                  "device %d: %" PRIu64 " bytes are mapped of %" PRIu64 ", and %" PRIu64
                  " are to be left to others",
                  device, reserved, m->memory_bytes, m->headroom_bytes);
-    run->limit_seen[device] = m->limit_bytes[device];
-    run->reserved_seen[device] = reserved;
+    run->limit_seen[place] = m->limit_bytes[place];
+    run->reserved_seen[place] = reserved;
     const tnr_stat *bytes = &stats.allocated_bytes[TNR_WORLD_ALL];
     if (bytes->allocated - bytes->freed != bytes->current || bytes->peak < bytes->current)
         run_fail(run, FUZZ_VERDICT_SAFETY, "statistics",
@@ -150,7 +157,8 @@ void verdict_peers(fuzz_run *run)
     for (int i = 0; i < m->live_count && m->devices == 2 && !run->is_over; i++) {
         int slot = m->live[i];
         const model_block *block = &m->blocks[slot];
-        if (block->bytes == 0 || block->is_parked || model_is_asleep(m, block->device, block->pool))
+        if (block->bytes == 0 || block->is_parked || block->is_host ||
+            model_is_asleep(m, block->device, block->pool))
             continue;
         uintptr_t end = block->base + block->bytes;
         for (uintptr_t at = block->base; at < end; at = (at | (MAPPING_LEAST - 1)) + 1)
@@ -158,7 +166,7 @@ void verdict_peers(fuzz_run *run)
     }
     for (int p = 0; p < FUZZ_POOLS && m->devices == 2 && !run->is_over; p++)
         for (int d = 0; d < 2; d++)
-            if (p == 0 || (m->pools[p].is_there && m->pools[p].device == d))
+            if (p == 0 || (m->pools[p].is_there && !m->pools[p].is_host && m->pools[p].device == d))
                 pool_open_check(run, d, p);
 }
 
@@ -194,8 +202,9 @@ void verdict_all(fuzz_run *run)
     for (int p = 1; p < FUZZ_POOLS; p++)
         if (run->model.pools[p].is_there && run->model.pools[p].is_foreign)
             segments_check(run, p);
-    for (int d = 0; d < run->model.devices; d++)
-        statistics_check(run, d);
+    for (int place = 0; place < MODEL_PLACES; place++)
+        if (place_is_there(run, place))
+            statistics_check(run, place);
     verdict_peers(run);
     violations_check(run);
     if (run->check_every == 1 || run->result->checks % VALIDATE_EVERY == 0)
@@ -229,8 +238,11 @@ void verdict_drained(fuzz_run *run)
     tnr_stats stats;
     verdict_all(run);
     contents_check(run);
-    for (int d = 0; d < run->model.devices; d++) {
-        if (!statistics_get(run, d, &stats))
+    for (int place = 0; place < MODEL_PLACES; place++) {
+        int d = run_place(place);
+        if (!place_is_there(run, place))
+            continue;
+        if (!statistics_get(run, place, &stats))
             return;
         if (stats.bytes_live + stats.bytes_slack + stats.bytes_retired != 0)
             run_fail(

@@ -280,6 +280,15 @@ int simcuda_owner_end(CUdeviceptr address)
     return result;
 }
 
+void simcuda_host_takes(CUdeviceptr address, size_t bytes)
+{
+    sim_lock();
+    sim_check_unused(address, bytes, "simcuda_host_takes");
+    if (sim.races_on)
+        sim_shadow_host_takes(address, bytes);
+    sim_unlock();
+}
+
 int simcuda_owner_track(CUdeviceptr address, size_t bytes, int on)
 {
     if (!range_valid(address, bytes))

@@ -116,6 +116,7 @@ struct sim_touch {
 struct sim_shadow;
 void sim_shadow_op(const struct sim_stream *stream, const struct sim_op *op);
 int sim_shadow_last_write(CUdeviceptr address, struct sim_touch *touch);
+void sim_shadow_host_takes(CUdeviceptr address, uint64_t bytes);
 void sim_shadow_forget_all(void); /* the host knows everything to be finished */
 void sim_shadow_reset(void);
 
@@ -132,7 +133,8 @@ uint32_t sim_label_new(const char *text);
 const char *sim_label_text(uint32_t label);
 void sim_report_race(const struct sim_touch *earlier, const struct sim_touch *later,
                      uint64_t offset, uint64_t bytes);
-void sim_report_unfinished(const struct sim_touch *earlier, uint64_t offset, uint64_t bytes);
+void sim_report_unfinished(const struct sim_touch *earlier, uint64_t offset, uint64_t bytes,
+                           const char *by);
 void sim_report_owner(simcuda_report_kind kind, const simcuda_touch *earlier,
                       const simcuda_touch *later, const simcuda_touch *allocation);
 void sim_report_reset(void);

@@ -147,14 +147,15 @@ void sim_report_race(const struct sim_touch *earlier, const struct sim_touch *la
     publish(&report);
 }
 
-void sim_report_unfinished(const struct sim_touch *earlier, uint64_t offset, uint64_t bytes)
+void sim_report_unfinished(const struct sim_touch *earlier, uint64_t offset, uint64_t bytes,
+                           const char *by)
 {
     char text[400];
     simcuda_report report;
     memset(&report, 0, sizeof(report));
     report.kind = SIMCUDA_UNFINISHED;
     report.earlier = touch_public(earlier, offset, bytes);
-    report.later.what = sim_entry_symbol((uint16_t)sim_thread()->entry);
+    report.later.what = by;
     report.later.label = sim_label_text(sim_thread()->origin);
     report.later.owner = "";
     report.later.address = report.earlier.address;

@@ -422,27 +422,36 @@ int sim_shadow_last_write(CUdeviceptr address, struct sim_touch *touch)
 
 /* ---- the end of memory ---------------------------------------------------------------------- */
 
-/* One access that used addresses about to go: does the host know that it is finished? */
-static void check_finished(const struct sim_touch *touch, uint64_t begin, uint64_t end,
-                           CUdeviceptr base, uint64_t bytes)
+/* Who takes which bytes: those of a mapping at `base`, or where it is 0, whatever leads there. */
+struct taker {
+    const char *what;
+    CUdeviceptr base;
+    uint64_t bytes;
+};
+
+/* One access of what is taken: does the host know that it is finished? */
+static void check_finished(const struct sim_touch *touch, const struct sim_range *range,
+                           const struct taker *by)
 {
-    if (touch->ticket != 0 && begin + touch->delta - base < bytes &&
+    if (touch->ticket != 0 &&
+        (by->base == 0 || range->begin + touch->delta - by->base < by->bytes) &&
         sim_clock_time(sim_clock_host(), touch->slot) < touch->ticket)
-        sim_report_unfinished(touch, begin, end - begin);
+        sim_report_unfinished(touch, range->begin, range->end - range->begin, by->what);
 }
 
-static void check_shadow(struct sim_shadow *shadow, CUdeviceptr base, uint64_t bytes)
+static void check_shadow(struct sim_shadow *shadow, uint64_t begin, uint64_t end,
+                         const struct taker *by)
 {
     struct sim_place place;
     if (shadow == NULL || shadow->generation != generation)
         return;
-    const struct sim_range *range = sim_ranges_seek(&shadow->cells, 0, &place);
-    for (; range != NULL; range = sim_ranges_next(&shadow->cells, &place)) {
+    const struct sim_range *range = sim_ranges_seek(&shadow->cells, begin, &place);
+    for (; range != NULL && range->begin < end; range = sim_ranges_next(&shadow->cells, &place)) {
         const struct cell *cell = range->value;
-        check_finished(&cell->write, range->begin, range->end, base, bytes);
-        check_finished(&cell->read, range->begin, range->end, base, bytes);
+        check_finished(&cell->write, range, by);
+        check_finished(&cell->read, range, by);
         for (uint32_t i = 0; i < cell->more_count; i++)
-            check_finished(&cell->more[i], range->begin, range->end, base, bytes);
+            check_finished(&cell->more[i], range, by);
     }
 }
 
@@ -452,8 +461,23 @@ void sim_race_unmapped(const struct sim_mapping *mapping)
 {
     if (sim.races_on) {
         const struct sim_memory *memory = mapping->memory;
-        check_shadow(memory->origin != NULL ? memory->origin->shadow : memory->shadow,
-                     mapping->base, memory->bytes);
+        const struct taker by = {sim_entry_symbol((uint16_t)sim_thread()->entry), mapping->base,
+                                 memory->bytes};
+        check_shadow(memory->origin != NULL ? memory->origin->shadow : memory->shadow, 0,
+                     UINT64_MAX, &by);
+    }
+}
+
+/* Memory that the host uses from now on: accesses through any mapping must be known to be over. */
+void sim_shadow_host_takes(CUdeviceptr address, uint64_t bytes)
+{
+    const struct taker by = {"the host", 0, 0};
+    struct stretch stretch;
+    for (CUdeviceptr at = address; at < address + bytes && stretch_at(at, &stretch);
+         at += stretch.bytes) {
+        uint64_t left = address + bytes - at;
+        uint64_t end = stretch.offset + (stretch.bytes < left ? stretch.bytes : left);
+        check_shadow(*stretch.shadow, stretch.offset, end, &by);
     }
 }
 

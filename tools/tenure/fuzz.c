@@ -23,8 +23,8 @@
 
 static const char *driver, *stall, *seeds, *seconds, *jobs, *ops, *replay, *out, *shrink_seconds;
 static const char *traps;
-static int illegal, no_shrink, no_faults, no_graphs, no_sleep, parks, odd, keep_going, is_json,
-    is_verbose, progress_wanted, print_program, is_strict, gates_wanted, spin;
+static int illegal, no_shrink, no_faults, no_graphs, no_sleep, parks, odd, hosts, ranges,
+    keep_going, is_json, is_verbose, progress_wanted, print_program, is_strict, gates_wanted, spin;
 
 static const cli_option options[] = {
     {"seeds", "A..B",
@@ -59,6 +59,11 @@ static const cli_option options[] = {
      "functions, pools that end in a miss, graphs that reach the memory of another\n"
      "device: other programs of the same seeds",
      NULL, &odd},
+    {"host", NULL, "pinned host memory too: other programs of the same seeds", NULL, &hosts},
+    {"ranges", NULL,
+     "ranges too, whose pages get memory and lose it: other programs of the same\n"
+     "seeds",
+     NULL, &ranges},
     {"driver", "WHAT",
      "sim (the default), cuda: a GPU, with --gates in any case, or the path of a\n"
      "driver's library",
@@ -150,6 +155,8 @@ static int options_parse(fuzz_campaign_options *result)
     result->limits.no_sleep = no_sleep;
     result->limits.parks = parks;
     result->limits.odd = odd;
+    result->limits.hosts = hosts;
+    result->limits.ranges = ranges;
     result->limits.traps = traps;
     result->keep_going = keep_going;
     if (seeds == NULL)

@@ -247,6 +247,11 @@ int simcuda_owner_begin(CUdeviceptr address, size_t bytes, const char *label);
 int simcuda_owner_end(CUdeviceptr address);
 int simcuda_owner_track(CUdeviceptr address, size_t bytes, int on);
 
+/* The host reads and writes these bytes from now on, as when it is given a block of host memory. It
+ * is a violation if an operation that has not finished touches them, and reported (UNFINISHED) if
+ * one did that the host does not know to be finished, through whatever mapping. */
+void simcuda_host_takes(CUdeviceptr address, size_t bytes);
+
 /* Between pause(1) and pause(0) what this thread queues is not checked against owners: for an
  * allocator's own work on whole chunks, such as filling freed blocks or putting pools to sleep. */
 void simcuda_owner_pause(int paused);
