@@ -7,7 +7,7 @@
 
 extern const feature device_first, device_second;
 extern const feature pool_default, pool_own, pool_graph, pool_vouched, pool_shared, pool_foreign,
-    pool_rdma, pool_tagged;
+    pool_rdma, pool_tagged, pool_host;
 extern const feature graph_here, graph_elsewhere, graph_adopted, graph_updated;
 extern const feature capture_open, capture_beside, capture_left, capture_wrong_end,
     capture_invalidated, capture_destroyed;

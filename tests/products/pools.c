@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include <tenure/host.h>
+
 enum { KEPT = 2 };
 
 typedef struct pooled {
@@ -319,3 +321,59 @@ static void tagged_leave(world *w)
 }
 
 const feature pool_tagged = {"pool:tagged", NULL, tagged_enter, tagged_act, tagged_leave, NULL};
+
+/* ---- of host memory -------------------------------------------------------------------------- */
+
+static pooled hosted;
+
+static block *hosted_malloc(world *w, tnr_pool pool, size_t bytes, int device)
+{
+    void *at = NULL;
+    if (pool == NULL)
+        ok(tnr_host_malloc_near(&at, bytes, device));
+    else
+        ok(tnr_pool_malloc(&at, pool, bytes, TNR_HOST(device), NULL));
+    return world_adopt_host(w, at, pool, bytes, device);
+}
+
+static void hosted_enter(world *w)
+{
+    hosted.device = w->device;
+    w->has_host_memory = 1;
+    ok(tnr_pool_create(&hosted.pool, TNR_HOST(w->device), NULL));
+    hosted.kept[0] = hosted_malloc(w, hosted.pool, 3 * MIB, w->device);
+    hosted.kept[1] = hosted_malloc(w, NULL, 64 * KIB, w->device);
+}
+
+/* A buffer is freed as soon as its copy is enqueued, and the next one is written at once. */
+static void hosted_pass(world *w, tnr_pool pool, int turn)
+{
+    for (int i = 0; i < 3; i++) {
+        block *b = hosted_malloc(w, pool, 200 * KIB, hosted.device);
+        world_read(w, b, i, i == 1 ? 1 - hosted.device : hosted.device, (turn + i) % 2);
+        world_free(w, b);
+    }
+}
+
+static void hosted_act(world *w, int turn)
+{
+    hosted_pass(w, NULL, turn);
+    hosted_pass(w, hosted.pool, turn);
+    world_read(w, hosted.kept[0], 1, hosted.device, turn % 2);
+    world_read(w, hosted.kept[0], 2, 1 - hosted.device, 0);
+    world_free(w, hosted.kept[turn % KEPT]);
+    hosted.kept[turn % KEPT] =
+        hosted_malloc(w, hosted.pool, (1 + (size_t)turn) * MIB, hosted.device);
+    if (turn == 1)
+        (void)may(tnr_trim(NULL, 0, TNR_HOST(hosted.device)),
+                  MAY(w->captures > 0, TNR_ERR_CAPTURE));
+}
+
+static void hosted_leave(world *w)
+{
+    for (int i = 0; i < KEPT; i++)
+        world_free(w, hosted.kept[i]);
+    world_pool_destroy(w, hosted.pool);
+}
+
+const feature pool_host = {"pool:host", NULL, hosted_enter, hosted_act, hosted_leave, NULL};

@@ -18,8 +18,8 @@ static int block_park_once(world *w, block *b, CUstream lane, uint64_t refusals)
     (void)simcuda_live_get(b->device, &before);
     if (may(tnr_park(NULL, b->at, lane, TNR_CONTENT_KEEP),
             refusals |
-                MAY(b->pool != NULL || b->is_grown || b->is_graphs || b->is_alone || w->guarded ||
-                        w->published > 0,
+                MAY(b->pool != NULL || b->is_grown || b->is_host || b->is_graphs || b->is_alone ||
+                        w->guarded || w->published > 0,
                     TNR_ERR_INVALID_ARGUMENT) |
                 MAY(b->stream_ended, TNR_ERR_INVALID_STREAM) | MAY(captures, TNR_ERR_CAPTURE) |
                 MAY(captures, TNR_ERR_BUSY)))

@@ -123,8 +123,7 @@ static void check_apart(world *w, const unsigned char *at, size_t bytes, tnr_poo
                                 (const void *)at);
 }
 
-block *world_adopt(world *w, void *at, tnr_pool pool, size_t bytes, int device, CUstream stream,
-                   int is_graphs)
+static block *block_enter(world *w, void *at, tnr_pool pool, size_t bytes, int device)
 {
     check_apart(w, at, bytes, pool);
     for (int i = 0; i < BLOCKS_MAX; i++) {
@@ -135,19 +134,36 @@ block *world_adopt(world *w, void *at, tnr_pool pool, size_t bytes, int device, 
         b->at = at;
         b->bytes = bytes;
         b->device = device;
-        b->stream = stream;
         b->pool = pool;
         b->who = strdup(compose_step());
         b->value = UINT32_C(0x01010101) * (1 + w->values++ % 250);
-        b->is_graphs = is_graphs;
-        if (!is_graphs) {
-            world_on(w, device);
-            drive(cuMemsetD32Async((CUdeviceptr)b->at, b->value, bytes / 4, stream));
-            b->is_written = 1;
-        }
         return b;
     }
     abort();
+}
+
+block *world_adopt(world *w, void *at, tnr_pool pool, size_t bytes, int device, CUstream stream,
+                   int is_graphs)
+{
+    block *b = block_enter(w, at, pool, bytes, device);
+    b->stream = stream;
+    b->is_graphs = is_graphs;
+    if (!is_graphs) {
+        world_on(w, device);
+        drive(cuMemsetD32Async((CUdeviceptr)b->at, b->value, bytes / 4, stream));
+        b->is_written = 1;
+    }
+    return b;
+}
+
+block *world_adopt_host(world *w, void *at, tnr_pool pool, size_t bytes, int device)
+{
+    block *b = block_enter(w, at, pool, bytes, device);
+    simcuda_host_takes((CUdeviceptr)b->at, bytes);
+    b->is_host = b->is_written = 1;
+    b->stream_ended = 1; /* it has none that comes before others */
+    memset(b->at, (int)(b->value & 0xff), bytes);
+    return b;
 }
 
 block *world_malloc(world *w, tnr_pool pool, size_t bytes, int device, CUstream stream)

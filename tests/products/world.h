@@ -47,6 +47,7 @@ typedef struct block {
     int is_vouched;  /* 1: graphs do not keep it */
     int is_grown;    /* 1: of tnr_reserve */
     int is_closed;   /* 1: no other device reaches it */
+    int is_host;     /* 1: pinned host memory near `device`, which the host has written */
     int is_parked;
     int is_lost;          /* 1: its contents are undefined by now */
     int stream_ended;     /* 1: its stream is gone, and its writes are over */
@@ -113,6 +114,7 @@ struct world {
     int joined_devices[DEFERRED_MAX];
     int joined_count;
 
+    int has_host_memory;             /* 1: in use, near both devices */
     int had_traps;                   /* 1: they were on, and keep one buffer until the end */
     int frees_by_host;               /* 1: frees run in host functions */
     tnr_pool deferred[DEFERRED_MAX]; /* pools whose end was refused, as it may be */
@@ -153,6 +155,8 @@ block *world_malloc(world *w, tnr_pool pool, size_t bytes, int device, CUstream 
 /* Takes one into the model that was allocated elsewhere, and writes it unless a graph will. */
 block *world_adopt(world *w, void *at, tnr_pool pool, size_t bytes, int device, CUstream stream,
                    int is_graphs);
+/* Likewise one of host memory, which the host writes at once: nothing may be under way there. */
+block *world_adopt_host(world *w, void *at, tnr_pool pool, size_t bytes, int device);
 void world_free(world *w, block *b);
 /* Another stream reads it, and the use is recorded. `by_stream`: by tnr_record_stream. */
 void world_read(world *w, block *b, int lane, int device, int by_stream);

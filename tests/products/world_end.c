@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <tenure/host.h>
+
 #include "own_folder.h"
 #include "own_threads.h"
 
@@ -51,8 +53,9 @@ static void environment_set(uint64_t seed)
     snprintf(folder, sizeof(folder), "/tmp/tenure-products-XXXXXX");
     if (mkdtemp(folder) == NULL)
         abort();
-    snprintf(text, sizeof(text), "address_space_gb:16,control_dir:%s%s", folder,
-             seed % 2 == 0 ? "" : ",aliases_from:first");
+    snprintf(text, sizeof(text), "address_space_gb:16,control_dir:%s%s%s", folder,
+             seed % 2 == 0 ? "" : ",aliases_from:first",
+             seed / 2 % 2 == 0 ? "" : ",host:allocated");
     setenv("TENURE_CONF", text, 1);
     setenv("TENURE_DRIVER", "sim", 1);
     setenv("TENURE_SIM_DEVICES", "2", 1);
@@ -216,6 +219,22 @@ static void memory_check(world *w, int d)
                         (unsigned long long)(live.pinned_bytes >> 20));
 }
 
+/* The same of the host memory near it. */
+static void host_memory_check(world *w, int d)
+{
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
+    if (!w->has_host_memory)
+        return;
+    ok(tnr_trim(NULL, 0, TNR_HOST(d)));
+    ok(tnr_stats_get(&stats, NULL, TNR_HOST(d)));
+    if (stats.bytes_live != 0 || stats.bytes_retired != 0 || stats.reserved_bytes.current != 0)
+        compose_finding("host memory %d has %llu bytes live, %llu retired, %llu reserved after all "
+                        "was freed and trimmed",
+                        d, (unsigned long long)stats.bytes_live,
+                        (unsigned long long)stats.bytes_retired,
+                        (unsigned long long)stats.reserved_bytes.current);
+}
+
 static void driver_check(world *w)
 {
     simcuda_live live;
@@ -264,8 +283,10 @@ void world_end(world *w, int by_force)
         devices_wait(w);
         all_freed(w);
         devices_wait(w);
-        for (int d = 0; d < DEVICES; d++)
+        for (int d = 0; d < DEVICES; d++) {
+            host_memory_check(w, d);
             memory_check(w, d);
+        }
         ok(tnr_validate(-1));
         for (int i = 0; i < DEVICES; i++)
             ok(tnr_device_end((i + order) % DEVICES, 0));
