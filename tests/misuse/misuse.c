@@ -166,7 +166,8 @@ static void picture_take(picture *to, const misuse_world *world)
     if (!tnr_is_running())
         return;
     field(to, "descriptors", (uint64_t)descriptors_count());
-    for (int device = 0; device < DEVICES; device++) {
+    for (int i = 0; i < 2 * DEVICES; i++) {
+        int device = i < DEVICES ? i : TNR_HOST(i - DEVICES);
         tnr_device_info info = {.struct_bytes = sizeof(info)};
         tnr_stats stats = {.struct_bytes = sizeof(stats)};
         field(to, "status of the device", tnr_device_get(&info, device));

@@ -90,6 +90,8 @@ typedef struct misuse_world {
     CUevent event, unannounced;
     tnr_pool own, graphs, vouched, foreign, away, destroyed; /* away: of device 1 */
     char *block, *pooled, *far, *freed, *growable, *ranged, *parked, *registered, *imported;
+    tnr_pool hosts; /* of host memory near device 0 */
+    char *hosted, *hosted_freed;
     char *shared;   /* until its free another stream uses it */
     char *outsider; /* in a segment of somebody else's */
     tnr_graph graph, graph_ended;

@@ -292,7 +292,10 @@ static void started_with(misuse_world *world, const char *memory, const char *co
         void *block;
         NEED_OK(tnr_host_malloc_near(&block, MIB, device));
         NEED_OK(tnr_host_free(block));
+        world->hosted_freed = block;
     }
+    NEED_OK(tnr_pool_create(&world->hosts, TNR_HOST(0), NULL));
+    world->hosted = block_of(world->hosts, 4 * MIB, TNR_HOST(0), NULL);
     NEED_OK(tnr_stream_destroying(0, (tnr_stream)world->ended));
     NEED_CUDA(cuStreamDestroy(world->ended));
     (void)simcuda_run(UINT64_MAX);

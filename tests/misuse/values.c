@@ -199,6 +199,9 @@ static const char *pointer_get(misuse_value *value, const misuse_world *world, s
         P("a block that is registered", world->registered),
         P("a block that another stream uses", world->shared),
         P("a block in a foreign segment", world->outsider),
+        P("a block of host memory", world->hosted),
+        P("inside one", world->hosted == NULL ? 15 : (uintptr_t)world->hosted + 512),
+        P("a freed one", world->hosted_freed),
         P("an import", world->imported),
         P("inside an import", world->imported == NULL ? 9 : (uintptr_t)world->imported + 512),
         P("the stack", &index),
@@ -243,6 +246,7 @@ static const char *pool_get(misuse_value *value, const misuse_world *world, size
         P("vouched", world->vouched),
         P("over foreign segments", world->foreign),
         P("of another device", world->away),
+        P("of host memory", world->hosts),
         P("destroyed", world->destroyed),
         P("1", 1),
         P("a block", world->block),
@@ -321,8 +325,14 @@ static const char *size_get(misuse_value *value, misuse_kind kind, size_t index)
 static const char *int_get(misuse_value *value, const misuse_world *world, misuse_kind kind,
                            size_t index)
 {
-    const named_value devices[] = {I("0", 0),   I("1", 1),           I("-1", -1),
-                                   I("99", 99), I("least", INT_MIN), I("most", INT_MAX)};
+    const named_value devices[] = {I("0", 0),
+                                   I("1", 1),
+                                   I("-1", -1),
+                                   I("99", 99),
+                                   I("host memory", TNR_HOST(0)),
+                                   I("host memory of no device", TNR_HOST(2)),
+                                   I("least", INT_MIN),
+                                   I("most", INT_MAX)};
     const named_value files[] = {I("a socket", world->sockets[0]), I("-1", -1), I("closed", 987654),
                                  I("no socket", 2), I("least", INT_MIN)};
     const named_value flags[] = {I("0", 0), I("1", 1), I("-1", -1)};
