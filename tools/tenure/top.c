@@ -347,7 +347,10 @@ static exit_code watch_run(watch *self)
 
 static ctl_folders folders;
 static ctl_peers peers;
-static ctl_line greetings[CTL_PEERS_MAX]; /* of those that are meant; they stay where they are */
+/* Of each process that was found. On the heap: room for as many as there may be is 19 MB, which
+ * every command would have, and a leak checker reads. */
+static ctl_line *greetings; /* of those that are meant; they stay where they are */
+static top_process *processes;
 
 /* What they say first. Leaves out those whose program has not this in its name; null: any. Returns
  * how many are left, and one of them. */
@@ -376,16 +379,17 @@ static int peers_greet(const char *name, int *one)
 }
 
 /* Those that were greeted, as rows of the table of processes. */
-static size_t processes_list(top_process *all)
+static size_t processes_list(void)
 {
     size_t count = 0;
     for (int i = 0; i < peers.count; i++)
         if (greetings[i].text) {
             const ctl_peer *peer = &peers.items[i];
             const char *called = ctl_text(&greetings[i], greetings[i].parsed, "program");
-            all[count++] = (top_process){.peer = peer,
-                                         .pid = peer->pid_here > 0 ? peer->pid_here : peer->pid,
-                                         .program = called ? called : "-"};
+            processes[count++] =
+                (top_process){.peer = peer,
+                              .pid = peer->pid_here > 0 ? peer->pid_here : peer->pid,
+                              .program = called ? called : "-"};
         }
     return count;
 }
@@ -404,8 +408,8 @@ static void watch_begin(watch *self, const ctl_peer *peer)
 /* Several fit: a table to choose from, or, where nobody can choose, to read. */
 static exit_code several_watch(watch *self)
 {
-    static top_process all[CTL_PEERS_MAX];
-    size_t count = processes_list(all), at = 0;
+    top_process *all = processes;
+    size_t count = processes_list(), at = 0;
     exit_code code = EXIT_CODE_OK;
     self->has_list = 1;
     if (!self->has_screen) {
@@ -435,6 +439,15 @@ static exit_code several_watch(watch *self)
 
 static exit_code peers_watch(watch *self, const char *name)
 {
+    size_t room = peers.count > 0 ? (size_t)peers.count : 1;
+    greetings = calloc(room, sizeof(*greetings));
+    processes = calloc(room, sizeof(*processes));
+    if (!greetings || !processes) {
+        free(greetings);
+        free(processes);
+        fputs("tenure top: no host memory for what the processes say\n", stderr);
+        return EXIT_CODE_NO_MEMORY;
+    }
     int one = 0, count = peers_greet(name, &one);
     exit_code code = EXIT_CODE_OK;
     self->has_screen = count > 0 && !is_once && !is_json && top_screen_is_there();
@@ -457,6 +470,8 @@ static exit_code peers_watch(watch *self, const char *name)
     top_screen_end(&screen);
     for (int i = 0; i < peers.count; i++)
         ctl_line_release(&greetings[i]);
+    free(greetings);
+    free(processes);
     return code;
 }
 
