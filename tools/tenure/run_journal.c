@@ -177,6 +177,14 @@ static void launches_print(const journal *book)
 
 /* ---- the journals --------------------------------------------------------------------------- */
 
+/* A text of a file that the program may have written to ends somewhere. What is right is not
+ * written, which would copy its page. */
+static void text_end(char *text, size_t bytes)
+{
+    if (text[bytes - 1] != '\0')
+        text[bytes - 1] = '\0';
+}
+
 /* Maps a journal; null if it is none. */
 static journal *book_open(const char *path)
 {
@@ -191,13 +199,14 @@ static journal *book_open(const char *path)
     if (mapped == MAP_FAILED)
         return NULL;
     journal *book = mapped;
-    book->program[JOURNAL_PATH - 1] = '\0';
+    (void)madvise(mapped, sizeof(journal), MADV_RANDOM); /* see book_make in watch/journal.c */
+    text_end(book->program, JOURNAL_PATH);
     for (int i = 0; i < JOURNAL_MODULES; i++) {
-        book->modules[i].path[JOURNAL_PATH - 1] = '\0';
-        book->modules[i].build_id[JOURNAL_ID - 1] = '\0';
+        text_end(book->modules[i].path, JOURNAL_PATH);
+        text_end(book->modules[i].build_id, JOURNAL_ID);
     }
     for (int i = 0; i < JOURNAL_LAUNCHES; i++)
-        book->launches[i].kernel[JOURNAL_NAME - 1] = '\0';
+        text_end(book->launches[i].kernel, JOURNAL_NAME);
     if (book->magic == JOURNAL_MAGIC && book->bytes == sizeof(journal))
         return book;
     munmap(mapped, sizeof(journal));
