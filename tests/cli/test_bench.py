@@ -147,6 +147,8 @@ class Bench(CommandTest):
         for one in rows:
             self.assertIsNone(one["error"])
         self.assertGreater(times["cold_start", "tenure"], times["cold_second", "tenure"])
+        # How the command starts a process of the section is no option of a user's.
+        self.assertNotIn("child", self.run_tenure("bench", "--help").stdout)
 
     def test_growth(self):
         rows = self.json_lines(self.run_tenure(*QUICK, "--only", "growth", "--json"))

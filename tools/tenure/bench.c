@@ -16,7 +16,7 @@
 
 static session_options session_texts;
 static const char *beside_option, *torch_option, *threads_option, *only_option, *csv_option,
-    *rounds_option, *live_option, *budget_option, *cold_child_option;
+    *rounds_option, *live_option, *budget_option;
 static int is_json, is_quick, is_list, wants_progress;
 
 static const cli_option options[] = {
@@ -50,8 +50,6 @@ static const cli_option options[] = {
     {"csv", "FILE", "write the numbers to FILE, after each section", &csv_option, NULL},
     {"progress", NULL, "lines of progress where stderr is not a terminal", NULL, &wants_progress},
     {"json", NULL, "one object per allocator and configuration on stdout", NULL, &is_json},
-    {"cold-child", "KEY", "one process of the section cold: prints three times in ns",
-     &cold_child_option, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -459,6 +457,11 @@ int bench_main(const bench_program *program, int argc, char **argv)
     long device = 0, budget_ms = 0;
     memset(&setup, 0, sizeof(setup));
     setup.program = program;
+    const char *cold_child = argc >= 2 && strcmp(argv[0], BENCH_COLD_CHILD) == 0 ? argv[1] : NULL;
+    if (cold_child) {
+        argc -= 2;
+        argv += 2;
+    }
     cli_command_text(program->name, argc, argv, command, sizeof(command));
     if (cli_parse(&syntax, argc, argv, &arguments) != 0)
         return EXIT_CODE_BAD_INPUT;
@@ -468,8 +471,8 @@ int bench_main(const bench_program *program, int argc, char **argv)
         return sections_list(&setup);
     if (options_check(&setup, &device, &budget_ms) != 0)
         return EXIT_CODE_BAD_INPUT;
-    if (cold_child_option)
-        return bench_cold_child(session_texts.driver, (int)device, cold_child_option, torch_option);
+    if (cold_child)
+        return bench_cold_child(session_texts.driver, (int)device, cold_child, torch_option);
     setup.traces = arguments.positionals;
     setup.traces_count = arguments.positionals_count;
     for (int i = 0; i < setup.traces_count; i++)

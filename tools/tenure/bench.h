@@ -201,7 +201,9 @@ int bench_counts_read(const bench_setup *setup, bench_counts *counts);
 /* Adds what was counted from one reading to the next. */
 void bench_counts_add(bench_counts *sum, const bench_counts *before, const bench_counts *after);
 
-/* `tenure bench --cold-child KEY`: bench_cold.c. */
+/* `tenure bench --cold-child KEY ...`: bench_cold.c. For this command alone: it stands before the
+ * options, and is none that --help tells of. */
+#define BENCH_COLD_CHILD "--cold-child"
 int bench_cold_child(const char *driver, int device, const char *key, const char *torch_plugin);
 /* Loads the plugin and starts PyTorch's allocator. Returns 0, or -1 with a sentence. */
 int bench_torch_open(const char *path, int device, bench_allocator *allocator, char *error,

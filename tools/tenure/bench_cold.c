@@ -172,12 +172,12 @@ static int cold_measure(const bench_setup *setup, const char *key, int has_conte
     char device[16], child[32], line[640];
     char *arguments[] = {"tenure",
                          "bench",
+                         BENCH_COLD_CHILD,
+                         child,
                          "--driver",
                          (char *)setup->active->path,
                          "--device",
                          device,
-                         "--cold-child",
-                         child,
                          setup->torch_plugin ? "--torch" : NULL,
                          (char *)setup->torch_plugin,
                          NULL};
