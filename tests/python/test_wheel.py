@@ -39,6 +39,14 @@ def run(*command, code=0, **environment):
     return said
 
 
+def setUpModule():
+    """One wheel for all tests, since compressing it is much of their work."""
+    global WHEEL
+    folder = tempfile.mkdtemp(prefix="tenure-test-wheel-made-")
+    unittest.addModuleCleanup(shutil.rmtree, folder)
+    WHEEL = os.path.join(folder, tenure_wheel.make(folder))
+
+
 class Environment:
     """A fresh virtual environment. Putting pip into one takes longer than all that is asked of it
     here: the first has it as users do, and the others run a copy of that."""
@@ -70,8 +78,7 @@ class Wheel(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         cls.plain = Environment(os.path.join(cls.folder, "plain"))
         cls.spaced = Environment(os.path.join(cls.folder, "a prefix with spaces"))
-        name = tenure_wheel.make(os.path.join(cls.folder, "made"))
-        cls.wheel = os.path.join(cls.folder, "made", name)
+        cls.wheel = WHEEL
         # One from the wheel, one as pip makes it of the build folder.
         cls.plain.pip("install", cls.wheel)
         cls.spaced.pip("install", os.path.join(BUILD, "python"))
@@ -227,9 +234,8 @@ class Needs(unittest.TestCase):
 
     def test_the_tag_is_true(self):
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, tenure_wheel.make(folder))
-            self.assertIn("-py3-none-manylinux_2_34_", path)
-            with zipfile.ZipFile(path) as wheel:
+            self.assertIn("-py3-none-manylinux_2_34_", WHEEL)
+            with zipfile.ZipFile(WHEEL) as wheel:
                 wheel.extractall(folder)
             run(sys.executable, "-B", LICENSES, "--kind", "wheel", folder)
             seen = 0
