@@ -195,7 +195,8 @@ class Predict(CommandTest):
                    "cu.cuCtxSetCurrent(context)\n"
                    "for mib in (300, 100_000, 200_000):\n"
                    "    block = ctypes.c_uint64()\n"
-                   "    assert cu.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(mib << 20)) == 0\n"
+                   "    bytes = ctypes.c_size_t(mib << 20)\n"
+                   "    assert cu.cuMemAlloc_v2(ctypes.byref(block), bytes) == 0\n"
                    "    blocks.append(block)\n"
                    "assert cu.cuMemFree_v2(blocks[1]) == 0\n"
                    "raise SystemExit(int(os.environ['CODE']))\n")

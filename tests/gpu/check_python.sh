@@ -27,8 +27,8 @@ code=0
 "$python" -B "$repository/tests/gpu/check_python/zoo.py" "$@" || code=$?
 [ "$code" = 0 ] || [ "$code" = 77 ] || exit "$code"
 
-# A library's own error (docs/found.md), as it is and with the call that is missing. Not with
-# options that choose programs.
+# A library's own error (docs/found.md), as it is and with the call that is missing; transformers
+# 5.17.0 has it no more. Not with options that choose programs.
 [ $# = 0 ] || exit "$code"
 for how in "" mend; do
     wanted=99
@@ -40,7 +40,7 @@ for how in "" mend; do
     if [ "$got" = 77 ]; then
         echo "transformers: SKIPPED: ${said##*skipped: }"
         break
-    elif [ "$got" != "$wanted" ]; then
+    elif [ "$got" != "$wanted" ] && [ "$got" != 0 ]; then
         echo "transformers offloaded_cache $how: exit code $got, not $wanted"
         echo "$said" | tail -40
         code=1
