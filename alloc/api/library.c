@@ -175,19 +175,21 @@ tnr_status tnri_library_device(int index, tnri_device **found)
     if (device == NULL)
         return tnri_error(TNR_ERR_INVALID_DEVICE, "there is no device %d; the driver reports %d.",
                           index, tnri_devices_count());
-    if (tnri_unlikely(!atomic_load_explicit(&device->in_use, memory_order_acquire))) {
+    if (tnri_unlikely(!atomic_load_explicit(&device->has_met, memory_order_acquire))) {
         TNRI_CALM;
         if (tnri_device_is_host(device))
             status = tnri_library_device(device->gpu->index, found);
         if (status != TNR_OK)
             return status;
         tnri_lock_take(&tnri_library_lock);
-        int is_first = !atomic_load(&device->in_use);
-        if (is_first)
+        if (!atomic_load(&device->in_use))
             status = library_start_device(device);
         tnri_lock_release(&tnri_library_lock);
-        if (is_first && status == TNR_OK)
-            tnri_peers_meet(device);
+        if (status == TNR_OK)
+            status = tnri_peers_meet(device);
+        if (status != TNR_OK)
+            return status;
+        atomic_store_explicit(&device->has_met, 1, memory_order_release);
     }
     *found = device;
     return status;

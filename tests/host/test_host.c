@@ -6,6 +6,7 @@
  * Lines taken out of the library to see a test fail:
  *   tnri_pages_access, the host's location: every_device_in_use_reaches_it
  *   tnri_peers_meet, host_meets: the same
+ *   tnri_library_device, the status of tnri_peers_meet: a_refused_meeting_is_made_up_for
  *   tnri_chunk_foresee, the test of host memory: refused_before_the_kernel_kills, as the device's
  *   headroom_check, the call of tnri_host_room: the same, of one chunk
  *   segment_take, the call of tnri_host_room: the same, over slabs
@@ -206,6 +207,44 @@ static void every_device_in_use_reaches_it(void **state)
     assert_ok(tnr_free(on[2]));
 }
 
+/* The driver refuses to open it to a device that comes into use: that device's first use fails, and
+ * the next one tries again; so no memory is handed out on a device that does not reach it. The same
+ * where it is host memory that comes second. */
+static void a_refused_meeting_is_made_up_for(void **state)
+{
+    (void)state;
+    for (uint64_t nth = 1, refusals = 1; refusals > 0; nth++) {
+        host_start(HOST_MAPPED, NULL, "DEVICES=3", "PEERS=0");
+        void *early = NULL, *on[3] = {0};
+        refusals = 0;
+        assert_ok(tnr_malloc(&on[0], 1, 0, NULL));
+        assert_ok(tnr_host_malloc_near(&early, 3 * MIB, 0));
+        simcuda_fail("cuMemSetAccess", nth, 0, CUDA_ERROR_UNKNOWN);
+        for (int device = 1; device < 3; device++)
+            while (tnr_malloc(&on[device], 1, device, NULL) != TNR_OK) {
+                assert_null(on[device]);
+                refusals++;
+            }
+        simcuda_fail_clear();
+        assert_true(refusals <= 1);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(access_of(early, CU_MEM_LOCATION_TYPE_DEVICE, i), 3);
+        assert_ok(tnr_host_free(early));
+        for (int i = 0; i < 3; i++)
+            assert_ok(tnr_free(on[i]));
+        unit_stop(NULL);
+    }
+    host_start(HOST_MAPPED, NULL, "DEVICES=2", "PEERS=0");
+    void *on[2], *late = NULL;
+    assert_ok(tnr_malloc(&on[0], 1, 0, NULL));
+    assert_ok(tnr_malloc(&on[1], 1, 1, NULL));
+    assert_ok(tnr_host_malloc(&late, 3 * MIB));
+    assert_int_equal(access_of(late, CU_MEM_LOCATION_TYPE_DEVICE, 1), 3);
+    assert_ok(tnr_host_free(late));
+    assert_ok(tnr_free(on[0]));
+    assert_ok(tnr_free(on[1]));
+}
+
 /* ---- what it is made of --------------------------------------------------------------------- */
 
 static void slabs_where_nothing_can_be_mapped(void **state)
@@ -384,6 +423,7 @@ int main(void)
         cmocka_unit_test_teardown(chunks_move, unit_stop),
         cmocka_unit_test_teardown(every_call_takes_its_number, unit_stop),
         cmocka_unit_test_teardown(every_device_in_use_reaches_it, unit_stop),
+        cmocka_unit_test_teardown(a_refused_meeting_is_made_up_for, unit_stop),
         cmocka_unit_test_teardown(slabs_where_nothing_can_be_mapped, unit_stop),
         cmocka_unit_test_setup_teardown(refused_before_the_kernel_kills, root_begin, root_end),
         cmocka_unit_test_teardown(what_host_memory_does_not_do, unit_stop),

@@ -170,6 +170,7 @@ void tnri_device_withdraw(tnri_device *device)
             atomic_store(&tnri_device_ranges_count, last);
             break;
         }
+    atomic_store(&device->has_met, 0);
     atomic_store(&device->in_use, 0);
 }
 

@@ -56,7 +56,9 @@ typedef struct tnri_device {
 
     /* Set when the device is put into use, under the library lock; constant afterwards. */
     _Atomic int in_use;
-    CUcontext context; /* the primary context, retained; null: it is not */
+    _Atomic int has_met; /* host memory is open to it, or it, as host memory, to all: peers.h. Set
+                          * after in_use, maybe by a later call */
+    CUcontext context;   /* the primary context, retained; null: it is not */
     uintptr_t range_base;
     size_t range_bytes; /* addresses reserved; 0: none */
     int is_allocated;   /* its pools are of cuMemAlloc, or of cuMemHostAlloc: allocated.h. Constant

@@ -252,43 +252,47 @@ tnr_status tnri_device_access(tnri_device *device, int peer, tnr_access access)
 }
 
 /* Opens `owner` to `peer` if there is a way. */
-static void peer_open(tnri_device *owner, const tnri_device *peer)
+static tnr_status peer_open(tnri_device *owner, const tnri_device *peer)
 {
     tnri_visit visit;
-    if (tnri_device_enter(owner, &visit) != TNR_OK)
-        return;
+    tnr_status status = tnri_device_enter(owner, &visit);
+    if (status != TNR_OK)
+        return status;
     if (tnri_peer_check(owner, peer->index) == TNR_OK)
-        (void)tnri_device_access(owner, peer->index, TNR_ACCESS_READWRITE);
+        status = tnri_device_access(owner, peer->index, TNR_ACCESS_READWRITE);
     tnri_device_leave(&visit);
+    return status;
 }
 
 /* Host memory is every GPU's that is in use: opens it to others than the one that it is near. */
-static void host_meets(tnri_device *device)
+static tnr_status host_meets(tnri_device *device)
 {
     tnri_device *other;
-    for (int i = 0; (other = tnri_device_nth(i)) != NULL; i++)
+    tnr_status status = TNR_OK;
+    for (int i = 0; status == TNR_OK && (other = tnri_device_nth(i)) != NULL; i++)
         if (other->gpu != device->gpu && atomic_load(&other->in_use) &&
             tnri_device_is_host(other) != tnri_device_is_host(device)) {
             int is_host = tnri_device_is_host(device);
-            peer_open(is_host ? device : other, is_host ? other : device);
+            status = peer_open(is_host ? device : other, is_host ? other : device);
         }
+    return status;
 }
 
-void tnri_peers_meet(tnri_device *device)
+tnr_status tnri_peers_meet(tnri_device *device)
 {
     tnri_error_aside aside;
-    tnri_error_take(&aside);
-    host_meets(device);
-    tnri_error_restore(&aside);
-    if (tnri_likely(tnri_conf_get()->peers != TNRI_PEERS_USED) || tnri_device_is_host(device))
-        return;
+    tnr_status status = host_meets(device);
+    if (status != TNR_OK || tnri_likely(tnri_conf_get()->peers != TNRI_PEERS_USED) ||
+        tnri_device_is_host(device))
+        return status;
     tnri_error_take(&aside);
     for (int i = 0; i < tnri_devices_count(); i++) {
         tnri_device *other = tnri_device_at(i);
         if (other == device || !atomic_load(&other->in_use))
             continue;
-        peer_open(device, other);
-        peer_open(other, device);
+        (void)peer_open(device, other);
+        (void)peer_open(other, device);
     }
     tnri_error_restore(&aside);
+    return TNR_OK;
 }

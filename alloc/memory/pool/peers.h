@@ -22,9 +22,10 @@ tnr_status tnri_pool_access(tnr_pool pool, int peer, tnr_access access);
  * the one that failed stay changed. */
 tnr_status tnri_device_access(tnri_device *device, int peer, tnr_access access);
 
-/* With the setting peers:used, opens to each other a device that is used from now on and all
- * devices in use already. Devices that have no way to each other stay as they are, and so does what
- * the driver refuses. No lock held. */
-void tnri_peers_meet(tnri_device *device);
+/* For a device that is used from now on: opens host memory to each GPU in use, which must succeed,
+ * and with the setting peers:used the devices in use to each other. Of these, devices that have no
+ * way to each other stay as they are, and so does what the driver refuses. After an error it is
+ * called once more. No lock held. */
+tnr_status tnri_peers_meet(tnri_device *device);
 
 #endif
