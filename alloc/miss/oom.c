@@ -220,6 +220,8 @@ static void holders_tell(const tnri_device *device, const holder *holders, size_
                           TNRI_BYTES(one->idle));
         if (one->pinned > 0)
             tnri_error_append(", %s of it pinned", TNRI_BYTES(one->pinned));
+        if (one->retired > 0)
+            tnri_error_append(", %s freed and still used", TNRI_BYTES(one->retired));
         if (one->tag_name[0] != '\0')
             tnri_error_append(" (tag \"%s\")", one->tag_name);
     }
@@ -278,9 +280,12 @@ static void way_tell(const holder *total, const tnri_request *request, const cha
                      size_t device_free)
 {
     const tnri_conf *conf = tnri_conf_get();
-    if (raise != NULL && device_free >= request->bytes)
+    int has_room = raise != NULL && device_free >= request->bytes;
+    if (has_room)
         tnri_error_append("\nThe device has room: raise the limit with %s.", raise);
-    else if (total->idle >= request->bytes && conf->cross_stream != TNRI_CROSS_WAIT)
+    if (has_room && total->retired < request->bytes)
+        return;
+    if (!has_room && total->idle >= request->bytes && conf->cross_stream != TNRI_CROSS_WAIT)
         tnri_error_append("\nOther streams hold enough free memory: set cross_stream:wait.");
     else if (total->retired >= request->bytes && conf->reuse != TNRI_REUSE_WAIT)
         tnri_error_append("\n%s are freed and wait for graphs, captures or other streams: set "

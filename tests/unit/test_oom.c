@@ -16,13 +16,16 @@
  * memory_ask asking once: others_give_meanwhile; without its look before the first time, without
  * retries_count in may_be_refused, or where that believes what the driver says is left:
  * what_is_withheld_is_searched_for. In limit_tell, the first limit always taken, or limit_by not
- * set: the_limit_is_named.
+ * set: the_limit_is_named. In way_tell, a return where the device has room, or in holders_tell, the
+ * retired bytes left out: what_is_still_used.
  */
 #include "unit.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include <tenure/capture.h>
+#include <tenure/lifetime.h>
 #include <tenure/tag.h>
 
 #include "gpu/cuda/driver.h"
@@ -101,6 +104,27 @@ static void the_limit_is_named(void **state)
                  "tenure.tags), 0 bytes reserved; ");
     assert_ok(tnr_free(held));
     assert_ok(tnr_pool_destroy(pool));
+}
+
+/* What is freed and still used is told beside what is live and free, also where a limit refused. A
+ * block whose use by another stream is not over waits for the end of a capture. */
+static void what_is_still_used(void **state)
+{
+    (void)state;
+    unit_start(NULL, "MEMORY=64M", NULL);
+    tnr_stream stream = unit_stream(0), eager = unit_stream(0);
+    void *held, *ptr;
+    assert_ok(tnr_limit_set(40 * MIB, 0));
+    assert_ok(tnr_malloc(&held, 30 * MIB, 0, eager));
+    assert_ok(tnr_capture_begin(0, stream, NULL));
+    assert_ok(tnr_record_stream(held, stream));
+    assert_ok(tnr_free(held));
+    assert_error(tnr_malloc(&ptr, 20 * MIB, 0, eager), TNR_ERR_LIMIT, "0 bytes live, ");
+    check_says(" free, 30.00 MiB freed and still used");
+    check_says("\n30.00 MiB are freed and wait for graphs, captures or other streams.");
+    assert_ok(tnr_capture_abort(0, stream));
+    assert_ok(tnr_malloc(&ptr, 20 * MIB, 0, eager));
+    assert_ok(tnr_free(ptr));
 }
 
 /* What is free inside chunks that blocks have other parts of is told, with whose it is; not where
@@ -566,6 +590,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(the_report, unit_stop),
         cmocka_unit_test_teardown(the_limit_is_named, unit_stop),
+        cmocka_unit_test_teardown(what_is_still_used, unit_stop),
         cmocka_unit_test_teardown(what_is_pinned, unit_stop),
         cmocka_unit_test_teardown(the_callback_frees_something, unit_stop),
         cmocka_unit_test_teardown(the_callback_frees_part_of_a_chunk, unit_stop),
