@@ -16,6 +16,9 @@ FAKES = pathlib.Path(os.environ["TENURE_TEST_FAKES"])
 SIMULATED = os.environ["TENURE_TEST_SIMULATED"]
 TRACES = pathlib.Path(__file__).resolve().parent.parent / "traces"
 
+# A library with a sanitizer inside cannot be put under a program that has none.
+IS_SANITIZED = b"__asan_init" in pathlib.Path(TENURE).read_bytes()
+
 OK, CHECK_FAILED, BAD_INPUT, NO_DEVICE, NO_MEMORY = 0, 1, 2, 3, 4
 
 

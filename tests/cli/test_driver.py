@@ -9,7 +9,8 @@ import subprocess
 import sys
 import unittest
 
-from command import BAD_INPUT, CommandTest, FAKES, NO_DEVICE, SIMULATED, TENURE, TRACES
+from command import (BAD_INPUT, CommandTest, FAKES, IS_SANITIZED, NO_DEVICE, SIMULATED, TENURE,
+                     TRACES)
 
 TRACE = TRACES / "offload_streams.csv.gz"
 
@@ -152,6 +153,7 @@ class Choice(CommandTest):
             self.assertIn("tenure doctor", result.stderr)
             self.assertEqual(result.stdout, "")
 
+    @unittest.skipIf(IS_SANITIZED, "Python has no sanitizer")
     def test_runtime_is_told_why(self):
         """The CUDA runtime asks for what only NVIDIA's driver has. It is said once, and why."""
         program = ("import ctypes; look = ctypes.CDLL('libcuda.so.1').cuGetProcAddress_v2\n"

@@ -16,7 +16,7 @@ import pickle
 import sys
 import unittest
 
-from command import BAD_INPUT, CHECK_FAILED, CommandTest, TRACES
+from command import BAD_INPUT, CHECK_FAILED, CommandTest, IS_SANITIZED, TRACES
 
 MIB = 1 << 20
 CORPUS = TRACES.parent / "fuzz" / "corpus"
@@ -187,6 +187,7 @@ class Predict(CommandTest):
         [waits] = self.predict(CORPUS / "torch_waits.pickle")
         self.assertGreater(waits["peak_live_bytes"], 0)
 
+    @unittest.skipIf(IS_SANITIZED, "Python has no sanitizer")
     def test_program(self):
         """A program of the driver API, on the simulated device, which is larger than any GPU."""
         program = ("import ctypes, os; cu = ctypes.CDLL('libcuda.so.1')\n"
