@@ -340,10 +340,22 @@ static void a_forked_child_does_not_ask_its_parent(void **state)
     await_snapshot();
 }
 
+/* AddressSanitizer's allocator may be locked by the other thread, which has just begun, when the
+ * process forks; then the child waits for ever where it starts a thread of its own. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { CHILD_MAY_ALLOCATE = 0 };
+#elif defined(__has_feature)
+enum { CHILD_MAY_ALLOCATE = !__has_feature(address_sanitizer) };
+#else
+enum { CHILD_MAY_ALLOCATE = 1 };
+#endif
+
 /* Settings before the fork, the start after it: the thread is not there any more. */
 static void a_forked_child_may_start_afresh(void **state)
 {
     (void)state;
+    if (!CHILD_MAY_ALLOCATE)
+        skip();
     assert_string_equal(complaint_of("afresh", conf_with("snapshot_dir:%s,snapshot_signal:USR2")),
                         "");
 }
