@@ -82,6 +82,7 @@ static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
     plan->request = request;
     plan->moves = moves;
     plan->is_growth = 0;
+    plan->is_paged = 0;
     plan->at = 0;
     plan->is_cached = 0;
     plan->window = 0;
@@ -217,6 +218,7 @@ tnr_status tnri_plan_make_growth(tnri_plan *plan, tnri_arena *arena, const tnri_
             return tnri_error(TNR_ERR_NOT_LIVE, "the block at %p was freed while it grew.",
                               (void *)arena->growable.base);
         first = tnri_range_record(arena, (base - arena->growable.base) >> world->space->page_shift);
+        plan->is_paged = 1;
     } else if (!arena->growable.is_bare) {
         if (first->state != TNRI_LIVE)
             return tnri_error(TNR_ERR_NOT_LIVE, "the block at %p was freed while it grew.",
@@ -277,8 +279,8 @@ size_t tnri_plan_room(const tnri_plan *plan)
 {
     if (plan->pages_missing == 0)
         return 0;
-    if (plan->is_growth && tnri_range_of(plan->arena) != NULL)
-        return 1; /* each page can go back alone */
+    if (plan->is_paged) /* not asked of the range: that may be freed meanwhile */
+        return 1;       /* each page can go back alone */
     return plan->gaps[plan->gap_at].pages - plan->gap_used;
 }
 

@@ -62,6 +62,7 @@ typedef struct tnri_plan {
     tnri_moves moves;
     int was_refused;  /* 1: the driver has refused the request memory before */
     int is_growth;    /* 1: tnri_plan_make_growth made it */
+    int is_paged;     /* 1: for pages of a range, each with a chunk of its own */
     uintptr_t at;     /* where the block is to begin in the window; 0: where it fits first */
     int is_cached;    /* 1: see cached_window.h */
     uintptr_t window; /* where it begins */
