@@ -534,10 +534,12 @@ class Pipelines(CheckTest):
              "priorities": FREED, "stages": FREED,
              "growing": ("free_in_use", {"cuMemcpyDtoDAsync", "cuMemFreeAsync"}),
              "workers": FREED, "pool": FREED, "ring": RACED, "mapped": RACED}
+    # Its host function may tell the host that the use is over, where it has run by the free.
+    TOLD = {"double_buffer": ("lazy",)}
 
     def test_a_wait_that_is_missing(self):
         for name, (kind, calls) in self.FOUND.items():
-            for schedule in SCHEDULES:
+            for schedule in self.TOLD.get(name, SCHEDULES):
                 with self.subTest(name=name, schedule=schedule):
                     result = self.animal("pipeline_" + name, "wrong", schedule=schedule)
                     self.assertEqual(result.code, 99, result.err)
