@@ -12,6 +12,7 @@ without moves (never looser), with what comes and goes taken from the end of the
 its peak (growth).
 """
 import csv
+import json
 import pickle
 import sys
 import unittest
@@ -245,7 +246,34 @@ class Predict(CommandTest):
                 self.assertIn(said, result.stderr)
                 self.assertEqual(result.stdout, "")
 
-    def test_no_simulated_device(self):
+    def test_sizes_as_people_write_them(self):
+        good = self.write("good.csv", trace("a 1 1"))
+        sizes = {"1.5GiB": 3 << 29, "1536M": 3 << 29, "1536mib": 3 << 29, "2GB": 2 * 10**9,
+                 "0.5T": 1 << 39, "67108864": 1 << 26, "67108865B": (1 << 26) + 1}
+        [one] = self.predict(good, "--device", ",".join(sizes))
+        self.assertEqual([device["bytes"] for device in one["devices"]], list(sizes.values()))
+        for size in ("1.5e300G", "1.G5", "5X", "5MMB", "2000000T", "0x40M", ".5G"):
+            self.run_tenure("predict", "--device", size, good, code=BAD_INPUT)
+
+    def test_the_page_and_the_help(self):
+        """Docs name what was measured; the help names every device."""
+        docs = TRACES.parent.parent / "docs"
+        rows = json.loads((docs / "benchmarks/predict.json").read_text())["rows"]
+        keys = {"native": "torch", "expandable": "torch_expandable", "tenure": "tenure"}
+        off = [abs(row["peak_reserved_bytes"][key] / row["measured"][name] - 1)
+               for row in rows for name, key in keys.items()]
+        page = " ".join((docs / "predict.md").read_text().split())
+        self.assertIn(f"Of these {len(off)} peaks {sum(one == 0 for one in off)} are right to the "
+                      f"byte, {sum(one < 0.001 for one in off)} to 0.1 %, and the worst is off by "
+                      f"{100 * max(off):.2f} %.", page)
+        refused = self.run_tenure("predict", "--device", "X", "x.csv", code=BAD_INPUT).stderr
+        known = refused.split("nor one of ")[1].split("\n")[0].split(", ")
+        said = self.run_tenure("predict", "--help").stdout
+        self.assertGreater(len(known), 10)
+        for name in known:
+            self.assertIn(name, said)
+
+    def test_a_bad_file_beside_a_good_one(self):
         """Named devices are taken in any case, and a bad file does not keep a good one back."""
         good = self.write("good.csv", trace("a 1 1"))
         result = self.run_tenure("predict", "--json", "--device", "h100-80gb",

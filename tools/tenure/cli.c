@@ -5,11 +5,13 @@
  */
 #include "cli.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "exit_code.h"
@@ -262,6 +264,28 @@ void cli_visit(const cli_group *group, const cli_visitor *visitor)
     visiting = visitor;
     group_show(group);
     visiting = NULL;
+}
+
+int cli_bytes(const char *text, uint64_t *bytes)
+{
+    static const char letters[] = "KMGT";
+    const uint64_t most = UINT64_C(1) << 60;
+    char *end;
+    errno = 0;
+    unsigned long long whole = strtoull(text, &end, 10);
+    double part = *end == '.' ? strtod(end, &end) : 0;
+    const char *letter = *end ? strchr(letters, toupper((unsigned char)*end)) : NULL;
+    const char *rest = letter ? end + 1 : end;
+    int is_decimal = letter && strcasecmp(rest, "B") == 0;
+    uint64_t factor = 1;
+    for (int i = 0; letter && i <= letter - letters; i++)
+        factor *= is_decimal ? 1000 : 1024;
+    if (errno != 0 || text[0] < '0' || text[0] > '9' ||
+        (*rest && strcasecmp(rest, "B") != 0 && !(letter && strcasecmp(rest, "iB") == 0)) ||
+        !(part >= 0 && part < 1) || whole > (most - factor) / factor)
+        return -1;
+    *bytes = whole * factor + (uint64_t)(part * (double)factor);
+    return 0;
 }
 
 void cli_command_text(const char *command, int argc, char **argv, char *text, size_t bytes)

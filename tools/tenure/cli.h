@@ -7,6 +7,7 @@
 #define TENURE_TOOLS_CLI_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* One option. Exactly one of `text` and `flag` is not null, and receives the value. A flag with a
  * `text` may be given a value, too, behind an equals sign alone. */
@@ -85,6 +86,10 @@ int cli_spares_input(const cli_syntax *syntax, const char *out, const char *in);
 /* Parses a whole number between min and max. Returns 0, or -1 after a usage error. */
 int cli_number(const cli_syntax *syntax, const char *option, const char *text, long min, long max,
                long *value);
+
+/* Reads a size, 2^60 bytes at most: "512M", "24GiB", "80GB" (a unit with i, or of one letter, is a
+ * power of two), "0.7GiB". Returns 0, or -1: it is none. Says nothing. */
+int cli_bytes(const char *text, uint64_t *bytes);
 
 /* What the user typed, for reports: "tenure bench --quick", where `command` is "tenure bench". Only
  * the last part of paths is kept, because it is the same on every machine. */

@@ -95,26 +95,10 @@ static int is_metrics(const asking *self)
 
 /* ---- the request ---------------------------------------------------------------------------- */
 
-/* "512M". Returns 0, or -1. */
-static int size_parse(const char *text, uint64_t *bytes)
-{
-    static const char units[] = "KMGT";
-    char *end;
-    errno = 0;
-    unsigned long long number = strtoull(text, &end, 10);
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
-    if (errno != 0 || text[0] < '0' || text[0] > '9' || (*end && (!unit || end[1])) ||
-        number > (UINT64_MAX >> 1) >> shift)
-        return -1;
-    *bytes = number << shift;
-    return 0;
-}
-
 static int size_write(json_writer *json, const char *key, const char *what, const char *text)
 {
     uint64_t bytes;
-    if (size_parse(text, &bytes) != 0) {
+    if (cli_bytes(text, &bytes) != 0) {
         cli_usage_error(&syntax, "%s must be a size such as 512M, not \"%s\"", what, text);
         return -1;
     }

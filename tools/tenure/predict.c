@@ -356,7 +356,7 @@ static int options_read(void)
     uint64_t other = OTHER_BYTES;
     if (other_option && strcmp(other_option, "0") == 0)
         other = 0;
-    else if (other_option && predict_bytes_read(other_option, &other) != 0)
+    else if (other_option && cli_bytes(other_option, &other) != 0)
         return cli_usage_error(&syntax, "--other must be a size, as 700MiB, not \"%s\"",
                                other_option);
     devices_count =

@@ -32,8 +32,6 @@ enum { PREDICT_DEVICES_MAX = 8 };
 /* Reads "H100-80GB,24GiB" and fills `devices`. Returns how many, or -1 with a sentence. */
 int predict_devices_read(const char *text, predict_device *devices, char *error,
                          size_t error_bytes);
-/* Reads "24GiB", "512M", "80GB". Returns 0, or -1: not a size, or none. */
-int predict_bytes_read(const char *text, uint64_t *bytes);
 /* The devices that are known by name, for --help: "A100-40GB (39.3 GiB), ...". */
 const char *predict_devices_known(void);
 

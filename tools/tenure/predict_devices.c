@@ -4,12 +4,13 @@
  */
 #include "predict.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include "cli.h"
 
 #define GIB (UINT64_C(1) << 30)
 
@@ -38,39 +39,6 @@ const char *predict_devices_known(void)
     return text;
 }
 
-int predict_bytes_read(const char *text, uint64_t *bytes)
-{
-    static const struct {
-        const char *unit;
-        double factor;
-    } units[] = {
-        {"", 1},
-        {"B", 1},
-        {"K", 1024.0},
-        {"KiB", 1024.0},
-        {"KB", 1e3},
-        {"M", 1048576.0},
-        {"MiB", 1048576.0},
-        {"MB", 1e6},
-        {"G", 1073741824.0},
-        {"GiB", 1073741824.0},
-        {"GB", 1e9},
-        {"T", 1099511627776.0},
-        {"TiB", 1099511627776.0},
-        {"TB", 1e12},
-    };
-    char *end;
-    if (!isdigit((unsigned char)text[0]))
-        return -1;
-    double amount = strtod(text, &end);
-    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
-        if (strcasecmp(end, units[i].unit) == 0 && amount * units[i].factor < 0x1p60) {
-            *bytes = (uint64_t)(amount * units[i].factor);
-            return 0;
-        }
-    return -1;
-}
-
 static int device_read(const char *name, predict_device *one, char *error, size_t error_bytes)
 {
     snprintf(one->name, sizeof(one->name), "%s", name);
@@ -80,7 +48,7 @@ static int device_read(const char *name, predict_device *one, char *error, size_
             one->bytes = known[i].tenths * GIB / 10;
             return 0;
         }
-    if (predict_bytes_read(name, &one->bytes) != 0 || one->bytes < 1 << 24) {
+    if (cli_bytes(name, &one->bytes) != 0 || one->bytes < 1 << 24) {
         snprintf(error, error_bytes,
                  "--device: \"%.40s\" is neither a size of at least 16 MiB, as 24GiB, nor one of "
                  "%s",
