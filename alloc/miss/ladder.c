@@ -352,6 +352,7 @@ static tnr_status ladder_place(tnri_arena *arena, const tnri_request *request, l
 {
     tnri_access *access = &arena->pool->account.access;
     tnri_plan plan = {.was_refused = means.was_refused};
+    tnri_handling_enter(&arena->device->handling);
     unsigned epoch = tnri_placing_begin(access);
     tnr_status status = ladder_cached(&plan, arena, request, reclaimed, ptr);
     if (status == TNR_OK && *ptr == NULL && arena->growable.base != 0) {
@@ -365,6 +366,7 @@ static tnr_status ladder_place(tnri_arena *arena, const tnri_request *request, l
         status = ladder_lend_or_execute(&plan, reclaimed, ptr);
     tnri_placing_end(access, epoch);
     tnri_plan_free(&plan);
+    tnri_handling_leave(&arena->device->handling);
     return status;
 }
 
@@ -417,6 +419,30 @@ static int is_shortage(tnr_status status)
     return status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
 }
 
+/* What other threads had in hand since the request began (`others` had left then) may be all
+ * that it lacks. What they have put down is given back, which may wait for work, and then this
+ * thread climbs with the device to itself. Twice, since what it waited for may have been put down
+ * as an old mapping whose work was not over; and again as often as others were at it meanwhile, a
+ * few times. */
+static tnr_status ladder_climb_alone(tnri_arena *arena, const tnri_request *request,
+                                     ladder_means most, uint32_t others, tnr_status status,
+                                     void **ptr)
+{
+    tnri_handling *handling = &arena->device->handling;
+    if (tnri_account_is_foreign(arena->account))
+        return status;
+    for (int i = 0; i < 2 * TNRI_RECLAIMS && is_shortage(status); i++) {
+        if (i % 2 == 0 && !tnri_handling_was_met(handling, others))
+            break;
+        others = i % 2 == 0 ? tnri_handling_others(handling) : others;
+        (void)tnri_reclaim(arena, request->bytes, 1);
+        tnri_handling_alone_begin(handling);
+        status = ladder_climb(arena, request, most, 1, ptr);
+        tnri_handling_alone_end(handling);
+    }
+    return status;
+}
+
 /* Then other processes of the device's group give up what is idle there, as long as that helps. At
  * a limit of this process they cannot help, but what it is giving to them may have gone by then. */
 static tnr_status ladder_ask_group(tnri_arena *arena, const tnri_request *request,
@@ -464,6 +490,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
         tnri_device_leave(&visit);
         return tnri_asleep_error(arena->pool);
     }
+    uint32_t others = tnri_handling_others(&device->handling);
     (void)tnri_streams_reap(device, TNRI_STREAM_REAP_LOOKS);
     tnri_reclaim_above_threshold(arena->pool, request->bytes);
     tnri_use use = tnri_price_look(arena->pool, request);
@@ -483,6 +510,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
                 break;
             status = ladder_climb(arena, request, most, 1, ptr);
         }
+        status = ladder_climb_alone(arena, request, most, others, status, ptr);
         status = ladder_ask_group(arena, request, most, status, ptr);
         status = ladder_ask(arena, request, most, status, ptr);
         if (status == TNR_ERR_ASLEEP) {
@@ -511,6 +539,7 @@ static int ladder_enrich(tnri_arena *arena, const tnri_request *request, int may
     *ptr = NULL;
     if (tnri_account_is_foreign(arena->account) || !tnri_pool_work_begin(arena->pool))
         return 0;
+    tnri_handling_enter(&arena->device->handling);
     unsigned epoch = tnri_placing_begin(&arena->pool->account.access);
     tnr_status status = tnri_lend_lanes(arena, request, ptr);
     if (status == TNR_OK && *ptr == NULL && may_grow && !tnri_capturing() &&
@@ -523,6 +552,7 @@ static int ladder_enrich(tnri_arena *arena, const tnri_request *request, int may
         tnri_device_leave(&visit);
     }
     tnri_placing_end(&arena->pool->account.access, epoch);
+    tnri_handling_leave(&arena->device->handling);
     tnri_pool_work_end(arena->pool);
     return *ptr != NULL;
 }

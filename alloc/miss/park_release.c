@@ -87,6 +87,7 @@ tnr_status tnri_parked_release(tnri_arena *arena, size_t bytes, size_t *released
     if (until == 0)
         return TNR_OK;
     tnr_status status = arena_prove(arena);
+    tnri_handling_enter(&arena->device->handling);
     while (status == TNR_OK && gone < bytes && !is_wanted) {
         arena_leave(&self, arena, until, bytes - gone);
         if (self.count == 0)
@@ -103,6 +104,7 @@ tnr_status tnri_parked_release(tnri_arena *arena, size_t bytes, size_t *released
             status = status == TNR_OK ? refused : status;
         }
     }
+    tnri_handling_leave(&arena->device->handling);
     *released += gone;
     return status == TNR_ERR_CAPTURE ? TNR_OK : status;
 }

@@ -53,6 +53,15 @@ static tnri_block *stale_take_first(tnri_arena *arena, size_t keep)
     return stale;
 }
 
+/* 1 if there are more than `keep` records. */
+static int stale_is_due(tnri_arena *arena, size_t keep)
+{
+    tnri_arena_enter(arena);
+    int is_due = arena->stale_count > keep;
+    tnri_arena_leave(arena);
+    return is_due;
+}
+
 static void stale_put_back(tnri_arena *arena, tnri_block *stale)
 {
     tnri_arena_enter(arena);
@@ -65,14 +74,9 @@ static void stale_put_back(tnri_arena *arena, tnri_block *stale)
 }
 
 /* Proof that the record's work is over: 1 yes, 0 not yet. */
-static tnr_status stale_prove(const tnri_block *stale, int wait, int *over)
+static int stale_is_over(const tnri_block *stale)
 {
-    *over = stale->event == NULL || tnri_event_is_over(stale->event);
-    if (*over || !wait)
-        return TNR_OK;
-    tnr_status status = tnri_event_wait(stale->event);
-    *over = status == TNR_OK;
-    return status;
+    return stale->event == NULL || tnri_event_is_over(stale->event);
 }
 
 /* Gives the chunks that are still at their pages back to the driver; returns their bytes. The pages
@@ -231,24 +235,19 @@ static void stale_list_put_back(tnri_arena *arena, tnri_block *list)
     }
 }
 
-tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *released)
+/* Removes mappings until the work of one is not over: *open is its event, with a reference, else
+ * null. */
+static tnr_status stale_drain(tnri_arena *arena, size_t keep, size_t *released, tnri_event **open)
 {
-    tnri_assert_none_held();
-    if (wait && keep == 0) {
-        tnr_status status = tnri_stale_expire(arena, 0);
-        if (status != TNR_OK && status != TNR_ERR_CAPTURE)
-            return status;
-    }
-    if (tnri_account_is_foreign(arena->account) && tnri_segment_is_inside())
-        return TNR_OK; /* another time */
     tnri_block *wanted = NULL;
+    *open = NULL;
     tnr_status status = TNR_OK;
     int is_over = 1;
     while (is_over && status == TNR_OK) {
         tnri_block *stale = stale_take_first(arena, keep);
         if (stale == NULL)
             break;
-        status = stale_prove(stale, wait, &is_over);
+        is_over = stale_is_over(stale);
         if (is_over && tnri_account_is_foreign(arena->account)) {
             *released += stale_give_back(arena, stale);
             continue;
@@ -260,6 +259,10 @@ tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *re
         }
         if (is_over)
             status = stale_unmap(arena, stale);
+        if (!is_over) {
+            tnri_event_hold(stale->event);
+            *open = stale->event;
+        }
         if (!is_over || status != TNR_OK) {
             stale_put_back(arena, stale);
             continue;
@@ -269,6 +272,34 @@ tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *re
         stale_finish(arena, stale, given_back);
     }
     stale_list_put_back(arena, wanted);
+    return status;
+}
+
+tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *released)
+{
+    int is_foreign = tnri_account_is_foreign(arena->account);
+    tnri_assert_none_held();
+    if (wait && keep == 0) {
+        tnr_status status = tnri_stale_expire(arena, 0);
+        if (status != TNR_OK && status != TNR_ERR_CAPTURE)
+            return status;
+    }
+    if (is_foreign && tnri_segment_is_inside())
+        return TNR_OK;
+    tnr_status status = TNR_OK;
+    for (int again = 1; again && stale_is_due(arena, keep);) {
+        tnri_event *open;
+        if (!is_foreign)
+            tnri_handling_enter(&arena->device->handling);
+        status = stale_drain(arena, keep, released, &open);
+        if (!is_foreign)
+            tnri_handling_leave(&arena->device->handling);
+        again = wait && open != NULL && !tnri_handling_is_alone();
+        if (again) /* with nothing in hand: the work may wait for a thread that wants memory */
+            status = tnri_event_wait(open);
+        again = again && status == TNR_OK;
+        tnri_event_drop(open);
+    }
     return status;
 }
 
@@ -377,6 +408,7 @@ static int world_cut_idle(cuttings *cut, tnri_world *world)
 /* The same for an arena, whose bins are flushed first. To be followed by cuttings_end. */
 static void arena_cut_idle(cuttings *cut, tnri_arena *arena)
 {
+    tnri_handling_enter(&arena->device->handling);
     cut->epoch = tnri_placing_begin(&arena->account->access);
     tnri_arena_enter(arena);
     for (int i = 0; i < TNRI_WORLDS; i++)
@@ -408,6 +440,7 @@ static void cuttings_end(cuttings *cut, tnri_arena *arena, int is_queued, tnri_e
     if (is_returned)
         atomic_fetch_add(&access->returned, 1);
     tnri_placing_end(access, cut->epoch);
+    tnri_handling_leave(&arena->device->handling);
 }
 
 /* Marks the end of the work that may use what was cut, if anything was. */

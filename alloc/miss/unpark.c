@@ -254,23 +254,22 @@ static tnr_status unpark_same(tnri_parked *parked)
 
 /* ---- other chunks --------------------------------------------------------------------------- */
 
+/* 1 if work from before may still use old mappings. */
+static int unpark_is_early(const tnri_parked *parked)
+{
+    int has_old = 0;
+    for (size_t i = 0; i < parked->evicted_room; i++)
+        has_old |= parked->evicted[i].is_used;
+    return has_old && !tnri_event_is_over(parked->event);
+}
+
 /* Step 2. */
 static tnr_status unpark_unmap(tnri_parked *parked)
 {
-    tnri_device *device = parked->arena->device;
     tnr_status status = TNR_OK;
-    int is_proved = 0;
-    for (size_t i = 0; i < parked->evicted_room && status == TNR_OK; i++) {
-        if (!parked->evicted[i].is_used)
-            continue;
-        if (!is_proved && !tnri_event_is_over(parked->event)) {
-            atomic_fetch_add_explicit(&device->park_waits, 1, memory_order_relaxed);
-            status = tnri_event_wait(parked->event);
-        }
-        is_proved = 1;
-        if (status == TNR_OK)
+    for (size_t i = 0; i < parked->evicted_room && status == TNR_OK; i++)
+        if (parked->evicted[i].is_used)
             status = tnri_evicted_unmap(&parked->evicted[i]);
-    }
     return status;
 }
 
@@ -300,41 +299,82 @@ static size_t evicted_pages(const tnri_parked *parked)
     return pages;
 }
 
-static tnr_status unpark_climb(tnri_parked *parked)
+/* All steps, as far as they go without a wait for work: then *is_early is 1. */
+static tnr_status unpark_steps(tnri_parked *parked, int *is_early)
 {
     tnri_access *access = &parked->arena->pool->account.access;
-    size_t released = 0;
-    (void)tnri_stale_drain(parked->arena, 0, 0, &released);
+    tnri_handling_enter(&parked->arena->device->handling);
     unsigned epoch = tnri_placing_begin(access);
     tnr_status status = unpark_same(parked);
-    if (status == TNR_OK && evicted_pages(parked) > 0)
+    *is_early = status == TNR_OK && evicted_pages(parked) > 0 && unpark_is_early(parked);
+    if (status == TNR_OK && !*is_early && evicted_pages(parked) > 0)
         status = unpark_unmap(parked);
     tnri_moves moves = TNRI_MOVES_PARKED;
     size_t away;
-    while (status == TNR_OK && (away = evicted_pages(parked)) > 0) {
+    while (status == TNR_OK && !*is_early && (away = evicted_pages(parked)) > 0) {
         status = unpark_plan(parked, moves);
         if (status == TNR_OK && evicted_pages(parked) == away)
             moves = TNRI_MOVES_ALL;
     }
     tnri_placing_end(access, epoch);
+    tnri_handling_leave(&parked->arena->device->handling);
     return status;
+}
+
+/* Waits with nothing in hand: the work may itself wait for a thread that wants memory. */
+static tnr_status unpark_climb(tnri_parked *parked)
+{
+    size_t released = 0;
+    int is_early;
+    (void)tnri_stale_drain(parked->arena, 0, 0, &released);
+    tnr_status status = unpark_steps(parked, &is_early);
+    while (is_early && status == TNR_OK) {
+        atomic_fetch_add_explicit(&parked->arena->device->park_waits, 1, memory_order_relaxed);
+        status = tnri_event_wait(parked->event);
+        if (status == TNR_OK)
+            status = unpark_steps(parked, &is_early);
+    }
+    return status;
+}
+
+static int is_shortage(tnr_status status)
+{
+    return status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
+}
+
+static size_t unpark_reclaim(tnri_parked *parked, int thorough)
+{
+    size_t bytes = evicted_pages(parked) << parked->arena->device->space.page_shift;
+    tnri_error_aside aside;
+    tnri_error_take(&aside);
+    size_t reclaimed = tnri_reclaim(parked->arena, bytes, thorough);
+    tnri_error_restore(&aside);
+    return reclaimed;
 }
 
 tnr_status tnri_unpark_fill(tnri_parked *parked)
 {
+    tnri_handling *handling = &parked->arena->device->handling;
+    uint32_t others = tnri_handling_others(handling);
     if (evicted_pages(parked) == 0)
         return TNR_OK;
     tnr_status status = unpark_climb(parked);
-    for (int i = 0;
-         i < TNRI_RECLAIMS && (status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT); i++) {
-        size_t bytes = evicted_pages(parked) << parked->arena->device->space.page_shift;
-        tnri_error_aside aside;
-        tnri_error_take(&aside);
-        size_t reclaimed = tnri_reclaim(parked->arena, bytes, i > 0);
-        tnri_error_restore(&aside);
-        if (reclaimed == 0)
+    for (int i = 0; i < TNRI_RECLAIMS && is_shortage(status); i++) {
+        if (unpark_reclaim(parked, i > 0) == 0)
             break;
         status = unpark_climb(parked);
+    }
+    for (int i = 0; i < 2 * TNRI_RECLAIMS && is_shortage(status); i++) { /* as ladder_climb_alone */
+        if (i % 2 == 0 && !tnri_handling_was_met(handling, others))
+            break;
+        others = i % 2 == 0 ? tnri_handling_others(handling) : others;
+        int is_early;
+        (void)unpark_reclaim(parked, 1);
+        tnri_handling_alone_begin(handling);
+        status = unpark_steps(parked, &is_early);
+        tnri_handling_alone_end(handling);
+        if (is_early)
+            status = unpark_climb(parked);
     }
     return status;
 }

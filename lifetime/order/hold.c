@@ -4,16 +4,20 @@
 
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "base/prim/thread.h"
 #include "base/ticks.h"
 #include "memory/arena/free.h"
 #include "order/retire.h"
 
-/* Freed blocks whose retirement could not go on, each with one hold for that. */
+/* Freed blocks whose retirement could not go on, each with one hold for that. One thread at a time
+ * tries them again, and they count until it has: a thread that lacks memory meanwhile waits for it,
+ * and does not take the list for empty. */
 static struct {
     tnri_lock lock;
     tnri_uses *first; /* through batch_next */
     _Atomic size_t count;
-} stuck = {.lock = {.rank = TNRI_RANK_RETIRED}};
+    tnri_mutex retrying;
+} stuck = {.lock = {.rank = TNRI_RANK_RETIRED}, .retrying = TNRI_MUTEX_INIT};
 
 _Atomic uint32_t tnri_offers_freed;
 
@@ -103,16 +107,18 @@ void tnri_holds_retry(void)
 {
     if (tnri_likely(atomic_load_explicit(&stuck.count, memory_order_relaxed) == 0))
         return;
+    tnri_mutex_lock(&stuck.retrying);
     tnri_lock_take(&stuck.lock);
     tnri_uses *list = stuck.first;
     stuck.first = NULL;
-    atomic_store(&stuck.count, 0);
     tnri_lock_release(&stuck.lock);
     while (list != NULL) {
         tnri_uses *uses = list;
         list = uses->batch_next;
         hold_go_on(uses);
+        atomic_fetch_sub(&stuck.count, 1);
     }
+    tnri_mutex_unlock(&stuck.retrying);
 }
 
 void tnri_holds_forget(const tnri_device *device)

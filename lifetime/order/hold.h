@@ -36,7 +36,8 @@ int tnri_free_later(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync
 /* Offers whose blocks have been freed and that have not been closed (exported.h). */
 extern _Atomic uint32_t tnri_offers_freed;
 
-/* Tries again what could not go on. In the context, no lock held. */
+/* Tries again what could not go on; if another thread does, waits for it. In the context, no lock
+ * but that of the graphs held. */
 void tnri_holds_retry(void);
 
 /* Makes the stream wait for the uses of all blocks of the arena that were freed and are held.

@@ -6,6 +6,7 @@
 
 #include "base/plural.h"
 #include "base/prim/calm.h"
+#include "base/prim/thread.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "memory/arena/range.h"
@@ -44,8 +45,11 @@ static struct {
     importer *importers;
     importer *sending; /* those that are being sent it, each its own thread's */
     tnr_export last;
-    _Atomic uint64_t count; /* importers; read without the lock */
-} all = {.lock = {.rank = TNRI_RANK_HOST}};
+    _Atomic uint64_t count; /* importers whose memory is not back yet; read without the lock */
+    /* Held by the thread that looks who is over, so that all others find either an importer in the
+     * list, or what it held let go of. */
+    tnri_mutex looking;
+} all = {.lock = {.rank = TNRI_RANK_HOST}, .looking = TNRI_MUTEX_INIT};
 
 /* ---- exports -------------------------------------------------------------------------------- */
 
@@ -397,14 +401,13 @@ static void importer_free(importer *one)
     tnri_host_free(one, sizeof(*one));
 }
 
-/* It is over: what it held goes its way. As export_drop. */
+/* It is over: what it held goes its way. As export_drop, after which the caller counts it off. */
 static void importer_end(importer *gone)
 {
     exported *of = gone->of;
     atomic_fetch_sub(&of->importers, 1);
     if (of->relay == NULL)
         atomic_fetch_sub(&of->arena->account->importers, 1);
-    atomic_fetch_sub(&all.count, 1);
     importer_free(gone);
     export_drop(of);
 }
@@ -553,12 +556,9 @@ void tnri_exported_withdraw(void)
     tnri_error_restore(&before);
 }
 
-void tnri_exported_settle(void)
+/* Looks at each importer: those that are over leave the list. Under `looking`. */
+static importer *importers_look(void)
 {
-    tnri_exported_withdraw();
-    if (tnri_likely(atomic_load_explicit(&all.count, memory_order_relaxed) == 0))
-        return;
-    TNRI_CALM;
     importer *list = importers_take(), *gone = NULL, *kept = NULL, *last = NULL;
     while (list != NULL) {
         importer *one = list;
@@ -570,8 +570,17 @@ void tnri_exported_settle(void)
         *to = one;
     }
     importers_put_back(kept, last);
-    while (gone != NULL) {
-        importer *one = gone;
+    return gone;
+}
+
+void tnri_exported_settle(void)
+{
+    tnri_exported_withdraw();
+    if (tnri_likely(atomic_load_explicit(&all.count, memory_order_relaxed) == 0))
+        return;
+    TNRI_CALM;
+    tnri_mutex_lock(&all.looking);
+    for (importer *gone = importers_look(), *one; (one = gone) != NULL;) {
         exported *of = one->of;
         gone = one->next;
         tnri_lock_take(&all.lock);
@@ -579,7 +588,9 @@ void tnri_exported_settle(void)
         tnri_lock_release(&all.lock);
         importer_end(one);
         export_leave(of);
+        atomic_fetch_sub(&all.count, 1);
     }
+    tnri_mutex_unlock(&all.looking);
 }
 
 int tnri_exported_relays(void)
@@ -645,11 +656,13 @@ tnr_status tnri_exported_end(const tnri_device *device, int force)
                           "device %d still has %u open export%s, here or in other "
                           "processes. Close them, or end it with force.",
                           device->index, count, tnri_plural(count));
+    tnri_mutex_lock(&all.looking);
     importer *kept = NULL, *last = NULL;
     for (importer *one = importers_take(), *next; one != NULL; one = next) {
         next = one->next;
         if (is_of(one->of, device)) {
             importer_end(one);
+            atomic_fetch_sub(&all.count, 1);
             continue;
         }
         last = kept == NULL ? one : last;
@@ -657,6 +670,7 @@ tnr_status tnri_exported_end(const tnri_device *device, int force)
         kept = one;
     }
     importers_put_back(kept, last);
+    tnri_mutex_unlock(&all.looking);
     for (exported *one = all.exports, *next; one != NULL; one = next) {
         next = one->next;
         if (is_of(one, device) && export_shut(one))

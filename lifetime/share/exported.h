@@ -36,7 +36,8 @@ tnr_status tnri_exported_close(tnr_export number);
 /* Closes offers whose blocks have been freed. Cheap where there are none. No lock held. */
 void tnri_exported_withdraw(void);
 
-/* Lets go of what importers held, once they are over. Never waits. No lock held. */
+/* Lets go of what importers held, once they are over. Never waits for them; if another thread lets
+ * go, waits until it has. No lock but that of the graphs held. */
 void tnri_exported_settle(void);
 
 /* 1 if importers have memory of other processes by this one, or are being sent it. Those processes

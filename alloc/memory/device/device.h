@@ -20,6 +20,7 @@
 #include "gpu/capturing.h"
 #include "gpu/backend.h"
 #include "memory/device/event_store.h"
+#include "memory/device/handling.h"
 #include "memory/device/held.h"
 #include "memory/space/address_space.h"
 
@@ -89,6 +90,7 @@ typedef struct tnri_device {
     _Atomic int in_cgroup; /* control groups have its memory: memory/device/cgroup.h. Set when it is
                             * put into use */
     _Atomic uint64_t cgroup_looked_ns, cgroup_given_bytes;
+    tnri_handling handling;
     tnri_flow chunks;
     _Atomic uint64_t chunks_moved;
     tnri_held held[TNRI_HELD_SIZES]; /* reserved bytes and chunks by the size of blocks */
