@@ -66,7 +66,7 @@ step_headers() {
     local header standard
     for header in "$prefix"/include/tenure/*.h; do
         # These need headers of CUDA's; tests/dropin and tests/simcuda compile them.
-        [[ $header != */cudart_replace.h && $header != */simcuda.h ]] || continue
+        [[ $header != */cudart_replace.h && $header != */simcuda*.h ]] || continue
         echo "#include <tenure/$(basename "$header")>" >"$work/alone.c"
         # Twice: the include guard.
         echo "#include <tenure/$(basename "$header")>" >>"$work/alone.c"

@@ -28,6 +28,12 @@ endif()
 if(TARGET tenure_simcuda)
   install(TARGETS tenure_simcuda EXPORT tenureTargets
     LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/tenure")
+  if(TARGET tenure_simcudart)
+    install(TARGETS tenure_simcudart12
+      LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/tenure/runtime/12" NAMELINK_SKIP)
+    install(TARGETS tenure_simcudart
+      LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/tenure/runtime/13" NAMELINK_SKIP)
+  endif()
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/tools/simcuda/include/tenure"
     DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
 endif()

@@ -62,12 +62,21 @@ static CUresult block_alloc(CUdeviceptr *dptr, size_t bytesize, struct sim_pool 
     }
     region->device = device;
     region->pool = pool;
-    if (pool != NULL)
+    if (pool != NULL) {
         pool->used_bytes += region->bytes;
-    else
+        if (pool->used_bytes > pool->peak_bytes)
+            pool->peak_bytes = pool->used_bytes;
+    } else {
         sim_cost_add(SIM_cuMemAlloc_v2, SIM_COST_ALLOC, bytesize);
+    }
     *dptr = region->base;
     return CUDA_SUCCESS;
+}
+
+/* In the current context, as cuMemAlloc does. */
+CUresult sim_block_alloc(CUdeviceptr *address, size_t bytes)
+{
+    return block_alloc(address, bytes, NULL);
 }
 
 void sim_block_free(struct sim_region *region)

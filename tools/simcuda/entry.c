@@ -183,21 +183,6 @@ int sim_fail_add(const char *name, uint64_t nth, int sticky, CUresult error)
 
 /* ---- look-up of entry points ---------------------------------------------------------------- */
 
-/* The CUDA runtime asks for this entry point, which leads to tables of functions that nobody
- * documents, and for some 200 others; without them each of its calls ends with an error that speaks
- * of old drivers. So the real reason is said, once. Under sim.lock. */
-static void runtime_note(const char *symbol)
-{
-    static int was_said;
-    if (was_said || strcmp(symbol, "cuGetExportTable") != 0)
-        return;
-    was_said = 1;
-    sim_note("this program uses the CUDA runtime (cudaMalloc, <<<>>>; PyTorch, CuPy and JAX do, "
-             "too), which needs NVIDIA's driver. Its calls fail here with \"API call is not "
-             "supported in the installed CUDA driver\" (36). The simulated device runs programs "
-             "of the driver API (cuMemAlloc); run this one on a GPU");
-}
-
 static CUresult entry_look_up(const char *symbol, void **function, int version, cuuint64_t flags,
                               CUdriverProcAddressQueryResult *status)
 {
@@ -222,7 +207,7 @@ static CUresult entry_look_up(const char *symbol, void **function, int version, 
                   : any        ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
                                : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     if (best == NULL) {
-        runtime_note(symbol);
+        sim_tell_runtime(symbol);
         return CUDA_ERROR_NOT_FOUND;
     }
     int per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;

@@ -23,7 +23,7 @@ static size_t parameter_alignment(size_t bytes)
     return alignment > 16 ? 16 : alignment;
 }
 
-static struct sim_kernel *kernel_new(const char *name, size_t count, const size_t *bytes)
+struct sim_kernel *sim_kernel_new(const char *name, size_t count, const size_t *bytes)
 {
     struct sim_kernel *kernel = calloc(1, sizeof(*kernel));
     if (kernel == NULL)
@@ -59,7 +59,7 @@ int simcuda_kernel_register(const char *name, size_t param_count, const size_t *
     for (size_t i = 0; i < param_count; i++)
         if (param_bytes[i] == 0)
             return -1;
-    struct sim_kernel *kernel = kernel_new(name, param_count, param_bytes);
+    struct sim_kernel *kernel = sim_kernel_new(name, param_count, param_bytes);
     if (kernel == NULL)
         return -1;
     kernel->run = run;
@@ -69,6 +69,22 @@ int simcuda_kernel_register(const char *name, size_t param_count, const size_t *
     kernels = kernel;
     sim_unlock();
     return 0;
+}
+
+int simcuda_kernel_known(const char *name, size_t param_count, const size_t *param_bytes)
+{
+    sim_lock();
+    const struct sim_kernel *kernel = kernels;
+    while (kernel != NULL && strcmp(kernel->name, name) != 0)
+        kernel = kernel->next;
+    int known = kernel != NULL;
+    if (known && kernel->param_count != param_count)
+        known = -1;
+    for (size_t i = 0; known == 1 && i < param_count; i++)
+        if (kernel->param_bytes[i] != param_bytes[i])
+            known = -1;
+    sim_unlock();
+    return known;
 }
 
 /* ---- modules -------------------------------------------------------------------------------- */
@@ -88,8 +104,12 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
     }
     loaded->slot = slot;
     loaded->context = sim_current();
-    *module = (CUmodule)slot;
-    return sim_leave(CUDA_SUCCESS);
+    CUresult result = sim_image_is(image) ? sim_image_load(loaded, image) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS)
+        sim_module_end(loaded);
+    else
+        *module = (CUmodule)slot;
+    return sim_leave(result);
 }
 
 void sim_module_end(struct sim_module *module)
@@ -103,6 +123,7 @@ void sim_module_end(struct sim_module *module)
         free(function);
     }
     sim_overhead_give(module->context->device, SIM_OVERHEAD_MODULE);
+    sim_image_end(module);
     sim_slot_free(module->slot);
     free(module);
 }
@@ -130,6 +151,8 @@ static CUresult function_get(struct sim_module *module, const char *name, CUfunc
     const struct sim_kernel *kernel = kernels;
     while (kernel != NULL && strcmp(kernel->name, name) != 0)
         kernel = kernel->next;
+    if (kernel == NULL)
+        kernel = sim_image_kernel(module, name);
     if (kernel == NULL)
         return CUDA_ERROR_NOT_FOUND;
     struct sim_function *function = calloc(1, sizeof(*function));
@@ -253,23 +276,29 @@ struct sim_launch *sim_kernel_copy(const struct sim_launch *launch)
     return copy;
 }
 
+static size_t kernel_accesses(const struct sim_launch *launch, simcuda_access *out, size_t room)
+{
+    void *const *parameters = (void *const *)(void *)launch->storage;
+    return launch->kernel->is_unknown ? sim_image_accesses(launch, out, room)
+                                      : launch->kernel->accesses(parameters, out, room);
+}
+
 /* Asks the kernel what it will touch; the list grows until it fits. 0 when memory is short. */
 int sim_kernel_ask(struct sim_launch *launch)
 {
     simcuda_access answer[16];
     simcuda_access *list = answer;
     size_t room = sizeof(answer) / sizeof(answer[0]);
-    void *const *parameters = (void *const *)(void *)launch->storage;
-    if (launch->kernel->accesses == NULL)
+    if (launch->kernel->accesses == NULL && !launch->kernel->is_unknown)
         return 1;
-    size_t count = launch->kernel->accesses(parameters, list, room);
+    size_t count = kernel_accesses(launch, list, room);
     while (count > room) {
         free(list == answer ? NULL : list);
         room = count;
         list = calloc(room, sizeof(*list));
         if (list == NULL)
             return 0;
-        count = launch->kernel->accesses(parameters, list, room);
+        count = kernel_accesses(launch, list, room);
     }
     int fits = count <= sizeof(launch->few) / sizeof(launch->few[0]);
     launch->access = fits ? launch->few : calloc(count, sizeof(*launch->access));

@@ -9,6 +9,7 @@
 #include "capture.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static struct sim_pool *pool_get(CUmemoryPool handle)
 {
@@ -113,6 +114,80 @@ CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
     sim_slot_free(gone->slot);
     gone->slot = NULL;
     return sim_leave(CUDA_SUCCESS);
+}
+
+/* ---- attributes ----------------------------------------------------------------------------- */
+
+static const CUmemPool_attribute flag_attributes[SIM_POOL_FLAGS] = {
+    CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC,
+    CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES};
+
+/* -1: it is no flag. */
+static int flag_find(CUmemPool_attribute attribute)
+{
+    for (int i = 0; i < SIM_POOL_FLAGS; i++)
+        if (flag_attributes[i] == attribute)
+            return i;
+    return -1;
+}
+
+CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    SIM_ENTER(cuMemPoolSetAttribute, SIM_NEEDS_INIT);
+    struct sim_pool *changed = pool_get(pool);
+    int flag = flag_find(attr);
+    if (changed == NULL || value == NULL)
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    if (flag >= 0) {
+        int is_off = 0;
+        memcpy(&is_off, value, sizeof(is_off));
+        changed->is_flag_off[flag] = is_off == 0;
+        return sim_leave(CUDA_SUCCESS);
+    }
+    uint64_t number = 0;
+    memcpy(&number, value, sizeof(number));
+    if (attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
+        changed->keep_bytes = number; /* it keeps nothing all the same */
+        return sim_leave(CUDA_SUCCESS);
+    }
+    if ((attr != CU_MEMPOOL_ATTR_USED_MEM_HIGH && attr != CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) ||
+        number != 0)
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    changed->peak_bytes = changed->used_bytes;
+    return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    SIM_ENTER(cuMemPoolGetAttribute, SIM_NEEDS_INIT);
+    const struct sim_pool *asked = pool_get(pool);
+    int flag = flag_find(attr);
+    uint64_t number = 0;
+    if (asked == NULL || value == NULL)
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    if (flag >= 0) {
+        int is_on = !asked->is_flag_off[flag];
+        memcpy(value, &is_on, sizeof(is_on));
+        return sim_leave(CUDA_SUCCESS);
+    }
+    if (attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+        number = asked->keep_bytes;
+    else if (attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH || attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
+        number = asked->peak_bytes;
+    else if (attr == CU_MEMPOOL_ATTR_USED_MEM_CURRENT ||
+             attr == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+        number = asked->used_bytes;
+    else
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    memcpy(value, &number, sizeof(number));
+    return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+{
+    SIM_ENTER(cuMemPoolTrimTo, SIM_NEEDS_INIT);
+    (void)minBytesToKeep; /* nothing is kept */
+    return sim_leave(pool_get(pool) == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
 }
 
 /* ---- access --------------------------------------------------------------------------------- */

@@ -183,12 +183,17 @@ struct sim_device {
     int ordinal;
 };
 
+enum { SIM_POOL_FLAGS = 3 };
+
 /* A memory pool. Kept until the reset: its blocks may outlive its handle. */
 struct sim_pool {
     struct sim_slot *slot; /* null once destroyed */
     struct sim_device *device;
-    uint64_t bytes_max, used_bytes; /* bytes_max 0: no limit */
-    uint32_t peers;                 /* bit per device that reaches its memory */
+    uint64_t bytes_max, used_bytes;      /* bytes_max 0: no limit */
+    uint64_t peak_bytes;                 /* of used_bytes, since it was set back */
+    uint64_t keep_bytes;                 /* what the program wants kept; remembered only */
+    uint32_t peers;                      /* bit per device that reaches its memory */
+    uint8_t is_flag_off[SIM_POOL_FLAGS]; /* how freed memory is reused; remembered only */
     struct sim_pool *next;
 };
 
@@ -260,6 +265,7 @@ struct sim_kernel {
     size_t packed_bytes;
     simcuda_kernel_run run;
     simcuda_kernel_accesses accesses;
+    int is_unknown; /* of an image, and not registered: it does nothing */
     struct sim_kernel *next;
 };
 
@@ -271,10 +277,21 @@ struct sim_function {
     struct sim_function *next;
 };
 
+struct sim_variable {
+    char *name;
+    CUdeviceptr address;
+    size_t bytes;
+    uint64_t buffer_id; /* of its block */
+};
+
 struct sim_module {
     struct sim_slot *slot;
     struct sim_context *context;
     struct sim_function *functions;
+    const struct sim_kernel **kernels; /* of an image that describes code, as the variables are */
+    size_t kernel_count;
+    struct sim_variable *variables;
+    size_t variable_count;
 };
 
 /* ---- operations (op.c, execute.c) ----------------------------------------------------------- */
@@ -591,6 +608,7 @@ void sim_pool_reset(void);
 /* alloc.c */
 CUresult sim_block_alloc_async(CUdeviceptr *dptr, size_t bytesize, struct sim_pool *pool,
                                CUstream stream); /* a null pool is the device's */
+CUresult sim_block_alloc(CUdeviceptr *address, size_t bytes);
 void sim_block_free(struct sim_region *region);
 void sim_block_end(const struct sim_context *context);
 
@@ -672,7 +690,18 @@ struct sim_fill {
 };
 CUresult sim_set(enum sim_entry entry, const struct sim_fill *fill, CUstream stream);
 
+/* told.c */
+void sim_tell_runtime(const char *symbol); /* which was not found */
+
+/* image.c */
+int sim_image_is(const void *image);
+CUresult sim_image_load(struct sim_module *module, const void *image);
+void sim_image_end(struct sim_module *module);
+const struct sim_kernel *sim_image_kernel(const struct sim_module *module, const char *name);
+size_t sim_image_accesses(const struct sim_launch *launch, simcuda_access *out, size_t capacity);
+
 /* kernel.c */
+struct sim_kernel *sim_kernel_new(const char *name, size_t count, const size_t *bytes);
 void sim_module_end(struct sim_module *module);
 CUresult sim_kernel_op(const struct sim_call *call, struct sim_op *op);
 struct sim_launch *sim_kernel_copy(const struct sim_launch *launch);

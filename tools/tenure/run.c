@@ -76,8 +76,9 @@ static const cli_option run_options[] = {
      "for `tenure top --by account`",
      NULL, &run_account},
     {"driver", "NAME",
-     "cuda, or sim: the program runs on the simulated device,\nif it uses the driver API (cu...) "
-     "and not the CUDA runtime\n(cuda..., as PyTorch, CuPy and nvcc's programs do)",
+     "cuda, or sim: the program runs on the simulated device,\nif it uses the driver API (cu...), "
+     "or the CUDA runtime and is\nbuilt with nvcc -cudart shared; PyTorch, CuPy and cuBLAS need a "
+     "GPU",
      &run_driver, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

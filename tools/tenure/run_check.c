@@ -18,6 +18,14 @@
 #include "run_said.h"
 #include "session.h"
 
+/* Of the CUDA runtime: tools/simcudart. */
+static const char *const runtime_versions[] = {"12", "13"};
+
+static void runtime_name(char name[32], size_t index)
+{
+    snprintf(name, 32, "libcudart.so.%s", runtime_versions[index]);
+}
+
 /* ---- before --------------------------------------------------------------------------------- */
 
 /* A name in the folder. */
@@ -103,6 +111,23 @@ static exit_code files_make(run_check *check)
     return code;
 }
 
+/* The CUDA runtimes that lie beside the simulated device, under their own names: a program that
+ * links one finds it before NVIDIA's. A build without them has none, and such a program is told. */
+static void runtimes_link(const run_check *check, const char *device)
+{
+    const char *slash = strrchr(device, '/');
+    int length = slash ? (int)(slash - device) : 1;
+    for (size_t i = 0; i < sizeof(runtime_versions) / sizeof(runtime_versions[0]); i++) {
+        char from[PATH_MAX * 2], to[PATH_MAX], name[32];
+        runtime_name(name, i);
+        snprintf(from, sizeof(from), "%.*s/runtime/%s/%s", length, slash ? device : ".",
+                 runtime_versions[i], name);
+        path_in(check, to, name);
+        if (access(from, R_OK) == 0)
+            (void)symlink(from, to);
+    }
+}
+
 /* A folder in which the loader finds the simulated device under the driver's name. */
 static exit_code driver_make(const run_check *check)
 {
@@ -119,6 +144,7 @@ static exit_code driver_make(const run_check *check)
         fprintf(stderr, "tenure run: %s: %s\n", link, strerror(errno));
         return EXIT_CODE_NO_DEVICE;
     }
+    runtimes_link(check, choice.simulated);
     char paths[PATH_MAX * 2];
     int length = snprintf(paths, sizeof(paths), "%s%s%s", check->folder,
                           before && *before ? ":" : "", before ? before : "");
@@ -139,6 +165,12 @@ static void folder_remove(run_check *check)
 {
     static const char *const names[] = {"state", "findings", "said", "libcuda.so.1"};
     char path[PATH_MAX];
+    for (size_t i = 0; i < sizeof(runtime_versions) / sizeof(runtime_versions[0]); i++) {
+        char name[32];
+        runtime_name(name, i);
+        path_in(check, path, name);
+        unlink(path);
+    }
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         path_in(check, path, names[i]);
         unlink(path);

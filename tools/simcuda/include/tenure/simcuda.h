@@ -61,6 +61,38 @@ CUdeviceptr simcuda_tensor_address(const void *map);
 int simcuda_kernel_register(const char *name, size_t param_count, const size_t *param_bytes,
                             simcuda_kernel_run run, simcuda_kernel_accesses accesses);
 
+/* An image for cuModuleLoadData that says what is in it, for programs whose kernels are not all
+ * registered: tools/simcudart makes them of what nvcc embeds. All is copied. A kernel that is
+ * registered under its name runs. Another does nothing, and counts as a read of what its pointers
+ * (parameters of 8 bytes that lead to memory) point at. Variables are found with cuModuleGetGlobal,
+ * and end with the module. */
+#define SIMCUDA_IMAGE_MAGIC "tenure simcuda image 1"
+
+typedef struct simcuda_image_kernel {
+    const char *name;
+    size_t param_count;
+    const size_t *param_bytes;
+    const size_t *param_offset; /* in the packed form */
+} simcuda_image_kernel;
+
+typedef struct simcuda_image_variable {
+    const char *name;
+    size_t bytes;
+    const void *contents; /* null: zeros */
+} simcuda_image_variable;
+
+typedef struct simcuda_image {
+    char magic[sizeof(SIMCUDA_IMAGE_MAGIC)];
+    const simcuda_image_kernel *kernels;
+    size_t kernel_count;
+    const simcuda_image_variable *variables;
+    size_t variable_count;
+} simcuda_image;
+
+/* 1 if a kernel is registered under the name, with as many parameters of these sizes; -1 if it has
+ * others; 0 if there is none. */
+int simcuda_kernel_known(const char *name, size_t param_count, const size_t *param_bytes);
+
 /* ---- counting calls ------------------------------------------------------------------------- */
 
 /* How often an entry point was entered since cuInit's state was last reset, whatever the outcome.

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A program of the CUDA runtime that knows nothing of Tenure, for `tenure run --check`. Nothing
+ * runs for its kernel.
+ *
+ *   checked right    frees its memory in the order of its streams
+ *   checked wrong    frees what a kernel of another stream still uses
+ */
+#include "program.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int failed(cudaError_t error, const char *what)
+{
+    if (error != cudaSuccess)
+        fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
+    return error != cudaSuccess;
+}
+
+static int use(int is_right)
+{
+    cudaStream_t one = NULL, other = NULL;
+    cudaEvent_t event = NULL;
+    void *block = NULL, *second = NULL, *parameters[] = {&block, &second};
+    if (failed(cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking), "stream") ||
+        failed(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "stream") ||
+        failed(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event") ||
+        failed(cudaMallocAsync(&block, 1 << 20, one), "memory") ||
+        failed(cudaMallocAsync(&second, 1 << 20, one), "memory") ||
+        failed(cudaEventRecord(event, one), "record") ||
+        failed(cudaStreamWaitEvent(other, event, 0), "wait") ||
+        failed(program_launch(entry_unknown, 32, 0, other, parameters), "launch"))
+        return 1;
+    if (is_right && (failed(cudaEventRecord(event, other), "record") ||
+                     failed(cudaStreamWaitEvent(one, event, 0), "wait")))
+        return 1;
+    return failed(cudaFreeAsync(block, one), "free") ||
+           failed(cudaFreeAsync(second, one), "free") ||
+           failed(cudaDeviceSynchronize(), "synchronise") ||
+           failed(cudaEventDestroy(event), "event") || failed(cudaStreamDestroy(one), "stream") ||
+           failed(cudaStreamDestroy(other), "stream");
+}
+
+int main(int argc, char **argv)
+{
+    program_register();
+    int result = use(argc > 1 && strcmp(argv[1], "right") == 0);
+    program_unregister();
+    return result;
+}
