@@ -65,10 +65,10 @@ class Commands(Ctl):
     def test_list(self):
         self.assertEqual(self.ctl("list").stdout, "")
         process, path = self.hold()
-        shown = self.ctl("list").stdout
+        shown = self.ctl("list", "--timeout", "1000").stdout
         self.assertIn(str(process.pid), shown)
         self.assertIn("control_holder", shown)
-        (line,) = self.ctl_json("list")
+        (line,) = self.ctl_json("list", "--timeout", "1000")
         self.assertEqual(line["process"]["pid"], process.pid)
         self.assertEqual(line["process"]["pid_here"], process.pid)
         self.assertEqual(line["process"]["name"], path.name)
@@ -396,7 +396,7 @@ class OtherSides(OtherSide):
 
     def test_in_the_list(self):
         self.serve(GREETING)
-        self.assertIn("fake", self.ctl("list").stdout)
+        self.assertIn("fake", self.ctl("list", "--timeout", "1000").stdout)
 
 
 # What a terminal would obey: a title, a colour (in three ways), another direction of writing, and
@@ -461,7 +461,7 @@ class Harmless(OtherSide):
 
     def test_lists(self):
         greeting = {"protocol": 1, "tenure": HARM, "pid": 1, "program": HARM}
-        list(self.harm(greeting, commands=("list", "list --json")))
+        list(self.harm(greeting, commands=("list --timeout 1000", "list --timeout 1000 --json")))
 
     def test_names_of_sockets(self):
         name = self.sockets / "tenure-\x1b1\n7-00000000-0123456789abcdef.sock"

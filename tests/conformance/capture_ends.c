@@ -212,10 +212,10 @@ static void capture_user_object(void)
             capture_fork_to(joined, origin);
         CUresult ended = cu.StreamEndCapture(origin, &graph);
         expect("end", ended, joins ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
-        expect_yes("destroyed", flag_awaited(&destroyed[joins], joins ? 50 : 2000), !joins);
+        expect_yes("destroyed", flag_awaited(&destroyed[joins], joins ? 50 : RETURNS_MS), !joins);
         if (ended == CUDA_SUCCESS) {
             expect("destroy", cu.GraphDestroy(graph), CUDA_SUCCESS);
-            expect_yes("destroyed_with_it", flag_awaited(&destroyed[joins], 2000), 1);
+            expect_yes("destroyed_with_it", flag_awaited(&destroyed[joins], RETURNS_MS), 1);
         }
     }
 }

@@ -398,7 +398,7 @@ static void user_object_destroyed(void)
     expect("release", cu.UserObjectRelease(object, 2), CUDA_SUCCESS);
     expect_yes("yet", flag_awaited(&destroyed, 50), 0);
     expect("release_last", cu.UserObjectRelease(object, 1), CUDA_SUCCESS);
-    expect_yes("destroyed", flag_awaited(&destroyed, 5000), 1);
+    expect_yes("destroyed", flag_awaited(&destroyed, RETURNS_MS), 1);
     expect("call_inside", in_destructor, CUDA_ERROR_NOT_PERMITTED);
     observe_yes("another_thread", pthread_equal(destroyer, pthread_self()) == 0);
 }
@@ -427,7 +427,7 @@ static void user_object_holders(void)
     expect_yes("while_it_runs", flag_awaited(&destroyed, 100), 0);
     gate_open(gate);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
-    expect_yes("after_launch", flag_awaited(&destroyed, 5000), 1);
+    expect_yes("after_launch", flag_awaited(&destroyed, RETURNS_MS), 1);
 }
 
 /* Does a child's copy hold what the child held, and does a later retain reach an exec? */
@@ -446,9 +446,9 @@ static void user_object_of_child(void)
     expect("destroy_node", cu.GraphDestroyNode(node), CUDA_SUCCESS);
     expect_yes("held_by_exec", !flag_awaited(&destroyed, 50), 1);
     expect("destroy_exec", cu.GraphExecDestroy(exec), CUDA_SUCCESS);
-    expect_yes("destroyed", flag_awaited(&destroyed, 2000), 1);
+    expect_yes("destroyed", flag_awaited(&destroyed, RETURNS_MS), 1);
     expect("destroy", cu.GraphDestroy(graph), CUDA_SUCCESS);
-    expect_yes("at_last", flag_awaited(&destroyed, 5000), 1);
+    expect_yes("at_last", flag_awaited(&destroyed, RETURNS_MS), 1);
 }
 
 static void user_object_of_graph_only(void)
@@ -462,7 +462,7 @@ static void user_object_of_graph_only(void)
     expect("release_one", cu.GraphReleaseUserObject(graph, object, 1), CUDA_SUCCESS);
     expect_yes("still", flag_awaited(&destroyed, 50), 0);
     expect("release_other", cu.GraphReleaseUserObject(graph, object, 1), CUDA_SUCCESS);
-    expect_yes("exec_does_not_hold", flag_awaited(&destroyed, 5000), 1);
+    expect_yes("exec_does_not_hold", flag_awaited(&destroyed, RETURNS_MS), 1);
     expect("destroy_exec", cu.GraphExecDestroy(exec), CUDA_SUCCESS);
 }
 
@@ -480,7 +480,7 @@ static void user_object_after_update(void)
     expect("update", cu.GraphExecUpdate(exec, other, &info), CUDA_SUCCESS);
     observe_yes("let_go", flag_awaited(&destroyed, 500));
     expect("destroy_exec", cu.GraphExecDestroy(exec), CUDA_SUCCESS);
-    expect_yes("at_last", flag_awaited(&destroyed, 5000), 1);
+    expect_yes("at_last", flag_awaited(&destroyed, RETURNS_MS), 1);
 }
 
 static int destroyed_by_now(void)
@@ -529,7 +529,7 @@ static void user_object_when(void)
     gate_open(gate);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
     observe_yes("in_sync", __atomic_load_n(&destroyed, __ATOMIC_ACQUIRE) != 0);
-    expect_yes("after_launch", flag_awaited(&destroyed, 5000), 1);
+    expect_yes("after_launch", flag_awaited(&destroyed, RETURNS_MS), 1);
     observe_yes("another_thread", pthread_equal(destroyer, pthread_self()) == 0);
 }
 

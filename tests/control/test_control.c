@@ -42,6 +42,7 @@
 #include <tenure/control.h>
 #include <tenure/tag.h>
 
+#include "await.h"
 #include "client.h"
 #include "commit_seed.h"
 #include "few.h"
@@ -554,8 +555,7 @@ static void snapshots(void **state)
     assert_int_equal(access(path, F_OK), -1); /* with the next request */
     assert_int_equal(client_folder_count(), 2);
     client_close(&one);
-    while (client_folder_count() > 1) /* and with the connection */
-        (void)poll(NULL, 0, 1);
+    await_true(client_folder_count() <= 1); /* and with the connection */
     assert_ok(tnr_free(block));
 }
 
@@ -697,8 +697,7 @@ static void killed_at_every_step(void **state)
         assert_true(status == -SIGKILL || status == 0);
         sleep_check(block, 4 * MIB, 5);
     }
-    while (client_folder_count() > 1) /* no snapshot is left */
-        (void)poll(NULL, 0, 1);
+    await_true(client_folder_count() <= 1); /* no snapshot is left */
     assert_ok(tnr_free(block));
     sleep_context_leave();
 }

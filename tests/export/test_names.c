@@ -34,6 +34,7 @@
 #include <cuda.h>
 #include <tenure/tenure.h>
 
+#include "await.h"
 #include "worker.h"
 
 /* Has the worker open a name; what comes of it. */
@@ -61,16 +62,10 @@ static tnr_status open_name(const tnr_export_name *name, tnr_import_info *info)
 }
 
 /* The thread that answers may still be about one that has closed a block or died, and holds blocks
- * meanwhile, small ones as well. A minute is for the slowest machine; what never comes back fails
- * then. */
+ * meanwhile, small ones as well. */
 static void all_is_free_at_last(void)
 {
-    for (int tries = 0; tries < 6000; tries++) {
-        assert_ok(tnr_trim(NULL, 0, 0));
-        if (unit_stats().reserved_bytes.current == 0)
-            break;
-        (void)usleep(10000);
-    }
+    await_true(tnr_trim(NULL, 0, 0) == TNR_OK && unit_stats().reserved_bytes.current == 0);
     worker_all_is_free();
 }
 
@@ -311,9 +306,7 @@ static void a_child_of_who_offers_lives(void **state)
     tnr_export_name name = there_offered(&other);
     assert_int_equal(worker_descriptors(other.process), 3); /* the two, and the one that listens */
     pid_t child = (pid_t)worker_must(&other, 'F', 0);
-    for (int i = 0; i < 6000 && worker_descriptors(child) != 2; i++)
-        (void)usleep(10000);
-    assert_int_equal(worker_descriptors(child), 2);
+    await_true(worker_descriptors(child) == 2);
     (void)worker_end(&other, 1);
     assert_int_equal(open_name(&name, &info), TNR_ERR_TRANSPORT); /* the child does not answer */
     assert_int_equal(kill(child, SIGKILL), 0);

@@ -23,6 +23,7 @@
 #include <cuda.h>
 #include <tenure/tenure.h>
 
+#include "await.h"
 #include "worker.h"
 
 static tnr_export block_export(void **block)
@@ -199,9 +200,7 @@ static void a_child_of_the_exporter_lives(void **state)
     pid_t child = (pid_t)worker_must(&other, 'F', 0);
     /* It has the two that this program gave its parent, and none of the library's: as soon as it
      * runs. */
-    for (int i = 0; i < 6000 && worker_descriptors(child) != 2; i++)
-        (void)usleep(10000);
-    assert_int_equal(worker_descriptors(child), 2);
+    await_true(worker_descriptors(child) == 2);
     assert_int_equal(worker_descriptors(other.process), 3);
     (void)worker_end(&other, 1);
     assert_int_equal(marked(info.ptr), 77);

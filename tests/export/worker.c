@@ -206,7 +206,7 @@ static tnr_status carry_out(order wanted, uint64_t *value, tnr_export_name *name
     case 'F':
         *value = (uint64_t)fork();
         if (*value == 0) {
-            (void)alarm(60); /* should nobody end it */
+            (void)alarm(1200); /* should nobody end it */
             for (;;)
                 pause();
         }

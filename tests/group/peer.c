@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "await.h"
 #include "control/answer.h"
 #include "control/commands.h"
 #include "gpu/cuda/driver.h"
@@ -229,7 +230,7 @@ static uint64_t fork_here(void)
 {
     pid_t child = fork();
     if (child == 0) {
-        (void)alarm(60);
+        (void)alarm(1200);
         for (;;)
             (void)pause();
     }
@@ -428,11 +429,7 @@ uint64_t peer_reserved(const peer *of)
 
 void peer_awaits(const peer *of, uint64_t reserved_most)
 {
-    for (;;) { /* the test's deadline ends it */
-        if (peer_reserved(of) <= reserved_most)
-            return;
-        (void)usleep(1000);
-    }
+    await_true(peer_reserved(of) <= reserved_most);
 }
 
 int peer_end(peer *gone)

@@ -36,6 +36,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "await.h"
+
 enum { DEVICE_MIB = 64 };
 
 static int begin(void **state)
@@ -202,8 +204,7 @@ static void work_is_waited_for(void **state)
  * test's deadline ends it. */
 static void silence_ends(const peer *seen_by)
 {
-    while (strstr(peer_must(seen_by, PEER_STATUS, 0, 0).text, "\"silent\":true") != NULL)
-        (void)usleep(1000);
+    await_true(strstr(peer_must(seen_by, PEER_STATUS, 0, 0).text, "\"silent\":true") == NULL);
 }
 
 /* One that is stopped delays another once, for as long as was said; when it goes on, it gives. */
@@ -304,8 +305,7 @@ static void old_asks_stay_in_vain(void **state)
     peer_must_fail(&two, PEER_MALLOC, 2, 30 * MIB, TNR_ERR_OUT_OF_MEMORY, "memory");
     peer_must_fail(&two, PEER_MALLOC, 2, 30 * MIB, TNR_ERR_OUT_OF_MEMORY, "memory");
     /* On a slow machine the other one may be late, too: it has looked once it is not silent. */
-    while (silent_count(&two) > 1)
-        (void)usleep(1000);
+    await_true(silent_count(&two) <= 1);
     peer_must(&two, PEER_WAIT_MS, 600000, 0); /* what comes now is given, in its own time */
     peer_must(&two, PEER_FREE, 1, 0);
     peer_must(&two, PEER_TRIM, 0, 0);

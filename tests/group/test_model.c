@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "await.h"
 
 enum { MEMBERS_MAX = 4, BLOCKS_MAX = 64, DEVICE_CHUNKS = 64, CHUNK_MIB = 2 };
 
@@ -161,13 +162,8 @@ static uint64_t reserved_all(void)
 /* Who grew has asked, and the others give in their own time. */
 static void settle(void)
 {
-    uint64_t most = (uint64_t)model.live_peak * CHUNK_MIB * MIB, sum;
-    for (int i = 0; (sum = reserved_all()) > most && !model.has_floors; i++) {
-        if (i == 60000)
-            fail_msg("all have %llu bytes, and %llu were live at most", (unsigned long long)sum,
-                     (unsigned long long)most);
-        (void)usleep(1000);
-    }
+    uint64_t most = (uint64_t)model.live_peak * CHUNK_MIB * MIB;
+    await_true(reserved_all() <= most || model.has_floors);
 }
 
 static void run(unsigned members_count, int has_floors, uint64_t operations, uint64_t seed)

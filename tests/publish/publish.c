@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "await.h"
 #include "own_folder.h"
 
 char folder[64];
@@ -79,11 +79,5 @@ tnr_status publish(tnr_pool pool, size_t bytes, unsigned word, const tnr_publish
 
 void all_is_free_at_last(void)
 {
-    for (int tries = 0; tries < 6000; tries++) {
-        assert_ok(tnr_trim(NULL, 0, 0));
-        if (unit_stats().reserved_bytes.current == 0)
-            break;
-        (void)usleep(10000);
-    }
-    assert_int_equal(unit_stats().reserved_bytes.current, 0);
+    await_true(tnr_trim(NULL, 0, 0) == TNR_OK && unit_stats().reserved_bytes.current == 0);
 }

@@ -17,6 +17,8 @@
 
 #include <tenure/tenure.h>
 
+#include "await.h"
+
 static char conf[96], folder[] = "/tmp/tenure-faults-XXXXXX";
 
 /* The other process: holds "theirs" until its parent ends. */
@@ -67,8 +69,7 @@ static void settle(fault_run *run)
     assert_true(ours == TNR_OK || ours == TNR_ERR_INVALID_EXPORT);
     assert_true(theirs == TNR_OK || theirs == TNR_ERR_INVALID_EXPORT);
     tnr_publication_info info = {.struct_bytes = sizeof(info)};
-    for (int i = 0; i < 60000 && tnr_publication_at(&info, 0) == TNR_OK; i++)
-        (void)usleep(1000);
+    await_true(tnr_publication_at(&info, 0) != TNR_OK);
     step_trim(run, 0);
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
     assert_int_equal(tnr_stats_get(&stats, NULL, 0), TNR_OK);

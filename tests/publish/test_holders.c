@@ -16,6 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "await.h"
+
 static void a_holder_takes_over(void **state)
 {
     (void)state;
@@ -96,10 +98,8 @@ static void a_holder_follows(void **state)
     assert_int_equal(known.holders, 1); /* who holds the first does not hold the second */
     assert_int_equal(must(&holder, 'H', 0), 2);
     (void)must(&reader, 'z', open);
-    do { /* the holder lets go of the first when its thread has seen the reader's end */
-        (void)usleep(1000);
-        assert_ok(tnr_trim(NULL, 0, 0));
-    } while (unit_stats().reserved_bytes.current != 20 * MIB);
+    /* The holder lets go of the first when its thread has seen the reader's end. */
+    await_true(tnr_trim(NULL, 0, 0) == TNR_OK && unit_stats().reserved_bytes.current == 20 * MIB);
     (void)must(&holder, 'U', 0);
     assert_ok(tnr_unpublish("w"));
     all_is_free_at_last();
@@ -165,10 +165,9 @@ static void a_holder_comes_late(void **state)
         assert_int_equal(generation, 2 * round + 2);
         assert_ok(tnr_unpublish("w"));
         (void)must(&publisher, 'U', 0);
-        for (int tries = 0; tries < 12000 && round > 0 && descriptors_count() > kept; tries++)
-            (void)usleep(5000);
         if (round == 0)
             kept = descriptors_count();
+        await_true(descriptors_count() <= kept);
     }
     assert_int_equal(descriptors_count(), kept);
     assert_true(worker_end(&publisher, 0));

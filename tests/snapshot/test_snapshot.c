@@ -12,6 +12,7 @@
  *     runs
  */
 #include "unit/unit.h"
+#include "await.h"
 #include "few.h"
 #include "picture_take.h"
 
@@ -302,8 +303,7 @@ static void on_a_signal(void **state)
     unit_start(conf, NULL);
     void *ptr = unit_malloc(4096, NULL);
     raise(SIGUSR2);
-    for (int i = 0; i < 200000 && files_count("tenure-[0-9]*-1.json.gz") == 0; i++)
-        usleep(5000);
+    await_true(files_count("tenure-[0-9]*-1.json.gz") > 0);
     assert_int_equal(files_count("tenure-[0-9]*-1.json.gz"), 1);
     assert_int_equal(other_handled, 0);
     assert_ok(tnr_configure("snapshot_signal:off"));

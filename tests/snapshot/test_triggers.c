@@ -26,6 +26,7 @@
 
 #include <tenure/history.h>
 
+#include "await.h"
 #include "log/history.h"
 
 static const char *folder;  /* what is in it is removed */
@@ -67,8 +68,7 @@ static void files_remove(void)
 /* Waits until the snapshot of a signal is there: written whole, it appears at once. */
 static void await_snapshot(void)
 {
-    while (files_count("tenure-[0-9]*.json.gz") == 0)
-        usleep(1000);
+    await_true(files_count("tenure-[0-9]*.json.gz") > 0);
     files_remove();
 }
 

@@ -27,7 +27,7 @@
 
 #include "share/group/member.h"
 
-enum { PATIENCE_MS = 30000, WORK_MS = 300, HANDLED = 7 };
+enum { PATIENCE_MS = 600000, WORK_MS = 300, HANDLED = 7 };
 
 static char folder[64];
 static int told[2]; /* what the process's exit handlers say */

@@ -12,6 +12,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "await.h"
+
 static const tenure_torch_id FIRST = {0, 7}, SECOND = {3, 0};
 
 /* PyTorch's filter: whether the stream belongs to the capture that was begun on ORIGIN. */
@@ -454,9 +456,7 @@ static void threads_meanwhile(void **state)
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
     /* A thread of the driver lets go of the graphs, when it gets a processor. */
-    for (int i = 0; i < 60000 && tenure_torch_pools() > 0; i++)
-        usleep(1000);
-    assert_int_equal(tenure_torch_pools(), 0);
+    await_true(tenure_torch_pools() == 0);
     assert_int_equal(tenure_torch_failures(), failures);
 }
 

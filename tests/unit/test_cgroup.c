@@ -23,6 +23,8 @@
 #include <tenure/control.h>
 #include <tenure/host.h>
 
+#include "await.h"
+
 #define GPU "nvidia/0000:01:00.0/vidmem"
 
 /* A group /pod/job, whose use the simulated device writes; `more` are settings. */
@@ -146,15 +148,10 @@ static void what_is_idle_above_the_soft_limit_goes_back(void **state)
     }
 }
 
-/* The longest that the limit's fall may take to be noticed; the machine may be busy. */
-enum { NOTICED_MS = 20000 };
-
 static void soft_awaits(size_t mib)
 {
     limit_put("dmem.min", mib);
-    for (int i = 0; i < NOTICED_MS && group_get().soft_used_bytes > mib * MIB; i++)
-        usleep(1000);
-    assert_true(group_get().soft_used_bytes <= mib * MIB);
+    await_true(group_get().soft_used_bytes <= mib * MIB);
 }
 
 /* With control, its thread looks: nothing is called, and idle memory goes back. It was there before

@@ -166,7 +166,7 @@ static int process_run(const char *body, const char *settings, char *text, size_
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        (void)alarm(60); /* one that hangs dies of it */
+        (void)alarm(600); /* one that hangs dies of it */
         (void)setenv("ASAN_OPTIONS", "detect_leaks=0",
                      1); /* it leaves blocks, and Tenure with them */
         execl("/proc/self/exe", "test_unit_last_look", body, conf, NULL);

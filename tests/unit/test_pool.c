@@ -17,8 +17,8 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "await.h"
 #include "own_threads.h"
 
 static tnr_pool pool_make(size_t limit)
@@ -364,8 +364,7 @@ static void a_thread_that_nobody_joins(void **state)
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, push_pop_and_end, pools), 0);
     assert_int_equal(pthread_detach(thread), 0);
-    while (threads_listed(1) > before)
-        (void)usleep(1000);
+    await_true(threads_listed(1) <= before);
     assert_ok(tnr_pool_destroy(a));
     assert_ok(tnr_pool_destroy(b));
     assert_int_equal(unit_stats().pools, 1);
