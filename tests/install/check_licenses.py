@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check_licenses.py FOLDER [--kind prefix|deb|wheel]: that an unpacked package has the notices of
-everything that is in it, and that nothing in it is under the GPL or the LGPL.
+"""check_licenses.py FOLDER [--kind prefix|deb|wheel|debug]: that an unpacked package has the
+notices of everything that is in it, and that nothing in it is under the GPL or the LGPL.
 
 Each program, library, archive and page is looked through for the names that code of others defines
 (nm, where there are symbols) and for texts that only such code has, which stay when it is stripped.
@@ -44,7 +44,8 @@ FORBIDDEN = {
     "libbfd": (rb"^bfd_", [b"BFD %s internal error"], r"libbfd"),
     "readline": (rb"^rl_(readline|initialize)", [], r"libreadline\.so"),
 }
-NOTICES = {"prefix": "share/doc/tenure", "deb": "share/doc/tenure", "wheel": "*.dist-info/licenses"}
+NOTICES = {"prefix": "share/doc/tenure", "deb": "share/doc/tenure", "wheel": "*.dist-info/licenses",
+           "debug": None}
 
 
 def is_binary(data):
@@ -113,7 +114,21 @@ def check_copyright(text):
                 yield f"copyright: no text of {name}"
 
 
+def check_debug(folder):
+    """Debug symbols alone, unpacked with `dpkg-deb -R`: the package they need has the notices."""
+    for path in sorted(folder.rglob("*")):
+        place = path.relative_to(folder).parts
+        if path.is_file() and place[0] != "DEBIAN" and place[:3] != ("usr", "lib", "debug"):
+            yield f"{'/'.join(place)} belongs into the package itself"
+    control = (folder / "DEBIAN/control").read_text()
+    if not re.search(r"^Depends: tenure \(= [^)]+\)$", control, re.MULTILINE):
+        yield "it does not depend on tenure of the same version, which has the notices"
+
+
 def check_notices(folder, kind, root, held):
+    if kind == "debug":
+        yield from check_debug(folder)
+        return
     places = list(folder.glob(NOTICES[kind]))
     if len(places) != 1:
         yield f"no folder {NOTICES[kind]}"
@@ -174,7 +189,7 @@ def check(folder, kind, root=ROOT, known={}):
                 held.add(one[1])
             else:
                 wrong.append(one)
-    if seen < 5:
+    if seen < (2 if kind == "debug" else 5):
         wrong.append(f"only {seen} programs and libraries: is this the package?")
     return wrong + list(check_notices(folder, kind, root, held)), held
 

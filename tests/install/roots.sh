@@ -21,13 +21,16 @@ docs/install.md say, on the simulated device:
 
   quickstart  ./tools/quickstart
   test        ./tools/test --row debug --match REGEX
-  package     the .deb (cpack) and the wheel
+  package     the .deb and the .tar.gz (cpack), the wheel, and an installation (cmake --install)
+  licenses    unpacks each of these and looks for the notices of what is inside
   pages       each page from zero to done, literally, from a clean checkout on (stand-ins for
               PyTorch)
   deb         in another fresh root, the .deb and nothing else: the command
   project     there: CMake projects of ten lines, shared, static, with the simulated device; the
               same by pkg-config; the first example; a manual page; completions
   wheel       there, without the .deb: the wheel in a virtual environment
+  pip         there: `pip install .` of a checkout, with what tools/setup installs; then a CMake
+              project that takes the same checkout in by FetchContent
 
   --suite SUITE   bookworm, trixie, noble, ...; may be repeated. Default: bookworm, trixie, noble
   --mirror URL    where its packages are. Default: for Ubuntu's jammy and noble Ubuntu's archive,
@@ -45,7 +48,7 @@ docs/install.md say, on the simulated device:
 
 Needs root, debootstrap and a mirror; half an hour of two idle cores for each suite. Each step says
 what it does; what it prints is in DIR/SUITE.log. A suite whose packages cannot be had is left
-out, and the reason is said. Exit codes: 0 all is well; 1 it is not; 2 wrong usage; 77 this machine
+out, with the reason. Exit codes: 0 success; 1 a step failed; 2 wrong usage; 77 this machine
 can do none of them.
 TEXT
 }
@@ -78,7 +81,7 @@ while [[ $# -gt 0 ]]; do
     shift 2
 done
 [[ ${#suites[@]} -gt 0 ]] || suites=(bookworm trixie noble)
-steps=(quickstart test package pages deb project wheel)
+steps=(quickstart test package licenses pages deb project wheel pip)
 for one in "${only[@]}"; do
     if [[ " ${steps[*]} " != *" $one "* ]]; then
         echo "roots.sh: there is no step '$one'; the steps are: ${steps[*]}" >&2
@@ -140,7 +143,8 @@ roots_remove() {
     [[ $keep == 0 ]] || return 0
     local made
     for made in "${suites[@]}"; do
-        rm -rf --one-file-system "$work/$made" "$work/$made.build" "$work/$made.use"
+        rm -rf --one-file-system "$work/$made" "$work/$made.build" "$work/$made.use" \
+            "$work/$made.scan"
     done
     [[ $own_work == 0 ]] || rm -rf "$work"
 }
@@ -232,11 +236,32 @@ step_test() {
 
 step_package() {
     local root=$work/$suite.build
-    inside "$root" 'cd /try/tenure && ./tools/setup --package && (cd build && cpack -G DEB) &&
+    inside "$root" 'cd /try/tenure && ./tools/setup --package && (cd build && cpack -G DEB &&
+            cpack -G TGZ) &&
         ls build/packages && apt-get -qy install --no-install-recommends python3 &&
-        cmake build && cmake --build build --target wheel && ls build/wheel' || fail "packages"
+        cmake build && cmake --build build --target wheel && ls build/wheel &&
+        cmake --install build --prefix /try/prefix' || fail "packages"
     python3 -B "$here/check_glibc.py" --most 2.34 "$root/try/tenure/build/lib" >>"$log" ||
         fail "libraries that need a newer C library"
+}
+
+# The tools of this machine look: nothing that a root lacks can hide what is in a package.
+step_licenses() {
+    local build=$work/$suite.build/try/tenure/build scan=$work/$suite.scan kind path said
+    rm -rf "$scan"
+    mkdir -p "$scan/tgz"
+    dpkg-deb -x "$build"/packages/tenure_*.deb "$scan/deb"
+    dpkg-deb -R "$build"/packages/tenure-dbgsym_*.ddeb "$scan/debug"
+    tar -x --strip-components=1 -f "$build"/packages/tenure-*.tar.gz -C "$scan/tgz"
+    python3 -m zipfile -e "$build"/wheel/tenure-*.whl "$scan/wheel"
+    for kind in deb:deb/usr deb:tgz wheel:wheel debug:debug; do
+        path=$scan/${kind#*:}
+        said=$(python3 -B "$here/check_licenses.py" --kind "${kind%%:*}" "$path") || fail "$said"
+        echo "${kind#*:}: $said" | tee -a "$log"
+    done
+    said=$(python3 -B "$here/check_licenses.py" "$work/$suite.build/try/prefix") || fail "$said"
+    echo "cmake --install: $said" | tee -a "$log"
+    rm -rf "$scan"
 }
 
 # From the first command of each page on. The second and third find what the first has built.
@@ -311,6 +336,33 @@ with tenure.Pool() as pool:
         env/bin/pip uninstall -qy tenure; test ! -e env/bin/tenure' || fail "the wheel"
 }
 
+step_pip() {
+    local root=$work/$suite.use
+    rm -rf "$root/try/checkout" "$root/try/fetching"
+    mkdir "$root/try/checkout" "$root/try/fetching"
+    source_copy "$root/try/checkout"
+    # The system's own Python refuses, and says that a virtual environment is what is meant.
+    inside "$root" "cd /try/checkout && ./tools/setup
+        apt-get -qy install --no-install-recommends python3-pip
+        if ! pip install . >../refused 2>&1; then grep -q externally-managed ../refused; fi
+        python3 -m venv /try/own; /try/own/bin/pip install .
+        cd /try; own/bin/python -m tenure; own/bin/tenure doctor --driver sim
+        own/bin/python -m tenure.torch status || test \$? = 1" || fail "pip install ."
+    cp "$here/consumer/consumer.c" "$root/try/fetching"
+    cat >"$root/try/fetching/CMakeLists.txt" <<'TEXT'
+cmake_minimum_required(VERSION 3.20)
+project(engine LANGUAGES C)
+include(FetchContent)
+FetchContent_Declare(tenure SOURCE_DIR /try/checkout)
+FetchContent_MakeAvailable(tenure)
+add_executable(engine consumer.c)
+target_link_libraries(engine PRIVATE tenure::tenure)
+TEXT
+    inside "$root" "cmake -S /try/fetching -B /try/fetching/build -DTNR_BUILD_TOOLS=ON
+        cmake --build /try/fetching/build --parallel $jobs
+        TENURE_DRIVER=sim /try/fetching/build/engine" || fail "FetchContent"
+}
+
 done_count=0
 for suite in "${suites[@]}"; do
     log=$work/$suite.log
@@ -320,7 +372,7 @@ for suite in "${suites[@]}"; do
         step "$one"
         "step_$one"
     done
-    step "all is well"
+    step "everything passed"
     done_count=$((done_count + 1))
     [[ $keep == 1 ]] || rm -rf "$work/$suite" "$work/$suite.build" "$work/$suite.use"
 done

@@ -134,6 +134,25 @@ class Licenses(unittest.TestCase):
         wrong, _ = check_licenses.check(self.copy, "prefix", root)
         self.assertEqual(wrong, ["contains yajl, and docs/licenses has no yajl.txt"])
 
+    def test_debug_symbols(self):
+        """Their package has no notices: it needs the one that has them, and has nothing else."""
+        folder = WORK / "debug"
+        shutil.rmtree(folder, ignore_errors=True)
+        place = folder / "usr/lib/debug/.build-id/ab"
+        place.mkdir(parents=True)
+        for name in ("cd.debug", "ef.debug"):
+            os.link(PREFIX / "bin/tenure", place / name)
+        (folder / "DEBIAN").mkdir()
+        control = folder / "DEBIAN/control"
+        control.write_text("Package: tenure-dbgsym\nDepends: tenure (= 1.1.0)\n")
+        self.assertEqual(check_licenses.check(folder, "debug")[0], [])
+        control.write_text("Package: tenure-dbgsym\n")
+        self.assertIn("does not depend on tenure", check_licenses.check(folder, "debug")[0][0])
+        control.write_text("Depends: tenure (= 1.1.0)\n")
+        (folder / "usr/bin").mkdir()
+        os.link(PREFIX / "bin/tenure", folder / "usr/bin/tenure")
+        self.assertIn("usr/bin/tenure belongs into", check_licenses.check(folder, "debug")[0][0])
+
     def test_the_header_of_nvidia(self):
         folder = self.copy / "include/tenure/cuda"
         shutil.rmtree(folder, ignore_errors=True)
