@@ -2,15 +2,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Command lines: help, version, unknown options, settings."""
 import json
+import os
 import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
 import unittest
 
-from command import BAD_INPUT, CommandTest
+from command import BAD_INPUT, IS_SANITIZED, TENURE, TRACES, CommandTest
 
 COMMANDS = ["doctor", "conf", "run", "replay", "bench", "snapshot"]
 
 
+# Commands whose help has examples.
+EXAMPLES = [(name,) for name in ("doctor", "conf", "run", "ctl", "top", "hold", "replay", "predict",
+                                 "bench", "fuzz", "explain", "manual")] + [
+    ("snapshot", name) for name in ("summary", "diff", "convert", "trace", "html")]
+
+
 class Usage(CommandTest):
+    def examples(self, place):
+        text = self.run_tenure(*place, "--help", environment={"COLUMNS": 100}).stdout
+        _, _, after = text.partition("\nExamples:\n")
+        return re.findall(r"(?m)^  (tenure .*)$", after.partition("\n\n")[0])
+
     def test_no_command_prints_help_and_fails(self):
         result = self.run_tenure(code=BAD_INPUT)
         self.assertEqual(result.stdout, "")
@@ -48,18 +65,51 @@ class Usage(CommandTest):
     def test_each_help_has_examples(self):
         """Each example names the command, and no option that its help does not have. Seen to fail
         with one help without examples, and with an option in one that there is not."""
-        for place in [(name,) for name in ("doctor", "conf", "run", "ctl", "top", "hold", "replay",
-                                           "bench", "fuzz", "explain", "manual")] + [
-                ("snapshot", name) for name in ("summary", "diff", "convert", "trace", "html")]:
+        for place in EXAMPLES:
             with self.subTest(place=place):
                 text = self.run_tenure(*place, "--help", environment={"COLUMNS": 100}).stdout
-                _, _, after = text.partition("\nExamples:\n")
-                examples = re.findall(r"(?m)^  (tenure .*)$", after.partition("\n\n")[0])
+                examples = self.examples(place)
                 self.assertTrue(examples)
                 for example in examples:
                     self.assertTrue(example.startswith(" ".join(("tenure", *place))), example)
                     for option in re.findall(r" --([a-z-]+)", example.partition(" -- ")[0]):
                         self.assertRegex(text, rf"(?m)^  --{option}\b")
+
+    def test_examples_are_accepted(self):
+        """Each example as it stands, in a folder that has its files: none is refused as bad usage.
+        What still runs after two seconds was accepted. Seen to fail with `top --by stack`."""
+        self.write("train.py", "")
+        for name in ("program", "engine"):
+            self.write(name, "#!/bin/sh\n").chmod(0o755)
+        for name in ("memory.json", "before.json", "after.json"):
+            shutil.copy(TRACES.parent / "snapshot/example.json", self.folder / name)
+        shutil.copy(TRACES.parent / "fuzz/corpus/torch_3.pickle", self.folder / "memory.pickle")
+        shutil.copy(TRACES / "gpt2_train.csv.gz", self.folder / "trace.csv.gz")
+        self.write("weights.bin", "weights")
+        (self.folder / "tests").symlink_to(TRACES.parent)
+        for place in EXAMPLES:
+            for example in self.examples(place):
+                if IS_SANITIZED and re.search(r" run | -- ", example):
+                    continue
+                with self.subTest(example=example):
+                    said = self.run_briefly(shlex.split(example.partition(" | ")[0])[1:])
+                    self.assertNotIn("--help`", said)
+                    self.assertNotIn("cannot be opened", said)
+
+    def run_briefly(self, arguments):
+        """What it says on stderr, in two seconds at most."""
+        environment = {**os.environ, "COLUMNS": "100", "TENURE_DRIVER": "sim",
+                       "XDG_RUNTIME_DIR": str(self.folder)}
+        with tempfile.TemporaryFile("w+") as said, subprocess.Popen(
+                [TENURE, *arguments], cwd=self.folder, env=environment, stdout=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL, stderr=said, start_new_session=True) as process:
+            try:
+                process.wait(timeout=2)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            said.seek(0)
+            return said.read()
 
     def test_help_works_without_any_driver(self):
         for command in COMMANDS:
@@ -67,6 +117,8 @@ class Usage(CommandTest):
 
     def test_version(self):
         text = self.run_tenure("--version").stdout
+        for word in ("version", "-V", "-v"):
+            self.assertEqual(text, self.run_tenure(word).stdout)
         self.assertRegex(text, r"^tenure \d+\.\d+\.\d+ \(.+\), library \d+\.\d+\.\d+\n$")
 
     def test_unknown_command(self):
@@ -91,6 +143,18 @@ class Usage(CommandTest):
                           ["x" * 5000], ["replay", "--" + "x" * 5000]):
             result = self.run_tenure(*arguments, code=BAD_INPUT)
             self.assertNotIn("Did you mean", result.stderr)
+
+    def test_a_word_that_is_no_command(self):
+        """A snapshot's command, a file, a program: what was meant. Seen to fail without hints."""
+        program = self.write("program", "#!/bin/sh\n")
+        program.chmod(0o755)
+        pickle = self.write("memory.pickle", "x")
+        for arguments, words in [(["summary", pickle], "Did you mean `tenure snapshot summary`?"),
+                                 ([pickle], f"`tenure snapshot summary {pickle}`"),
+                                 (["snapshot", pickle], f"`tenure snapshot summary {pickle}`"),
+                                 ([program], f"`tenure run {program}`")]:
+            with self.subTest(arguments=arguments):
+                self.assertIn(words, self.run_tenure(*arguments, code=BAD_INPUT).stderr)
 
     def test_settings_in_80_columns(self):
         text = self.run_tenure("conf").stdout

@@ -117,7 +117,7 @@ class Account(PreloadTest):
         rows, unexplained = self.account()
         self.assertEqual(rows, {"modules: preload_account": 5 * MIB})
         self.assertEqual(unexplained, 96 * MIB)
-        self.assertIn(", by anybody", self.top())
+        self.assertIn(", by all processes", self.top())
 
 
 if __name__ == "__main__":

@@ -52,10 +52,15 @@ class Command(PreloadTest):
         self.run_command("--report", self.folder / "r.html", "--", "no-such-program", code=127)
 
     def test_program_not_executable(self):
+        """And what was probably meant. Seen to fail with the system's text alone."""
         path = self.folder / "plain"
         path.write_text("text")
         path.chmod(0o644)
         self.run_command("--", path, code=126)
+        script = self.folder / "train.py"
+        script.write_text("print(1)\n")
+        result = self.run_command(script, code=126)
+        self.assertIn(f"`tenure run python3 {script}`", result.err)
 
     def test_static_program(self):
         if os.uname().machine != "x86_64":

@@ -126,7 +126,7 @@ static void broken_machines(void **state)
     EXPECT_BAD("e", "at byte 0:", "no MARK");
     EXPECT_BAD("(e", "at byte 1:", "too few values");
     EXPECT_BAD(
-        "root:x:0:0:", "at byte 0:", "neither as Tenure's snapshots (JSON) nor as PyTorch's");
+        "root:x:0:0:", "at byte 0:", "neither a snapshot of Tenure (JSON) nor one of PyTorch");
     EXPECT_BAD("N(e", "at byte 2:", "appended to nothing");
     EXPECT_BAD("}(Nu.", "at byte 3:", "a key without a value");
     EXPECT_BAD("}(NNu.", "at byte 4:", "nothing is the key of a dictionary");

@@ -126,8 +126,8 @@ static int values_read(input *in, value_heap *heap, const value_taker *taker, va
     int is_pickle = in->buffer[in->at] == 0x80;
     state = pickle_read(in, heap, taker, document);
     if (state < 0 && !is_pickle)
-        input_doubt(in, "it begins neither as Tenure's snapshots (JSON) nor as PyTorch's (a "
-                        "pickle): is it one?");
+        input_doubt(in, "this is probably neither a snapshot of Tenure (JSON) nor one of PyTorch "
+                        "(a pickle)");
     return state;
 }
 

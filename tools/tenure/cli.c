@@ -56,8 +56,15 @@ static void help_print(const cli_syntax *syntax)
     int width = wrap_width(stdout);
     int column = printf("tenure %s: ", syntax->command);
     wrap_words(stdout, syntax->summary, strlen(syntax->summary), column, 2, width);
-    column = printf("\nUsage: tenure %s ", syntax->command) - 1;
-    wrap_words(stdout, syntax->usage, strlen(syntax->usage), column, 7, width);
+    putchar('\n');
+    const char *label = "Usage: ";
+    for (const char *form = syntax->usage; *form; form += *form == '\n') {
+        size_t length = strcspn(form, "\n");
+        column = printf("%-7stenure %s ", label, syntax->command);
+        wrap_words(stdout, form, length, column, 7, width);
+        label = "";
+        form += length;
+    }
     printf("\nOptions:\n");
     for (const cli_option *option = syntax->options; option->name; option++)
         help_option_print(option->name, option->argument, option->help, width);
@@ -165,8 +172,8 @@ int cli_parse(const cli_syntax *syntax, int argc, char **argv, cli_result *resul
         }
     }
     if (result->positionals_count < syntax->positionals_min) {
-        cli_usage_error(syntax, "an argument is missing; usage: tenure %s %s", syntax->command,
-                        syntax->usage);
+        cli_usage_error(syntax, "an argument is missing; usage: tenure %s %.*s", syntax->command,
+                        (int)strcspn(syntax->usage, "\n"), syntax->usage);
         return -1;
     }
     if (result->positionals_count > syntax->positionals_max) {
@@ -253,6 +260,8 @@ int cli_group_run(const cli_group *group, int argc, char **argv)
     for (const cli_command *command = group->commands; command->name; command++)
         nearest_offer(&like, command->name);
     fprintf(stderr, "%s: there is no command \"%s\". ", group->command, argv[0]);
+    if (group->hint && group->hint(argv[0]))
+        return EXIT_CODE_BAD_INPUT;
     if (like.word)
         fprintf(stderr, "Did you mean %s? ", like.word);
     fprintf(stderr, "Try `%s --help`.\n", group->command);

@@ -23,7 +23,7 @@ typedef struct cli_option {
 typedef struct cli_syntax {
     const char *command;       /* "replay" */
     const char *summary;       /* one line */
-    const char *usage;         /* "[options] TRACE..." */
+    const char *usage;         /* "[options] TRACE..."; a line for each way to call it */
     const char *description;   /* printed after the options; may be null */
     const cli_option *options; /* ends with a null name */
     int positionals_min, positionals_max;
@@ -50,6 +50,9 @@ typedef struct cli_group {
     const char *usage;           /* more lines of usage, each with its end; may be null */
     const char *description;     /* printed after the commands */
     const cli_command *commands; /* ends with a null name */
+
+    /* Prints what a word that names no command may have meant. 1 if it did; may be null. */
+    int (*hint)(const char *typed);
 } cli_group;
 
 /* Runs the command that argv[0] names, or prints the group's help. */

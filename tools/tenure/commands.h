@@ -21,6 +21,7 @@ int command_top(int argc, char **argv);
 int command_hold(int argc, char **argv);
 int command_fuzz(int argc, char **argv);
 int command_snapshot(int argc, char **argv);
+int snapshot_is_command(const char *word); /* of `tenure snapshot` */
 int command_explain(int argc, char **argv);
 int command_manual(int argc, char **argv);
 

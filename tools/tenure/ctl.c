@@ -32,12 +32,14 @@ static const cli_option options[] = {
     {"device", "N", "this device (default: all that the process uses)", &device_option, NULL},
     {"tag", "A,B", "memory with these tags, in this order (default: all of it)", &tag_option, NULL},
     {"content", "WORD",
-     "of sleep: keep or discard contents, also where the\n"
-     "program said otherwise of a tag",
+     "with sleep: keep or discard contents, whatever the\n"
+     "program chose for a tag",
      &content_option, NULL},
-    {"pinned", "SIZE", "of sleep: the most pinned host memory for contents", &pinned_option, NULL},
-    {"keep-backing", NULL, "of sleep: that memory stays for the next sleep", NULL, &keeps_backing},
-    {"streams", NULL, "of metrics: what each stream has of each pool, by its name", NULL,
+    {"pinned", "SIZE", "with sleep: the most pinned host memory for contents", &pinned_option,
+     NULL},
+    {"keep-backing", NULL, "with sleep: keep that host memory for the next sleep", NULL,
+     &keeps_backing},
+    {"streams", NULL, "with metrics: also each stream's part of each pool, by name", NULL,
      &has_streams},
     {"timeout", "S", "give up after S seconds (default: no limit)", &timeout_option, NULL},
     {"json", NULL, "the answers as they come, a line for each process", NULL, &is_json},
@@ -49,16 +51,16 @@ static const cli_syntax syntax = {
     "control running processes: status, metrics, sleep, wake, limit",
     "COMMAND [ARGUMENT] [options]",
     "Commands:\n"
-    "  list               the processes that can be ruled\n"
+    "  list               the processes that listen\n"
     "  status             what a process has: devices, pools, tags\n"
     "  metrics            the same as OpenMetrics text, for Prometheus\n"
-    "  sleep              give memory back, addresses stay; all or none on each device\n"
-    "  wake               have it again\n"
+    "  sleep              give memory back and keep its addresses; all or none on a device\n"
+    "  wake               get the memory back, at the same addresses\n"
     "  trim [SIZE]        give idle memory back until SIZE is reserved (default 0)\n"
     "  compact            give back what is free in chunks in use; no GPU work meanwhile\n"
-    "  limit SIZE|none    the most that may be reserved; above it now, as memory is given back\n"
-    "  snapshot FILE      a picture of all memory: .json, .json.gz, .pickle, .pickle.gz\n"
-    "  settings [K:V,..]  its settings, or changes them\n"
+    "  limit SIZE|none    limit what may be reserved; live memory stays\n"
+    "  snapshot FILE      write a snapshot of all memory: .json, .json.gz, .pickle, .pickle.gz\n"
+    "  settings [K:V,..]  show its settings, or change them\n"
     "SIZE is in bytes, or with K, M, G or T after it. A process listens if it was started by\n"
     "`tenure run`, or with TENURE_CONF=control:on. docs/control.md has more, and the protocol.\n"
     "\n"

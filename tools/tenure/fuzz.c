@@ -55,7 +55,7 @@ static const cli_option options[] = {
     {"no-sleep", NULL, "put no pool to sleep", NULL, &no_sleep},
     {"park", NULL, "park blocks too: other programs of the same seeds", NULL, &parks},
     {"odd", NULL,
-     "captures that come to nothing, captures of other threads, frees in host\n"
+     "captures that end without a graph, captures of other threads, frees in host\n"
      "functions, pools that end in a miss, graphs that reach the memory of another\n"
      "device: other programs of the same seeds",
      NULL, &odd},

@@ -30,8 +30,8 @@ static int replace_flag, json_flag;
 static const cli_option options[] = {
     {"replace", NULL, "also publish names that other processes hold", NULL, &replace_flag},
     {"older", "N",
-     "generations before the latest that readers may keep open\n"
-     "(default 4); with more of them, there is no next one",
+     "how many generations before the latest readers may keep open\n"
+     "(default 4); while more are open, no next one is published",
      &older_option, NULL},
     {"json", NULL, "output for programs, on stdout: an object on each line", NULL, &json_flag},
     {"driver", "NAME", OPTION_DRIVER_HELP, &session_texts.driver, NULL},
@@ -46,12 +46,12 @@ static const cli_syntax syntax = {
     "hold",
     "keep published blocks for other processes: from files, or taken over",
     "[options] NAME=FILE|NAME...",
-    "NAME=FILE loads the file and publishes it; NAME takes the block over that another process\n"
-    "publishes under that name, which may then end, and follows its generations. Nothing is\n"
-    "copied to take over, and the device is not used. Others attach with tnr_attach.\n"
+    "NAME=FILE loads the file and publishes it. NAME takes over the block that another process\n"
+    "publishes under that name, and its later generations; that process may then end. Taking over\n"
+    "copies nothing and doesn't use the device. Other processes attach with tnr_attach.\n"
     "\n"
-    "Prints a line for each block that it holds, and works until SIGINT or SIGTERM. SIGHUP loads\n"
-    "the files again, as the next generation; readers keep what they have.\n"
+    "hold prints a line for each block and runs until SIGINT or SIGTERM. On SIGHUP it loads the\n"
+    "files again, as the next generation; readers keep what they have.\n"
     "\n"
     "Examples:\n"
     "  tenure hold weights=weights.bin\n"

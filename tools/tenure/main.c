@@ -4,6 +4,8 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <tenure/alloc.h>
 #include <tenure_commit.h>
@@ -29,6 +31,23 @@ static const cli_command commands[] = {
     {NULL, NULL, NULL},
 };
 
+/* A snapshot's command without `snapshot`; a file for a command. */
+static int command_hint(const char *typed)
+{
+    if (snapshot_is_command(typed)) {
+        fprintf(stderr, "Did you mean `tenure snapshot %s`?\n", typed);
+        return 1;
+    }
+    struct stat file;
+    if (stat(typed, &file) != 0 || !S_ISREG(file.st_mode))
+        return 0;
+    if (access(typed, X_OK) == 0)
+        fprintf(stderr, "To run it: `tenure run %s%s`.\n", strchr(typed, '/') ? "" : "./", typed);
+    else
+        fprintf(stderr, "To look at a snapshot: `tenure snapshot summary %s`.\n", typed);
+    return 1;
+}
+
 const cli_group tenure_commands = {
     "tenure",
     "GPU memory, allocated and accounted for",
@@ -39,7 +58,7 @@ const cli_group tenure_commands = {
     "  NO_COLOR       set to anything: no colours\n"
     "\n"
     "Exit codes:\n"
-    "  0  all is well\n"
+    "  0  success\n"
     "  1  a check failed: wrong patterns, leaked blocks, broken invariants, driver errors\n"
     "  2  bad usage or bad input: options, trace files, snapshots, settings\n"
     "  3  no driver, a driver that is too old, or no suitable device\n"
@@ -47,6 +66,7 @@ const cli_group tenure_commands = {
     "  10 to 13  of fuzz: safety, liveness, a crash, a planted error that was missed\n"
     "  20 to 23  of ctl and top: no process, several, another protocol, no answer in time\n",
     commands,
+    command_hint,
 };
 
 static void version_print(void)
@@ -56,12 +76,18 @@ static void version_print(void)
            TNR_VERSION_PATCH, TNR_COMMIT, library / 10000, library / 100 % 100, library % 100);
 }
 
+static int version_is_asked(const char *word)
+{
+    return strcmp(word, "--version") == 0 || strcmp(word, "version") == 0 ||
+           strcmp(word, "-V") == 0 || strcmp(word, "-v") == 0;
+}
+
 int main(int argc, char **argv)
 {
     int place = 1;
     char help[] = "--help";
     char *asked[] = {NULL, help, NULL};
-    if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0)) {
+    if (argc > 1 && version_is_asked(argv[1])) {
         version_print();
         return EXIT_CODE_OK;
     }

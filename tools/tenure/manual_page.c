@@ -167,8 +167,13 @@ static void option_print(const char *name, const char *argument, const char *hel
 static void syntax_print(const manual_entry *entry, FILE *file)
 {
     head_print(entry, entry->syntax->summary, file);
-    fprintf(file, ".B %s\n", entry->path);
-    line_print(entry->syntax->usage, file);
+    for (const char *form = entry->syntax->usage; *form; form += *form == '\n') {
+        size_t length = strcspn(form, "\n");
+        fprintf(file, "%s.B %s\n", form == entry->syntax->usage ? "" : ".br\n", entry->path);
+        text_print(form, length, file);
+        fputc('\n', file);
+        form += length;
+    }
     heading_print("OPTIONS", file);
     for (const cli_option *option = entry->syntax->options; option->name; option++)
         option_print(option->name, option->argument, option->help, file);

@@ -48,8 +48,8 @@ static const cli_option options[] = {
      "A100-80GB,\nH100-80GB, H200, B200",
      &device_option, NULL},
     {"other", "SIZE",
-     "what contexts, code and other programs take of the\ndevice: not for allocators (default "
-     "0.7GiB, as a PyTorch\nprogram's)",
+     "what contexts, code and other programs take of the\ndevice, before any allocator (default "
+     "0.7GiB, as measured\nfor PyTorch programs)",
      &other_option, NULL},
     {"from", "N", "the device whose history it is, if a snapshot has several", &from_option, NULL},
     {"conf", "STR", OPTION_CONF_HELP ", of Tenure", &settings_option, NULL},
@@ -62,20 +62,21 @@ static const cli_option options[] = {
 static const cli_syntax syntax = {
     "predict",
     "will it fit: what a recorded program needs on other devices",
-    "[options] FILE...\n       tenure predict [options] -- PROGRAM [ARGUMENT...]",
+    "[options] FILE...\n[options] -- PROGRAM [ARGUMENT...]",
     "FILE is a snapshot with a history, of PyTorch (pickle or JSON) or of Tenure, or a trace\n"
     "(`tenure snapshot trace`). No GPU is needed. Tenure runs the same requests on the simulated\n"
     "device; PyTorch's allocator is played by its rules, with its default settings and with\n"
     "expandable segments. On a device that is too small each gives back what it can, as it would\n"
-    "there. Live is also what is freed while other streams still use it, until these are done.\n"
-    "\"2.1 x\": so many times as large could all be that comes and goes (activations, and\n"
-    "with them the batch), while the rest stays as it is; tight: it gives memory back to the\n"
-    "device and takes it again, which costs time. What a program asks for can depend on\n"
-    "the device; that is not known here. Nor are graph pools: their blocks count as others.\n"
+    "there. Freed memory counts as live until other streams have finished with it.\n"
     "\n"
-    "PROGRAM runs here under `tenure run`, and each of its processes is looked at. Of a program "
-    "in\n"
-    "PyTorch take a snapshot instead: under `tenure run` one sees what its allocator asks for.\n"
+    "\"2.1 x\" means: everything that comes and goes (activations, and with them the batch) could\n"
+    "be 2.1 times as large while the rest stays as it is. \"tight\" means: it fits, but gives\n"
+    "memory back to the device and takes it again, which costs time. If a program asks for other\n"
+    "sizes on another device, predict can't know. Blocks of graph pools count like all others.\n"
+    "\n"
+    "PROGRAM runs here under `tenure run`; each of its processes is predicted. For a PyTorch\n"
+    "program take a snapshot instead: `tenure run` sees only the segments that PyTorch's own\n"
+    "allocator asks for.\n"
     "\n"
     "Examples:\n"
     "  tenure predict --device A100-40GB,24GiB memory.pickle\n"

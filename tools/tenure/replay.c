@@ -71,7 +71,7 @@ static const cli_syntax syntax = {
     "  tenure replay --driver sim tests/traces/gpt2_train.csv.gz\n"
     "  tenure replay --json trace.csv.gz\n"
     "\n"
-    "Exit codes: 0 all is well; 1 a pattern was wrong, something leaked or is inconsistent;\n"
+    "Exit codes: 0 success; 1 a pattern was wrong, something leaked or is inconsistent;\n"
     "2 a trace or an option is bad; 3 no driver or device; 4 out of memory.\n",
     options,
     1,

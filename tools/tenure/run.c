@@ -39,9 +39,10 @@ static int run_waste;
 
 static const cli_option run_options[] = {
     {"conf", "STR", OPTION_CONF_HELP, &run_conf, NULL},
-    {"history", "MODE", "off, light or full: what snapshots tell of the past", &run_history, NULL},
-    {"snapshot", "FILE", "write a snapshot when the program ends; %p: its number", &run_snapshot,
+    {"history", "MODE", "off, light or full: what snapshots record of the past", &run_history,
      NULL},
+    {"snapshot", "FILE", "write a snapshot when the program ends; %p: the process's number",
+     &run_snapshot, NULL},
     {"report", "FILE",
      "write the program's memory story as an HTML page when it ends;\n"
      "history is then full unless --history says otherwise",
@@ -49,8 +50,8 @@ static const cli_option run_options[] = {
     {"stats", NULL, "one line on stderr when the program ends: calls served, passed on", NULL,
      &run_stats},
     {"strict", NULL,
-     "end the program where it would go on with the driver's own\n"
-     "allocator because Tenure has failed (exit code 3)",
+     "if Tenure fails, end the program (exit code 3) and don't go on\n"
+     "with the driver's own allocator",
      NULL, &run_strict},
     {"json", NULL, "the same as --stats, as one JSON object", NULL, &run_json},
     {"check", NULL,
@@ -59,17 +60,18 @@ static const cli_option run_options[] = {
      "also pinned memory that the host touches during a copy",
      &run_check_more, &run_checked},
     {"waste", NULL,
-     "say which memory lies unused: before the first use, between uses,\n"
-     "after the last one, for 100 ms at a time; --waste=MS: another time",
+     "say which memory lies unused for 100 ms or more: before its first\n"
+     "use, between uses, after its last one; --waste=MS: for MS or more",
      &run_waste_more, &run_waste},
-    {"findings", "FILE", "with --check or --waste: what they find, too, as lines of JSON",
+    {"findings", "FILE", "with --check or --waste: also write what they find, as lines of\nJSON",
      &run_findings, NULL},
     {"suppress", "FILE", "with --check: file of rules for findings to hide", &run_suppress, NULL},
-    {"leaks", NULL, "with --check: list what is allocated when the program ends", NULL, &run_leaks},
-    {"possible", NULL, "with --check: print uncertain findings, too", NULL, &run_possible},
+    {"leaks", NULL, "with --check: list what is still allocated when the program ends", NULL,
+     &run_leaks},
+    {"possible", NULL, "with --check: also print uncertain findings", NULL, &run_possible},
     {"error-exitcode", "N",
-     "the exit code if --check, or the settings poison and canary,\n"
-     "have found something; default 99",
+     "the exit code if --check, or the settings poison and canary, find\n"
+     "something (default 99)",
      &run_error_code, NULL},
     {"account", NULL,
      "measure what contexts, code, graphs and others take of the device,\n"
@@ -89,8 +91,8 @@ static const cli_syntax run_syntax = {
     "[options] [--] PROGRAM [ARGUMENT...]",
     "Tenure serves every allocation call of the CUDA runtime and driver, in the program and in "
     "the\n"
-    "programs that it starts: docs/run.md says which, and what is passed on to the driver. What\n"
-    "Tenure cannot serve, the driver does, and a line on stderr says so.\n"
+    "programs that it starts: docs/run.md says which. Calls that Tenure cannot serve go to the\n"
+    "driver, and a line on stderr says so.\n"
     "Once the program uses a GPU, `tenure top` and `tenure ctl` find it; not with\n"
     "--conf control:off.\n\n"
     "Examples:\n"
@@ -313,12 +315,26 @@ static exit_code program_check(const char *name)
     return run_strict ? (exit_code)EXIT_CANNOT_RUN : EXIT_CODE_OK;
 }
 
+/* Why the program cannot be run, and what was probably meant. */
+static void program_hint(const char *program, int error)
+{
+    const char *end = strrchr(program, '.');
+    if (end && strcmp(end, ".py") == 0 && access(program, R_OK) == 0)
+        fprintf(stderr, "tenure run: %s is a Python script: `tenure run python3 %s`\n", program,
+                program);
+    else if (error == ENOENT && !strchr(program, '/') && access(program, X_OK) == 0)
+        fprintf(stderr, "tenure run: %s is not in PATH; for the file in this folder write ./%s\n",
+                program, program);
+    else
+        fprintf(stderr, "tenure run: %s: %s\n", program, strerror(error));
+}
+
 /* Only returns if that failed: with the exit code. */
 static int program_execute(char **arguments)
 {
     execvp(arguments[0], arguments);
     int error = errno;
-    fprintf(stderr, "tenure run: %s: %s\n", arguments[0], strerror(error));
+    program_hint(arguments[0], error);
     return error == ENOENT || error == ENOTDIR ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
 }
 

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "demangle.h"
 #include "elfutils.h"
@@ -28,6 +29,22 @@ static const cli_command commands[] = {
     {NULL, NULL, NULL},
 };
 
+int snapshot_is_command(const char *word)
+{
+    for (const cli_command *command = commands; command->name; command++)
+        if (strcmp(command->name, word) == 0)
+            return 1;
+    return 0;
+}
+
+static int file_hint(const char *typed)
+{
+    if (access(typed, F_OK) != 0)
+        return 0;
+    fprintf(stderr, "To look at the file: `tenure snapshot summary %s`.\n", typed);
+    return 1;
+}
+
 static const cli_group group = {
     "tenure snapshot",
     "look at snapshots of memory",
@@ -37,6 +54,7 @@ static const cli_group group = {
     "Functions, files and lines are looked up in the programs and libraries that ran, if\n"
     "they are still there and still the same builds. That needs elfutils (libdw.so.1).\n",
     commands,
+    file_hint,
 };
 
 int command_snapshot(int argc, char **argv)

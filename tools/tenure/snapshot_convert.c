@@ -49,10 +49,10 @@ static const char *convert_to, *convert_slices;
 
 static const cli_option convert_options[] = {
     {"to", "FORMAT",
-     "tenure, torch or chrome; without it, that of Tenure and\nPyTorch which FILE does not have",
+     "tenure, torch or chrome (default: torch for a file of\nTenure's, and tenure for one of "
+     "PyTorch's)",
      &convert_to, NULL},
-    {"slices", "N", "for chrome: the most slices of blocks, the largest (default 50000)",
-     &convert_slices, NULL},
+    {"slices", "N", "for chrome: draw the N largest blocks (default 50000)", &convert_slices, NULL},
     SNAPSHOT_FRAMES_OPTION,
     SNAPSHOT_SYMBOLS_OPTION,
     SNAPSHOT_COMMON_OPTIONS,
@@ -186,10 +186,10 @@ static const cli_syntax trace_syntax = {
     "the history as a trace that `tenure replay` runs",
     "[options] FILE OUT",
     SNAPSHOT_FILES
-    "So one can see what Tenure would need for what another allocator was asked for. What was\n"
-    "allocated before the history begins is found by reading it backwards from the blocks at the\n"
-    "end, and is allocated first. OUT is compressed if its name ends in .gz; \"-\" is standard\n"
-    "output.\n\n"
+    "Replay the trace to see what Tenure would need for requests that another allocator served.\n"
+    "Blocks that were allocated before the history begins come first in the trace. The command\n"
+    "finds them by reading the history backwards from the blocks at its end. OUT is compressed if\n"
+    "its name ends in .gz; \"-\" is standard output.\n\n"
     "Examples:\n"
     "  tenure snapshot trace memory.pickle trace.csv.gz\n"
     "\n" SNAPSHOT_EXIT_CODES,
@@ -322,16 +322,17 @@ static const cli_option html_options[] = {
     {"findings", "FILE", "what `tenure run --check --findings FILE` found, to be shown beside it",
      &html_findings, NULL},
     {"records", "N",
-     "the most records of a history; those of the least blocks\nare left out (default 1000000)",
+     "keep at most N records of a history, and leave out those\nof the smallest blocks (default "
+     "1000000)",
      &html_records, NULL},
     {"from", "S",
-     "of a longer history: what begins or ends from this second on\nis left out last (with --to)",
+     "of a longer history, prefer to keep what begins or ends\nfrom this second on (with --to)",
      &html_from, NULL},
     {"to", "S", "up to this second; both as the report's time axis has them", &html_to, NULL},
-    {"title", "TEXT", "what stands on top (default: the program's name)", &html_title, NULL},
+    {"title", "TEXT", "the page's heading (default: the program's name)", &html_title, NULL},
     {"figures", "LIST",
-     "amounts to compare, in bytes: NAME=BYTES,NAME=BYTES; the first\nis what the others are "
-     "divided by",
+     "amounts to compare, in bytes: NAME=BYTES,NAME=BYTES; the\nothers are shown as shares of the "
+     "first",
      &html_figures, NULL},
     {"template", "HTML", "the report to fill (default: the one installed with this\ncommand)",
      &html_template, NULL},

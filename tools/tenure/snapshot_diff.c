@@ -33,7 +33,7 @@ static const cli_syntax syntax = {
     "Both files may be of either kind: Tenure's JSON, PyTorch's pickle or JSON, plain or gzip. "
     "What\n"
     "holds more live memory after than before comes first; in a program that should have come to\n"
-    "rest, that is what leaks. Blocks whose stack is not known are told apart by "
+    "rest, that is what leaks. Blocks whose stack is not known are grouped by "
     "size.\n\n"
     "Examples:\n"
     "  tenure snapshot diff before.json after.json\n"

@@ -22,7 +22,8 @@ static const char *dir_option, *interval_option, *by_option;
 static int is_once, is_json;
 
 static const cli_option options[] = {
-    {"by", "WORD", "pool (default), tag, stream, device or account: what memory is\ntold apart by",
+    {"by", "WORD",
+     "show a row for each pool (default), tag, stream, device, or use of\nthe device (account)",
      &by_option, NULL},
     {"interval", "S", "seconds between two looks, 0.1 to 3600 (default 1)", &interval_option, NULL},
     {"once", NULL, "look once, and end", NULL, &is_once},
@@ -37,11 +38,10 @@ static const cli_syntax syntax = {
     "top",
     "watch what a running process holds",
     "[PID|NAME] [options]",
-    "The process with this number, or with this in its program's name; without either the one "
-    "that\n"
-    "is there. If several fit, a table of them comes first, to choose from. A process can be\n"
-    "watched if it was started by `tenure run`, or with TENURE_CONF=control:on. docs/control.md "
-    "has\nmore.\n"
+    "PID is the number of the process, NAME a part of its program's name. Without either, top\n"
+    "takes the only process there is. If several fit, it shows a table to choose from. A process\n"
+    "can be watched if it was started by `tenure run`, or with TENURE_CONF=control:on.\n"
+    "docs/control.md has more.\n"
     "\n"
     "reserved is the physical memory that Tenure has from the driver; live what blocks have of "
     "it;\n"
@@ -50,18 +50,18 @@ static const cli_syntax syntax = {
     "the\n"
     "bar # is live, = reserved beyond that. Narrow terminals have fewer columns.\n"
     "\n"
-    "account is all that the device's driver says is used, by what it is: of a program that runs\n"
-    "under `tenure run --account`.\n"
+    "account splits what the driver says is used on the device: contexts, code, graphs, Tenure's\n"
+    "blocks and the rest. It needs a program that was started by `tenure run --account`.\n"
     "\n"
     "Keys: p, t, s, d, a by pool, tag, stream, device, account; S writes a snapshot into this\n"
     "folder; T gives idle memory back, after a question; l goes back to the list of processes; "
     "?\n"
-    "says what all means; q ends. Without a terminal the same comes as lines, once in an "
+    "explains the columns; q ends. Without a terminal the same comes as lines, once in an "
     "interval.\n"
     "\n"
     "Examples:\n"
     "  tenure top\n"
-    "  tenure top 4711 --by stack\n"
+    "  tenure top 4711 --by stream\n"
     "\n"
     "Exit codes: 0 done; 2 bad usage; 20 no such process, or it ended while it was watched; 21\n"
     "several processes fit; 22 it speaks another protocol; 23 it did not answer in time.\n",

@@ -353,7 +353,7 @@ static void account_fill(top_frame *frame, const ctl_line *answer, value device)
     uint64_t live = ctl_number(answer, device, "live_bytes");
     char title[64];
     snprintf(title, sizeof(title), "used on device %llu%s", (unsigned long long)number,
-             ctl_is_true(answer, account, "from_start") ? "" : ", by anybody");
+             ctl_is_true(answer, account, "from_start") ? "" : ", by all processes");
     top_line(frame, "%s", "");
     share_line(frame, title, "", used, used);
     share_line(frame, "  Tenure: live", "", live < held ? live : held, used);
