@@ -55,6 +55,13 @@ class Pools(unittest.TestCase):
             pool.trim()
         self.assertEqual(of_device("pools"), pools)
 
+    def test_a_device_that_is_no_number(self):
+        """ctypes says "argument 3" and not which it is: seen with its own error left through."""
+        for device in ("cuda:0", "lots", 0.5):
+            with self.subTest(device), self.assertRaises(TypeError) as raised:
+                tenure.trim(device)
+            self.assertIn(f"{device!r} has the wrong type; a device", str(raised.exception))
+
     def test_sizes_as_people_write_them(self):
         """Wherever the module takes bytes. Without bytes_of() in a function ctypes refuses."""
         for size, number in (("1GiB", 1 << 30), ("1.5 MiB", 3 << 19), ("2gb", 2 * 10 ** 9),

@@ -13,6 +13,7 @@ change_current_allocator's error as it is (test_a_start_that_is_missed); settle(
 
 Environment: as for the other tests here.
 """
+import json
 import os
 import signal
 import subprocess
@@ -164,6 +165,18 @@ class Run(Case):
                         "from tenure import _torch_command; sys.exit(_torch_command.main())",
                         flags=(flag,), code=2)
             self.assertIn("-I, -E or -S", self.err)
+
+    def test_run_is_missing(self):
+        """Without the look at the file argparse lists its verbs."""
+        script = self.write("train.py", "")
+        self.python("-m", "tenure.torch", script, "--x", code=2)
+        self.assertIn(f"python3 -m tenure.torch run {script} --x", self.err)
+
+    def test_status_for_programs(self):
+        said = json.loads(self.python("-m", "tenure.torch", "status", "--json", code=1))
+        self.assertEqual((said["kind"], said["is_built"]), ("pluggable", False))
+        self.assertIn("C++ headers", said["problem"])
+        self.assertIn("no-such-folder", said["library"])
 
     def test_flags_of_python_stay(self):
         script = self.write("s.py", "import sys; print(sys.flags.optimize, sys.warnoptions)")

@@ -246,12 +246,19 @@ def last_error() -> str:
 def check(status: int, what: str) -> None:
     """Raises Error with Tenure's sentence unless ``status`` is TNR_OK."""
     if status != 0:
-        raise Error(f"{what}: {last_error()}", status)
+        said = last_error()
+        raise Error(said if said.startswith(f"{what}: ") else f"{what}: {said}", status)
 
 
 def call(name: str, *arguments: Any) -> None:
     """Calls a function that returns a tnr_status."""
-    check(getattr(library(), name)(*arguments), name)
+    try:
+        status = getattr(library(), name)(*arguments)
+    except ctypes.ArgumentError:
+        wrong = [repr(one) for one in arguments if isinstance(one, (str, float, list, tuple, dict))]
+        raise TypeError(f"{name}: {', '.join(wrong) or 'an argument'} has the wrong type; a device "
+                        "is a number, as 0, and so are bytes") from None
+    check(status, name)
 
 
 def stats(pool: Optional[int], device: int) -> Dict[str, int]:

@@ -22,7 +22,7 @@ def _run(conf: Optional[str], program: List[str]) -> int:
     if sys.flags.ignore_environment or sys.flags.no_site:
         raise Error("Python was started with -I, -E or -S, which keeps Tenure out: leave it off")
     if conf:
-        configure(conf)  # a mistake is said here
+        configure(conf)  # raises for a mistake
         before = os.environ.get("TENURE_CONF")
         os.environ["TENURE_CONF"] = f"{before},{conf}" if before else conf
     os.environ.update(memory_saver.environment())

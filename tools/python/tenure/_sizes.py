@@ -20,7 +20,7 @@ def bytes_of(size: Size) -> int:
         found = _SIZE.fullmatch(size)
         if found is None or found[2].upper() not in _UNITS:
             raise ValueError(f"{size!r} is not a size: give bytes, or a number with KiB, MiB, GiB "
-                             "or TiB (or KB, MB, GB, TB) behind it, such as \"8GiB\"")
+                             "or TiB (or KB, MB, GB, TB) after it, such as \"8GiB\"")
         number = int(Fraction(found[1]) * _UNITS[found[2].upper()])
     if number < 0:  # type: ignore[operator]
         raise ValueError(f"a size is not negative: {size!r}")

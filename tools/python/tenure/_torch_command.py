@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -14,11 +15,17 @@ from . import _under, configure
 from ._library import Error
 
 
-def _status() -> int:
+def _status(is_json: bool = False) -> int:
     """Prints how Tenure would serve this PyTorch."""
     native = importlib.import_module("tenure._torch_native")
     version = importlib.import_module("torch").__version__
     path, problem = native.path(), native.why_not()
+    if is_json:
+        is_built = bool(native.is_built())
+        kind = "native" if is_built or problem is None else "pluggable"
+        print(json.dumps({"torch": str(version), "kind": kind, "is_built": is_built,
+                          "library": path, "problem": problem}))
+        return 0 if is_built else 1
     if native.is_built():
         print(f"PyTorch {version}: native: {path}")
         return 0
@@ -37,7 +44,7 @@ def _run(conf: Optional[str], words: List[str]) -> int:
     if sys.flags.ignore_environment or sys.flags.no_site:
         raise Error("Python was started with -I, -E or -S, which keeps Tenure out: leave it off")
     if conf:
-        configure(conf)  # a mistake is said here
+        configure(conf)  # raises for a mistake
         before = os.environ.get("TENURE_CONF")
         os.environ["TENURE_CONF"] = f"{before},{conf}" if before else conf
     os.environ.update(_under.environment("torch"))
@@ -54,7 +61,8 @@ def _parser() -> argparse.ArgumentParser:
         "program's.")
     verbs = parser.add_subparsers(dest="what", required=True)
     verbs.add_parser("build", help="compile the allocator class for this PyTorch")
-    verbs.add_parser("status", help="say how Tenure would serve this PyTorch, and why")
+    status = verbs.add_parser("status", help="say how Tenure would serve this PyTorch, and why")
+    status.add_argument("--json", action="store_true", help="one object on stdout")
     run = verbs.add_parser(
         "run", help="run a program that knows nothing of Tenure",
         usage="%(prog)s [--conf STR] [--] PROGRAM [ARGUMENTS]", epilog="PROGRAM is what Python "
@@ -78,6 +86,8 @@ def _parted(words: List[str]) -> Tuple[List[str], List[str]]:
 def main() -> int:
     parser = _parser()
     own, program = _parted(sys.argv[1:])
+    if own and os.path.isfile(own[0]):
+        parser.error(f"to run a program: python3 -m tenure.torch run {' '.join(own)}")
     options = parser.parse_args(own)
     try:
         if options.what != "run" and importlib.util.find_spec("torch") is None:
@@ -89,7 +99,7 @@ def main() -> int:
             return _run(options.conf, program)
         if options.what == "build":
             importlib.import_module("tenure._torch_native").build()
-        return _status()
+        return _status(options.what == "status" and options.json)
     except (Error, ValueError) as error:
         print(f"tenure.torch {options.what}: {error}", file=sys.stderr)
         return 2 if options.what == "run" else 1
