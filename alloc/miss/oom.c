@@ -317,9 +317,14 @@ tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_s
                       stream_text(device, tnri_oom_stream(arena), stream));
     if (status == TNR_ERR_LIMIT)
         raise = limit_tell(arena->pool);
-    tnri_error_append("; %s live, %s free in pieces of up to %s; device %d has %s of %s free.",
-                      TNRI_BYTES(total.live), TNRI_BYTES(total.idle), TNRI_BYTES(total.largest),
-                      device->index, TNRI_BYTES(device_free), TNRI_BYTES(device_total));
+    tnri_error_append("; %s live, ", TNRI_BYTES(total.live));
+    if (total.idle > 0)
+        tnri_error_append("%s free in pieces of up to %s", TNRI_BYTES(total.idle),
+                          TNRI_BYTES(total.largest));
+    else
+        tnri_error_append("nothing free");
+    tnri_error_append("; device %d has %s of %s free.", device->index, TNRI_BYTES(device_free),
+                      TNRI_BYTES(device_total));
     if (status != TNR_ERR_LIMIT)
         tnri_error_append(" Cause: %s", reason);
     holders_tell(device, holders, count, &total);
