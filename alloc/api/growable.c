@@ -105,7 +105,7 @@ tnr_status tnr_reserve(void **ptr, size_t bytes_max, int device, tnr_stream stre
     if (status != TNR_OK)
         return status;
     if (bytes_max > 0)
-        status = tnri_segment_refuse(&pool->account, "no more addresses than it has can be had");
+        status = tnri_segment_refuse(&pool->account, "it gets no more addresses than it has");
     if (bytes_max > 0 && status == TNR_OK)
         status = tnri_pool_reserve(pool, bytes_max, stream, ptr);
     tnri_pool_drop(pool);

@@ -150,7 +150,7 @@ static void greet(tnri_server *server, tnri_connection *connection)
     if (is_welcome(connection->file, &user)) {
         tnri_greet(&connection->answer);
     } else {
-        snprintf(text, sizeof(text), "user %ld may not rule this process, which is user %ld's.",
+        snprintf(text, sizeof(text), "user %ld may not control this process of user %ld.",
                  (long)(int)user, (long)tnri_process_user());
         tnri_answer_refuse(&connection->answer, UINT64_MAX, TNR_ERR_TRANSPORT, text);
         connection->is_over = 1;

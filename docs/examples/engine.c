@@ -33,8 +33,8 @@ static void must_cu(CUresult result, const char *what)
     }
 }
 
-/* Asked when an allocation would fail. Frees the cache; 1 means: try again. Where a pool has met
- * its own limit, the cache, which is of the default pool, would be freed in vain. */
+/* Asked when an allocation would fail. Frees the cache; 1 means: try again. If a pool has
+ * reached its own limit, freeing the cache would not help: it is in the default pool. */
 static int cache_drop(const tnr_oom_info *info, void *user)
 {
     void **cache = user;

@@ -41,7 +41,7 @@ static void must_cu(CUresult result, const char *what)
     }
 }
 
-/* The mistake: every result is kept, and nobody frees it. */
+/* The mistake: every result is kept and never freed. */
 static __attribute__((noinline)) void *result_keep(CUstream stream)
 {
     void *result;

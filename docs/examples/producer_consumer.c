@@ -48,7 +48,7 @@ static void batch_run(unsigned number, CUstream producer, CUstream consumer, CUe
     must_cu(cuMemcpyDtoDAsync(results + number * 4, address + BYTES - 4, 4, consumer), "using it");
 
     /* The last use has been enqueued. Say so, right behind it, and free. Later work of the consumer
-     * does not delay the batch's memory. Nobody waits here. */
+     * does not delay the batch's memory. The host waits for nothing here. */
     must(tnr_record_use(batch, consumer), "recording the use");
     must(tnr_free(batch), "freeing the batch");
 }

@@ -2,7 +2,7 @@
 /*
  * An engine that lends its memory out while it has nothing to do. All its pools sleep: the weights
  * are kept in host memory, and so is the graph's own memory; the cache is not worth keeping.
- * Somebody else uses the device meanwhile, and launching the graph is an error. After the wake
+ * Another program uses the device meanwhile, and launching the graph is an error. After the wake
  * everything is at its old address, and the graph captured before runs as it is.
  *
  *   cc sleep_wake.c -o sleep_wake $(pkg-config --cflags --libs tenure tenure-simcuda)
@@ -116,7 +116,7 @@ int main(void)
     printf("%zu bytes came back\n", device_free() - before);
     wrong += tnr_pool_malloc(&none, pool, 1, DEVICE, stream) != TNR_ERR_ASLEEP;
     wrong += tnr_graph_launch(captured.number, captured.exec, stream) != TNR_ERR_ASLEEP;
-    CUdeviceptr lent; /* somebody else's */
+    CUdeviceptr lent; /* another program's */
     must_cu(cuMemAlloc(&lent, device_free() / 4 * 3), "lending the memory out");
     must_cu(cuMemFree(lent), "taking it back");
     must(tnr_device_wake(DEVICE), "waking");

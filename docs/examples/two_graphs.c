@@ -97,7 +97,7 @@ int main(void)
     must(tnr_stats_get(&stats, pool, DEVICE), "asking for statistics");
     printf("two graphs, %llu bytes\n", (unsigned long long)stats.reserved_bytes.current);
 
-    for (int i = 0; i < ROUNDS; i++) { /* nobody waits here; the device does */
+    for (int i = 0; i < ROUNDS; i++) { /* the device waits, the host does not */
         must(tnr_graph_launch(small.number, small.exec, streams[0]), "launching");
         must(tnr_graph_launch(large.number, large.exec, streams[1]), "launching");
     }

@@ -170,7 +170,7 @@ static tnr_status listen_try(int *listener, char name[TNRI_SOCKET_NAME_BYTES], i
              boot_number(), (unsigned long long)random);
     int file = tnri_socket_make(TNRI_SOCKET_UNWAITED);
     if (file < 0)
-        return folder_error(path, "control", "there is no socket to be had", errno);
+        return folder_error(path, "control", "no socket could be made", errno);
     *error = socket_publish(file, folder, path, name);
     if (*error == 0) {
         *listener = file;

@@ -117,7 +117,7 @@ class Story(PreloadTest):
         if result.code in (1, 77) and not result.out:
             self.skipTest("this user may not mount a disk")
         self.assertEqual(result.code, 0, result.err)
-        self.assertIn("nothing is told of its memory", result.err)
+        self.assertIn("there is no report of its memory", result.err)
         self.assertIn("7 allocations served", result.err)
 
     def test_pipes_in_the_place_of_files(self):

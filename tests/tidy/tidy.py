@@ -389,38 +389,61 @@ def scripts(tree):
                 yield name, error.lineno or 1, f"not valid Python: {error.msg}"
 
 
-REFUSED_WORDS = re.compile(
-    r"\b(as ever|anew|for ever|dearer|by the chunk|of its own kind|whoever|nobody|is said|are said|"
-    r"and the like|or the like)\b|(?<!there )\b(is no) (?!longer|more)|"
-    r"\b(who (?:is |has )?\w+, )[a-z]+s?\b", re.I)
+REFUSED_WORDS = (
+    # A translator's.
+    "as ever", "anew", "for ever", "dearer", "by the chunk", "of its own kind", "and the like",
+    "or the like", "in vain", "hitherto", "told apart", "come to nothing", "comes to nothing",
+    "all is well", "be had", "is had", "what it said", "in its stead", "goes by", "by whatever",
+    # No subject that acts.
+    "is said", "are said", "be said", "is told of", "are told of", "was told of",
+    # People, where threads, processes and streams act.
+    "whoever", "nobody", "somebody", "anybody", "everybody", "rule this", "be ruled", "are ruled")
+REFUSED = re.compile(
+    r"\b(" + "|".join(words.replace(" ", r"\s+") for words in REFUSED_WORDS) + r")\b|"
+    r"(?<!there )\b(is\s+no)\s+(?!longer|more)|\b(who\s(?:is\s|has\s)?\w+,\s)[a-z]+s?\b", re.I)
 # A page of data that is as old as its rows.
 NOT_YET_PLAIN = ("docs/benchmarks/changes.md",)
 C_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
+SCRIPT_TEXT = re.compile(C_TEXT.pattern + "|`[^`]*`")
 
 
-def plain_texts(tree, name):
-    """What of a file users read, as (line, text): pages, messages, help."""
-    is_page = name.endswith(".md") and (name.startswith("docs/") or "/" not in name)
-    if is_page and name not in NOT_YET_PLAIN:
+def is_page(name):
+    folder = name.rpartition("/")[0]
+    return name.endswith(".md") and name not in NOT_YET_PLAIN and (
+        folder == "" or name.startswith("docs/") or
+        name.endswith("README.md") and name.startswith((*LAYERS, "tools/")))
+
+
+def plain_text(tree, name):
+    """What of a file users read, line by line: pages, the manual in headers, examples, scripts;
+    of other sources the messages."""
+    lines = tree.text(name).split("\n")
+    if is_page(name):
         is_made = False
-        for number, line in tree.lines(name):
+        for number, line in enumerate(lines):
             is_made = (is_made or "<!-- begin:" in line) and "<!-- end:" not in line
-            if not is_made:
-                yield number, line
-    elif name.startswith((*(f"{layer}/" for layer in LAYERS), "tools/")):
-        for number, line in tree.lines(name):
-            if name.endswith((".c", ".h", ".def")):
-                yield number, " ".join(C_TEXT.findall(line))
-            elif name.startswith("tools/python/") and name.endswith(".py"):
-                yield number, line.split("# ", 1)[0]
+            lines[number] = "" if is_made else line
+        return "\n".join(lines)
+    if "/include/tenure/" in name or name.startswith("docs/examples/") or (
+            name.startswith("tools/") and tree.script_kind(name) == "bash"):
+        return "\n".join(re.sub(r"^\s*(\*|#) ", "", line) for line in lines)
+    if name.startswith("tools/python/") and name.endswith(".py"):
+        return "\n".join(line.split("# ", 1)[0] for line in lines)
+    if name.startswith((*(f"{layer}/" for layer in LAYERS), "tools/")) and name.endswith(
+            (".c", ".h", ".def", ".cpp", ".hpp", ".ts")):
+        pattern = SCRIPT_TEXT if name.endswith(".ts") else C_TEXT
+        return "\n".join(" ".join(pattern.findall(line)) for line in lines)
+    return ""
 
 
 def plain_words(tree):
     """Words that make a text read like a translation, in what users read."""
     for name in tree.texts():
-        for number, line in plain_texts(tree, name):
-            for found in REFUSED_WORDS.finditer(line):
-                yield name, number, f"\"{found[found.lastindex]}\": write plainly (CONTRIBUTING.md)"
+        text = plain_text(tree, name)
+        for found in REFUSED.finditer(text):
+            number = text.count("\n", 0, found.start()) + 1
+            words = " ".join(found[found.lastindex].split())
+            yield name, number, f"\"{words}\": write plainly (CONTRIBUTING.md)"
 
 
 RULES = {rule.__name__: rule for rule in (

@@ -531,7 +531,7 @@ static void canary_finds_an_overrun(void **state)
     assert_int_equal(found[0].is_overrun, 1);
     assert_ptr_equal(found[0].address, ptr + 512);
     assert_int_equal(found[0].bytes_wrong, 1);
-    assert_non_null(strstr(found_text[0], "0 bytes behind what was asked for"));
+    assert_non_null(strstr(found_text[0], "0 bytes past the requested size"));
     assert_non_null(strstr(found_text[0], "should be ca, is 07\n"));
 }
 

@@ -591,7 +591,7 @@ static void sums_text(check_text *said, const sums *all)
                        "address, or on an order that the host may know",
                        all->hidden, all->hidden == 1 ? "s" : "");
     if (beyond > 0)
-        check_text_add(said, "; %" PRIu64 " time%s more, not told apart", beyond,
+        check_text_add(said, "; %" PRIu64 " time%s more, only counted", beyond,
                        tnri_plural(beyond));
     check_text_add(said, "\n");
     unseen_text(said, &unseen);

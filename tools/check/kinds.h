@@ -13,7 +13,7 @@
       "memory is used by work that is not ordered after its allocation")                           \
     X(REUSE_WITHOUT_ORDER, "reuse_without_order",                                                  \
       "memory that was another block is used by work that is not ordered after its allocation")    \
-    X(OUT_OF_BOUNDS, "out_of_bounds", "memory behind the end of a block is used")                  \
+    X(OUT_OF_BOUNDS, "out_of_bounds", "memory past the end of a block is used")                    \
     X(DOUBLE_FREE, "double_free", "memory is freed twice")                                         \
     X(RACE, "race", "two operations that nothing orders use the same memory, and one writes it")   \
     X(HOST_TOUCH, "host_touch", "the host touches pinned memory during a copy")                    \

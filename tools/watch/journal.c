@@ -143,7 +143,7 @@ static journal *book_make(const char *prefix)
     }
     (void)unlink(path);
     (void)dprintf(STDERR_FILENO,
-                  "tenure: %s: %s. If the program dies, nothing is told of its memory.\n", path,
+                  "tenure: %s: %s. If the program dies, there is no report of its memory.\n", path,
                   strerror(error));
     return NULL;
 }

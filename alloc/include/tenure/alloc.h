@@ -31,7 +31,7 @@
  * otherwise. Context. No call changes the calling thread's current CUDA context. Fork. CUDA does
  * not survive fork(): in a child every call returns TNR_ERR_AFTER_FORK and changes nothing.
  * Cancellation. pthread_cancel ends a thread where a call begins, or where the program itself
- * waits, and never inside a call; an allocation that needs no driver call is no such place.
+ * waits, and never inside a call. An allocation that needs no driver call doesn't end a thread.
  *
  * Signals. Do not call Tenure from a signal handler that may have interrupted a call of Tenure in
  * the same thread. Both calls would be inside one structure: totals and lists go wrong, or the
@@ -183,7 +183,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_device_end(int device, int force);
  * Tenure asks the driver about a stream when it is first allocated on. The stream must exist then:
  * the driver ends the process when it is asked about a handle that it never gave out, or that is
  * gone ("Handles of CUDA" in docs/errors.md). The call returns TNR_ERR_INVALID_STREAM if the driver
- * can tell that the handle is no stream, or if the stream is of another device or context.
+ * can tell that the handle isn't a stream, or if the stream is of another device or context.
  *
  * Errors: TNR_ERR_INVALID_ARGUMENT (ptr is null), TNR_ERR_INVALID_SIZE, TNR_ERR_INVALID_STREAM,
  * TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, TNR_ERR_ADDRESS_SPACE, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER,
@@ -767,7 +767,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_setting_get(tnr_setting_info *info, size_t 
 
 /* ---- errors -------------------------------------------------------------------------------- */
 
-/* "TNR_ERR_OUT_OF_MEMORY" and the like; "TNR_ERR_?" for a number that is none. Since 0.1.0. */
+/* The name, such as "TNR_ERR_OUT_OF_MEMORY"; "TNR_ERR_?" if no status has this number. Since
+ * 0.1.0. */
 TNR_API const char *tnr_status_name(tnr_status status);
 
 /* The default text of a status, without the circumstances. Since 0.1.0. */

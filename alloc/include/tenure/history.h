@@ -6,7 +6,7 @@
  *
  *   tnr_history_set        record what happens to memory, from now on
  *   tnr_frames_source_set  have an interpreter's frames in its stacks
- *   tnr_mark               say what the program is doing, so that records can be told apart
+ *   tnr_mark               name what the program is doing, in the records that follow
  *   tnr_stream_name_set    say what a stream is for
  *   tnr_snapshot_write     write a picture of all memory, with the history, to a file
  *   tnr_memory_walk        show a picture of memory, block by block, to a function
@@ -103,8 +103,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_mark(const char *text);
  * per-thread default stream is that of the calling thread.
  *
  * Tenure copies each distinct name once, in UTF-8. It cuts the name off before
- * TNR_STREAM_NAME_BYTES, but not inside a character. Control characters become blanks; what is no
- * UTF-8 is shown as such. Names are kept with the texts of tnr_mark, and share their room. It costs
+ * TNR_STREAM_NAME_BYTES, but not inside a character. Control characters become blanks; bytes
+ * that are not UTF-8 are shown as such. Names share their room with the texts of tnr_mark. It costs
  * least to name a stream right after it was made: once the history has records of the stream,
  * Tenure looks through all that the history knows. Starts the library. Errors:
  * TNR_ERR_INVALID_STREAM, TNR_ERR_CAPTURE (the stream is being captured, and Tenure has not seen it
@@ -125,7 +125,7 @@ typedef enum tnr_snapshot_format {
 
 /* Writes a snapshot of all devices in use, and the history, to `path`. Tenure writes a file beside
  * it first, which then takes its place. So a failure leaves nothing behind, and damages no old
- * file. If `path` is no regular file (a pipe, /dev/stdout), Tenure writes to it directly.
+ * file. If `path` is not a regular file (a pipe, /dev/stdout), Tenure writes to it directly.
  *
  * Any thread, at any time, also while others allocate: see the top of this file. One snapshot is
  * taken at a time; others wait. Calls the driver only to ask how much memory the devices have free.

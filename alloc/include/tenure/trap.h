@@ -21,7 +21,7 @@ extern "C" {
 /* Something was written where no program may write. The texts live until the callback returns. */
 typedef struct tnr_trap_finding {
     size_t struct_bytes; /* sizeof(tnr_trap_finding), as the library has it */
-    int is_overrun;      /* 1: behind what was asked for (canary); 0: after the free (poison) */
+    int is_overrun;      /* 1: past the requested size (canary); 0: after the free (poison) */
     int device;
     const void *address; /* of the first byte that is wrong */
     size_t bytes_wrong;

@@ -157,7 +157,7 @@ static void text_make(text *self, const tnri_finding *finding)
                  were);
     else
         text_add(self,
-                 "tenure: canary: %zu byte%s at %p, %zu byte%s behind what was asked for, %s "
+                 "tenure: canary: %zu byte%s at %p, %zu byte%s past the requested size, %s "
                  "written\n",
                  finding->wrong, tnri_plural(finding->wrong), (void *)at, into - story->requested,
                  tnri_plural(into - story->requested), were);

@@ -5,7 +5,7 @@
  *
  *   guard    a block on pages of its own, before unmapped ones; its free unmaps it   (guard.h)
  *   poison   a freed block is filled, and looked at when handed out again            (poison.h)
- *   canary   bytes behind what was asked for, looked at when the block is freed      (canary.c)
+ *   canary   bytes past the requested size, looked at when the block is freed      (canary.c)
  *
  * While one of them is on the gate says TRAPS, and api/cached.c asks here on each allocation
  * and free. While none is on, nothing of this is reached. The settings trap_* say which blocks get

@@ -155,8 +155,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_capture_attach(tnr_graph *graph, int device
 /* Pass this to tnr_capture_ended in place of the CUDA graph. It is for a hook that an engine calls
  * after its cuStreamEndCapture has succeeded, without saying which graph came of it. It stands for
  * the graph that the driver named when Tenure was attached, which is the same graph. That graph
- * must not have been destroyed. tnr_capture_ended returns TNR_ERR_CAPTURE if somebody else's call
- * has noticed the end already: then it is as if the end was not told. Since 0.1.0. */
+ * must not have been destroyed. tnr_capture_ended returns TNR_ERR_CAPTURE if another call has
+ * noticed the end already: then this call has no effect. Since 0.1.0. */
 #define TNR_CAPTURED_GRAPH ((tnr_cuda_graph)(uintptr_t)1)
 
 /* The engine has ended the capture of `graph`: `cuda_graph` is what came of it, null if nothing
@@ -200,9 +200,9 @@ TNR_NODISCARD TNR_API tnr_status tnr_graph_pool_create(tnr_pool *pool, int devic
  * Name the pool to a capture as a graph pool is named (tnr_capture_options.pool). Allocations in
  * the capture are then served as outside: from the pool that the thread is routed to by
  * tnr_pool_push, or that tnr_pool_malloc names. What the graph refers to in other pools is kept as
- * ever. A block that another stream uses in a capture (tnr_record_stream) is kept until the capture
- * ends. The pool is for engines such as PyTorch's cudagraph trees, which replay one path of a tree
- * of graphs at a time. Errors: those of tnr_pool_create. Since 0.2.0. */
+ * for any graph. A block that another stream uses in a capture (tnr_record_stream) is kept until
+ * the capture ends. The pool is for engines such as PyTorch's cudagraph trees, which replay one
+ * path of a tree of graphs at a time. Errors: those of tnr_pool_create. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_vouched_pool_create(tnr_pool *pool, int device,
                                                          const tnr_pool_options *options);
 
@@ -256,7 +256,7 @@ typedef struct tnr_graph_info {
     uint64_t reused;      /* how many of the blocks were of memory freed earlier in the capture */
     uint64_t kept_blocks; /* outside blocks that are kept for it */
     uint64_t kept_bytes;
-    uint64_t launches; /* how many Tenure was told of */
+    uint64_t launches; /* how many were reported to Tenure */
 } tnr_graph_info;
 
 /* Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_GRAPH. Since 0.1.0. */

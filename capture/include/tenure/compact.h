@@ -65,8 +65,8 @@ extern "C" {
  * Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_INVALID_POOL, TNR_ERR_ASLEEP, TNR_ERR_BUSY (a stream
  * capture is under way; this is a callback of a sleep; or the pool is one of those that are left as
  * they are), TNR_ERR_CAPTURE (a capture that Tenure does not follow was under way; the wait for the
- * device has made it invalid), TNR_ERR_FOREIGN_SEGMENT, TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT (there
- * is no room for the copy of a chunk, and no way by the host; the sentence says what was reached),
+ * device has made it invalid), TNR_ERR_FOREIGN_SEGMENT, TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT (a
+ * chunk's copy fits neither on the device nor on the host; the sentence says what was reached),
  * TNR_ERR_ADDRESS_SPACE, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD,
  * TNR_ERR_AFTER_FORK, those of a device's first use. Since 1.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_compact(size_t *released, tnr_pool pool, int device);

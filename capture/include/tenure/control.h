@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * <tenure/control.h>: being ruled from outside. This header is the manual of that part of the
- * layer.
+ * <tenure/control.h>: control from outside the process. This header is the manual of that part of
+ * the layer.
  *
- * What it is for. An operator, or a server beside, wants a process to give its memory back now, and
+ * What it is for. An operator, or another server, wants a process to give its memory back now, and
  * wants to see what the process has. With the setting control:on a thread of the library's listens
- * at a Unix socket. It serves `tenure ctl`, and anybody who speaks the protocol of docs/control.md:
- * lines of JSON that ask for what the public functions do. Without the setting there is no thread,
- * and no socket.
+ * at a Unix socket. It serves `tenure ctl`, and any program that speaks the protocol of
+ * docs/control.md: lines of JSON that ask for what the public functions do. Without the setting
+ * neither the thread nor the socket exists.
  *
- * Who may. The user that the process runs as, and root; the kernel says who is at the other side.
+ * Access. Only the user that the process runs as, and root; the kernel tells which user connects.
  * The socket lies in a folder of that user's that no other user may enter (control_dir). Containers
- * that share the folder rule each other's processes.
+ * that share the folder control each other's processes.
  *
  * The thread has all signals blocked, so the program's handlers never run on it. Callbacks of
  * <tenure/sleep.h> do run on it, when a sleep or a wake is asked for from outside. The thread ends

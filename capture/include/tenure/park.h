@@ -32,7 +32,7 @@
  * What comes back. The same chunks, if they are free again or parked in another block. Their old
  * mapping is still there, so Tenure asks nothing of the driver but the order of streams, and no
  * thread waits. Blocks that are in use one after the other share the same chunks from the second
- * round on. If the same chunks are not to be had, the block gets others, and its old mapping must
+ * round on. If the same chunks are gone, the block gets others, and its old mapping must
  * go. That is possible only once all that was given to the block's stream before it was parked is
  * over. If it is not over, tnr_unpark waits for it on the host, and tnr_stats.park_waits counts
  * that.
@@ -77,8 +77,8 @@ extern "C" {
 
 /* Parks the live block that begins at `ptr`. Its memory may serve others after what `stream` was
  * given until now, and after all uses that were recorded: Tenure makes the block's own stream wait
- * for both, on the device. *bytes (`bytes` may be null) becomes how much of it is parked; 0 is no
- * error. If the call fails, nothing has changed.
+ * for both, on the device. *bytes (`bytes` may be null) becomes how much of it is parked; 0 isn't
+ * an error. If the call fails, nothing has changed.
  * Errors: TNR_ERR_INVALID_ARGUMENT (the block or its pool is of a kind that cannot be parked; no
  * such content), TNR_ERR_FOREIGN_POINTER, TNR_ERR_INTERIOR_POINTER, TNR_ERR_NOT_LIVE,
  * TNR_ERR_PARKED (it is already), TNR_ERR_CAPTURE (a stream that is needed is being captured),

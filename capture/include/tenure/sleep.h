@@ -101,8 +101,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_sleep(tnr_pool pool, int device,
                                                 const tnr_sleep_options *options);
 
 /* Wakes a pool. If memory is short, or a limit is too low by now, Tenure gives idle memory of other
- * pools back, and does not wake what is free in this one. If what is live does not fit then, there
- * is no room for it. A pool in which nothing is live wakes without memory. If the pool is awake,
+ * pools back, and does not wake what is free in this one. If what is live does not fit then, the
+ * wake fails. A pool in which nothing is live wakes without memory. If the pool is awake,
  * the call leaves it as it is and succeeds. Errors: those of tnr_pool_sleep but
  * TNR_ERR_INVALID_ARGUMENT, TNR_ERR_CAPTURE and TNR_ERR_FOREIGN_SEGMENT; TNR_ERR_OUT_OF_MEMORY,
  * TNR_ERR_LIMIT (others took the memory meanwhile). Since 0.1.0. */
@@ -120,7 +120,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_device_wake(int device);
 /* ---- contents ------------------------------------------------------------------------------ */
 
 /* Says what becomes of the contents of the live block that contains `ptr`, in every sleep until the
- * block is freed. For a block of tnr_reserve this can be said from its first commit on. Does not
+ * block is freed. For a block of tnr_reserve this works from its first commit on. Does not
  * call the driver. Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_FOREIGN_POINTER, TNR_ERR_NOT_LIVE,
  * TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_block_content_set(const void *ptr, tnr_content content);
@@ -165,7 +165,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_sleep_callback_remove(tnr_sleep_callback ca
 TNR_NODISCARD TNR_API tnr_status tnr_sleep_read(char *buffer, size_t bytes, const void *ptr);
 
 /* How often the pool has woken. A registration that was made at another number is void. 0 also if
- * `pool` is no pool of the device. Never blocks, never calls the driver. Since 0.1.0. */
+ * `pool` isn't a pool of the device. Never blocks, never calls the driver. Since 0.1.0. */
 TNR_API uint64_t tnr_pool_generation(tnr_pool pool, int device);
 
 #ifdef __cplusplus

@@ -55,8 +55,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_tag_pool(tnr_pool *pool, const char *tag, t
  * tnr_tag_pool that were asked for with TNR_CONTENT_DISCARD. Pools that sleep already stay as they
  * are, and a tag without pools on the device has nothing to do. Pools over foreign segments stay
  * awake. Errors: those of tnr_pool_sleep but TNR_ERR_INVALID_POOL and TNR_ERR_FOREIGN_SEGMENT;
- * TNR_ERR_INVALID_ARGUMENT also if tags is null, or one of them is no tag that anybody has asked
- * for. Since 0.2.0. */
+ * TNR_ERR_INVALID_ARGUMENT also if tags is null, or one of them is not a tag that tnr_tag_pool has
+ * made. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_tags_sleep(const char *const *tags, size_t count, int device,
                                                 const tnr_sleep_options *options);
 

@@ -157,12 +157,12 @@ typedef struct tnr_import_info {
  * tnr_stats does not count the memory as the device's, nor does the device's limit. `options` may
  * be null.
  *
- * An import is no block: it is not freed (tnr_import_close ends it), and has no uses to record.
+ * An import is not a block: don't free it (tnr_import_close ends it), and record no uses of it.
  *
  * Errors: TNR_ERR_INVALID_ARGUMENT (info, or an option), TNR_ERR_INVALID_DEVICE (also if this
  * process does not see the device whose memory it is), TNR_ERR_NO_PEER_ACCESS, TNR_ERR_TRANSPORT
- * (no such socket; the other side has hung up or does not send; or what it sent is no export of
- * this version), TNR_ERR_ADDRESS_SPACE (the address is taken, or there are none left),
+ * (no such socket; the other side has hung up or does not send; or what it sent is not an export
+ * of this version), TNR_ERR_ADDRESS_SPACE (the address is taken, or there are none left),
  * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER (also if a descriptor is of no device memory),
  * TNR_ERR_DRIVER_TOO_OLD, those of a device's first use. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_import_receive(tnr_import_info *info, int socket, int device,

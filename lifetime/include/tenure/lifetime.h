@@ -111,7 +111,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_stream_created(int device, tnr_stream strea
 /* A stream is about to be destroyed; call this before cuStreamDestroy. The stream's work may go on.
  * Memory that was freed on it becomes available to the next new stream, which Tenure makes wait for
  * the end of that work. Blocks that were allocated on it stay live and are freed as usual. Harmless
- * for a stream that Tenure never saw, or whose end it was told of before: Tenure then does not ask
+ * for a stream that Tenure never saw, or whose end was announced before: Tenure then does not ask
  * the driver about the handle, which may be gone. Errors: TNR_ERR_INVALID_STREAM (a default
  * stream), TNR_ERR_CAPTURE (the stream captures, and Tenure was not told of it), those of a
  * device's first use. Since 0.1.0. */
@@ -123,7 +123,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_stream_destroying(int device, tnr_stream st
  *     says 0 before the call;
  *   - that an event was recorded on a stream, or that the host has waited for the stream, if
  *     tnr_stream_is_asked says 0: Tenure wants to know nothing of the stream so far. The answer
- *     holds as long as tnr_asked_changes says what it said before the question. The program must
+ *     holds as long as tnr_asked_changes gives what it gave before the question. The program must
  *     still make Tenure forget what was announced of the event before (tnr_event_destroyed, before
  *     the record). tnr_keep_until then no longer accepts the event.
  * tnr_event_is_announced: 1 if something may be announced of the event; else 0. Any thread, at any

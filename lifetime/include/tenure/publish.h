@@ -17,8 +17,8 @@
  * for reading alone where the driver has such a thing (info.is_read_only).
  *
  * Generations. To publish under a name again makes the next generation of that name. It takes the
- * place of the former one at once: a reader that attaches from then on gets the new one, and there
- * is no moment at which a reader finds none. A reader that has the former generation keeps it until
+ * place of the former one at once: a reader that attaches from then on gets the new one, and a
+ * reader always finds one. A reader that has the former generation keeps it until
  * the reader closes it. Its memory is handed out again when the last reader has closed it. A reader
  * asks with tnr_published_get which generation is the latest, attaches that one, and closes the one
  * that it had. The number of generations that readers do not let go of is bounded: see older_max.

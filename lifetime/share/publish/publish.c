@@ -321,8 +321,7 @@ static tnr_status hold_try(holding *fresh, tnri_notice *notice, const char *name
         fresh->number = 0;
         *is_done = 0;
         return tnri_error(TNR_ERR_TRANSPORT,
-                          "generations of \"%s\" follow each other faster than one can be had.",
-                          name);
+                          "new generations of \"%s\" come faster than one can be attached.", name);
     }
     if (status == TNR_OK) {
         fresh->is_taken_over = 1;

@@ -107,8 +107,8 @@ def snapshot(path: Union[str, "os.PathLike[str]"], format: str = "auto") -> None
     """Writes a consistent picture of all memory, with the history, to a file.
 
     ``"json"`` is Tenure's own format, for `tenure snapshot`. ``"pickle"`` is PyTorch's, for its
-    viewer and tools. With ``".gz"`` after it, the file is compressed. ``"auto"`` goes by the end of
-    the path."""
+    viewer and tools. With ``".gz"`` after it, the file is compressed. ``"auto"`` takes the end
+    of the path."""
     if format not in _FORMATS:
         raise ValueError(f"format {format!r} is none of {', '.join(_FORMATS)}")
     _library.call("tnr_snapshot_write", os.fsencode(path), _FORMATS[format])

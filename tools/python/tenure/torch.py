@@ -152,8 +152,8 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
 def _wait(refusal: str) -> None:
     """For programs that Tenure is put under (_under.py). Makes the class PyTorch's allocator, and
     starts nothing. The class serves from the moment when PyTorch starts CUDA, in Python or in C++.
-    If it cannot, it prints why, after ``refusal``, and PyTorch's own allocator serves. Raises if
-    the class cannot be had, and changes nothing then."""
+    If it cannot, it prints why, after ``refusal``, and PyTorch's own allocator serves. Without
+    the class it raises, and changes nothing."""
     global _waiting
     _library.library()
     _torch_native.build(is_told=True)
@@ -188,7 +188,7 @@ def _configure_as_pytorch() -> str:
 
 
 def _compiled(is_needed: bool) -> Optional[ctypes.CDLL]:
-    """The class, built if needed. If it cannot be had: raises if it is required, else says why."""
+    """The class, built if needed. Without it: raises if it is required, else says why."""
     try:
         _torch_native.build(is_told=True)
         return _torch_native.load()

@@ -100,8 +100,8 @@ class relaxed_capture
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-/* A stream of the device that nothing is launched on, for memory that is no stream's. One for each
- * device of the process. It never ends, because memory may outlive everything here. */
+/* A stream of the device that nothing is launched on, for memory that belongs to no stream. One for
+ * each device of the process. It never ends, because memory may outlive everything here. */
 inline cudaStream_t quiet_stream(int device)
 {
     static auto &mutex = *new std::mutex;

@@ -17,7 +17,7 @@
  * (cudaMalloc)(...) calls the runtime. A file may free what other files allocated only if it
  * includes this header too. Everything of Tenure's own may be used beside it.
  *
- * Meaning. cudaMalloc's memory may be used on any stream at once, as ever: all that was done with
+ * Meaning. cudaMalloc's memory may be used on any stream at once, as before: all that was done with
  * the memory before is over, and the call may wait for that. cudaFree means what it did, but does
  * not stop the host. Memory of cudaMallocAsync belongs to its stream. The runtime frees pointers
  * that are not Tenure's, so a program may be moved over file by file.
@@ -26,7 +26,7 @@
  * only: cudaGetLastError and cudaPeekAtLastError do not know of them. If Tenure cannot run on this
  * device or driver, memory comes from the runtime.
  *
- * cudaDeviceReset ends Tenure, which starts anew with the next allocation. While Tenure serves
+ * cudaDeviceReset ends Tenure, which starts again with the next allocation. While Tenure serves
  * another device too, cudaDeviceReset is refused with cudaErrorNotSupported.
  *
  * Not replaced: cudaMallocManaged, host memory, arrays, cudaMalloc3D, pools
@@ -157,8 +157,8 @@ static inline cudaError_t tnr_replace_own_stream(int device, cudaStream_t *strea
 }
 
 /* Allocates from the stream that nothing is launched on, and returns only when that stream is
- * through with all that Tenure may have made it wait for: then nobody needs to wait for
- * anything. */
+ * through with all that Tenure may have made it wait for: then no use of the memory has
+ * to wait. */
 static inline tnr_status tnr_replace_anywhere(void **block, size_t bytes, int device,
                                               cudaStream_t own)
 {
@@ -248,7 +248,7 @@ static inline cudaError_t tnr_replace_cudaFreeAsync(void *address, cudaStream_t 
                                              : tnr_replace_error(status);
 }
 
-/* What Tenure holds and nobody uses can be had too; more than its limit cannot. */
+/* Idle memory that Tenure holds counts as free; memory beyond its limit does not. */
 static inline cudaError_t tnr_replace_cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
     cudaError_t error = (cudaMemGetInfo)(free_bytes, total_bytes);
@@ -339,8 +339,8 @@ static inline int tnr_replace_serves_another(int device)
     return 0;
 }
 
-/* The device's memory is gone with its context, and Tenure's too. Tenure starts anew when it is
- * asked. This header ends it with tnr_shutdown, which ends it on all devices. So it refuses while
+/* The device's memory is gone with its context, and Tenure's too. Tenure starts again with the next
+ * call. This header ends it with tnr_shutdown, which ends it on all devices. So it refuses while
  * another device is served. */
 static inline cudaError_t tnr_replace_cudaDeviceReset(void)
 {

@@ -138,7 +138,7 @@ void segment_give(void *ptr, size_t bytes, int device, tnr_stream stream, void *
     } catch (const std::exception &error) {
         std::fprintf(stderr, "tenure: a MemPool's allocator, at a free: %s\n", error.what());
     } catch (...) { /* what calls this is C */
-        std::fprintf(stderr, "tenure: a MemPool's allocator, at a free: what it threw is no "
+        std::fprintf(stderr, "tenure: a MemPool's allocator, at a free: what it threw is not a "
                              "exception\n");
     }
 }

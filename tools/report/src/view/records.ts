@@ -169,7 +169,7 @@ export class RecordsView implements View {
         const value = history.value[record]!;
         const mark = this.app.snapshot.strings[history.mark[record]!];
         const extra = kind === 'mark' ? `\u201c${mark}\u201d`
-            : kind === 'oom' ? `${bytes(value)} could be had`
+            : kind === 'oom' ? `${bytes(value)} were available`
                 : kind === 'launch_over' ? `${duration(value)} after it`
                     : /^(capture|launch)/.test(kind) ? `graph ${value}` : reason;
         return el('span', {}, el('span', { class: kind === 'oom' ? 'verdict bad' : null },

@@ -103,7 +103,7 @@ uint64_t simcuda_calls_total(void);
 void simcuda_calls_reset(void);
 
 /* What those calls would have cost on an H200, in nanoseconds, by a table of measurements
- * (tools/simcuda/cost.def). The time is modelled, not measured, and nobody spent it here. Each
+ * (tools/simcuda/cost.def). The time is modelled, not measured, and no call took it. Each
  * mapping counts by its size, whatever the number of calls. "*" is the sum over all entry points.
  * simcuda_calls_reset sets it to 0. */
 uint64_t simcuda_modelled_ns(const char *entry_point_or_star);
@@ -208,7 +208,7 @@ typedef struct simcuda_touch {
     CUdeviceptr address; /* as the operation used it; for races, of the bytes both touch */
     size_t bytes;
     int is_write;
-    uint32_t tag; /* who queued it, by simcuda_observe; 0: nobody was asked */
+    uint32_t tag; /* who queued it, by simcuda_observe; 0: not asked */
 } simcuda_touch;
 
 typedef struct simcuda_report {
@@ -256,7 +256,7 @@ typedef uint32_t (*simcuda_call_function)(const simcuda_call *call, void *data);
 /* For a checker that knows the program's calls, while the program does not know of the checker.
  * With the detector on, the simulation asks `call` at each such call, on the thread that makes it,
  * before anything of it runs. The answer is the `tag`, in reports, of what the call queued. `race`
- * is told of each SIMCUDA_RACE, which is not printed then. Both are called with the simulation
+ * gets each SIMCUDA_RACE, which is then not printed. Both are called with the simulation
  * locked, must not call cu* or simcuda_*, and stay over a reset. Null functions end it. */
 void simcuda_observe(simcuda_call_function call, simcuda_report_function race, void *data);
 
