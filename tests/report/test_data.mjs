@@ -44,6 +44,20 @@ test('a table has its rows by column, and its other members', () => {
     assert.deepEqual({ ...table.fields, columns: 0 }, { mode: 'full', columns: 0, more: 7 });
 });
 
+/* Seen to fail with steps of 2.5 times a power of ten, and without `least`. */
+test('ticks are multiples of 1, 2 or 5 times a power of ten', () => {
+    const { roundSplits } = report;
+    assert.deepEqual(roundSplits(0, 10, 5), [0, 2, 4, 6, 8, 10]);
+    assert.deepEqual(roundSplits(3, 101, 4), [50, 100]);
+    assert.deepEqual(roundSplits(1, 2, 10, 1), [1, 2]);
+    assert.deepEqual(roundSplits(2717, 2828, 7), [2720, 2740, 2760, 2780, 2800, 2820]);
+    for (let low = 0, high = 1; high < 1e15; low = high / 3, high *= 7.3) {
+        const ticks = roundSplits(low, high, 8);
+        assert.ok(ticks.length >= 2 && ticks.length <= 9, `${low} to ${high}: ${ticks}`);
+        assert.ok(ticks.every((tick) => tick >= low && tick <= high), `${low}, ${high}: ${ticks}`);
+    }
+});
+
 test('text that is not JSON is refused, with the place', () => {
     const texts = ['', '[', '[1', '[1,', '[1,]', '{', '{"a"', '{"a":', '{"a":1', '{"a":1,}', '01',
         '1.', '-', '+1', 'tru', 'nul', '"', '"a', '"\\x"', '"\\u12"', '[1]]', '1 2', '{a:1}',

@@ -133,6 +133,17 @@ test('a limit is what there is', async () => {
     assert.match(await textOf('.findings'), /were left of the limit of 32\.0 MiB then/);
 });
 
+/* Seen to fail without the file's name in the title. */
+test('a snapshot that names no program is titled by its file', async () => {
+    const nameless = structuredClone(example);
+    nameless.process = { pid: 0, program: '' };
+    const path = join(folder, 'nameless.json');
+    writeFileSync(path, JSON.stringify(nameless));
+    await open(path);
+    assert.equal(await textOf('#source'), 'a.json');
+    assert.equal(await page.title(), 'a.json: memory report');
+});
+
 /* Seen to fail with a chart of 400 pixels below a legend of three lines. */
 test('the chart is in the first screen', async () => {
     for (const json of [EXAMPLE, program]) {

@@ -120,7 +120,7 @@ class Page {
             if (other && this.app) {
                 this.compareWith(snapshot);
             } else {
-                this.present(snapshot);
+                this.present(snapshot, source.name);
             }
         } catch (error) {
             this.fail(error);
@@ -152,14 +152,14 @@ class Page {
         this.findings = this.about = null;
     }
 
-    private present(snapshot: Snapshot): void {
+    private present(snapshot: Snapshot, file: string): void {
         const busiest = snapshot.devices.reduce((a, b) =>
             b.reservedBytes > a.reservedBytes ? b : a);
         this.setApp(snapshot, busiest, null, this.findings, this.about);
         this.search.enable();
         byId('frames').hidden = snapshot.shown === null;
         this.fillDevices();
-        const name = this.about?.title || snapshot.program || 'snapshot';
+        const name = this.about?.title || snapshot.program || file || 'snapshot';
         document.title = `${name}: memory report`;
         byId('source').textContent = this.about?.title || snapshot.pid <= 0 ? name
             : `${name}, process ${snapshot.pid}`;

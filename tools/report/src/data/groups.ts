@@ -16,8 +16,8 @@ import { Snapshot } from './model.js';
 const COLOURED = 10;
 
 /** `rank`: which of those that hold most it is, from 0. */
-export interface BandGroup { name: string; note: string; peakBytes: number; isRest: boolean;
-    rank: number }
+export interface BandGroup { name: string; note: string; spot: string; peakBytes: number;
+    isRest: boolean; rank: number }
 
 /** What is not dimmed: all that a text fits, and one group if one is chosen. */
 export interface Filter { text: string; group: number | null }
@@ -44,8 +44,8 @@ export class Grouping implements Classes {
         this.groupOfKey = Uint8Array.from(rankOfKey);
         const order = this.longestFirst(shown.length);
         this.groups = order.map((rank) => {
-            const { name, note, live } = shown[rank]!;
-            return { name, note, peakBytes: live, isRest: false, rank };
+            const { name, note, spot, live } = shown[rank]!;
+            return { name, note, spot, peakBytes: live, isRest: false, rank };
         });
         const place = new Map(order.map((rank, at) => [rank, at]));
         this.groupOfKey = Uint8Array.from(rankOfKey, (rank) => place.get(rank) ?? shown.length);
@@ -55,7 +55,7 @@ export class Grouping implements Classes {
             const { live, peak } = device.history;
             const known = shown.reduce((sum, one) => sum + one.live, 0);
             this.groups.push({
-                name: 'All others', isRest: true, rank: shown.length,
+                name: 'All others', spot: '', isRest: true, rank: shown.length,
                 note: isThin ? 'and blocks that this report leaves out' : '',
                 peakBytes: isThin ? Math.max(0, (live[peak] ?? 0) - known)
                     : holders.slice(COLOURED).reduce((sum, one) => sum + one.live, 0),

@@ -22,6 +22,8 @@ export interface Holder {
     /** Equal for the same holder in two snapshots. */
     key: string;
     name: string; note: string;
+    /** The file and line that tell it from others of its name, without folders; or nothing. */
+    spot: string;
     /** Bytes that were asked for in live blocks, how many blocks, and rounding in them. */
     live: number; blocks: number; slack: number; largest: number;
     waiting: number; waitingBlocks: number;
@@ -160,41 +162,43 @@ class Sums {
     }
 }
 
-export type Description = Pick<Holder, 'key' | 'name' | 'note'>;
+export type Description = Pick<Holder, 'key' | 'name' | 'note' | 'spot'>;
+
+const baseName = (place: string) => place.split('/').pop()!;
 
 export function describe(group: Group, number: number, names: Names, snapshot: Snapshot):
     Description {
     switch (group) {
     case 'stack': {
         const { name, place, callers } = names.stack(number);
-        return { key: names.stackKey(number), name,
+        return { key: names.stackKey(number), name, spot: baseName(place),
                  note: [place, callers].filter(Boolean).join('  ') };
     }
     case 'function': {
         const { name, place } = names.stack(number);
         const file = place.replace(/:\d+$/, '');
-        return { key: name + APART + file, name, note: file };
+        return { key: name + APART + file, name, note: file, spot: baseName(file) };
     }
     case 'module': {
         const { module, path } = names.module(number);
-        return { key: path, name: module, note: path === module ? '' : path };
+        return { key: path, name: module, note: path === module ? '' : path, spot: '' };
     }
     case 'stream': {
         const name = names.stream(number);
-        return { key: name, name, note: '' };
+        return { key: name, name, note: '', spot: '' };
     }
     case 'pool': {
         const pool = snapshot.pools[number];
         return { key: `${pool?.number}${APART}${pool?.name}`, name: names.pool(number),
-                 note: pool ? `${pool.kind} pool, number ${pool.number}` : '' };
+                 note: pool ? `${pool.kind} pool, number ${pool.number}` : '', spot: '' };
     }
     case 'tag': {
         const tag = snapshot.pools[number]?.tag ?? '';
-        return { key: tag, name: tag || 'no tag', note: '' };
+        return { key: tag, name: tag || 'no tag', note: '', spot: '' };
     }
     case 'size':
         return { key: String(number), name: `blocks of ${bytesText(number)}`,
-                 note: `${number} bytes each` };
+                 note: `${number} bytes each`, spot: '' };
     }
 }
 

@@ -101,6 +101,29 @@ export function moment(ns: number, step = 1e6, largest = 2e9): string {
         minimumFractionDigits: digits, maximumFractionDigits: digits })}${NARROW}${unit}`;
 }
 
+/** Where a scale has its ticks: multiples of 1, 2 or 5 times a power of ten, `least` or more apart,
+ * and at most about `most` of them. */
+export function roundSplits(low: number, high: number, most: number, least = 0): number[] {
+    const rough = Math.max((high - low) / Math.max(1, most), least, Number.MIN_VALUE);
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = power * ([1, 2, 5].find((factor) => factor * power >= rough * (1 - 1e-9)) ?? 10);
+    const result: number[] = [];
+    for (let at = Math.ceil(low / step); at * step <= high; at++) {
+        result.push(at * step);
+    }
+    return result;
+}
+
+/** Ticks at powers of two apart, which are round in binary units. */
+export function byteSplits(low: number, high: number): number[] {
+    const step = 2 ** Math.ceil(Math.log2(Math.max(1, (high - low) / 6)));
+    const result: number[] = [];
+    for (let value = Math.ceil(low / step) * step; value <= high; value += step) {
+        result.push(value);
+    }
+    return result;
+}
+
 export function hex(value: number): string {
     return `0x${value.toString(16)}`;
 }

@@ -122,7 +122,7 @@ export class BandsChart {
         const byRank = groups.map((_, group) => group)
             .sort((a, b) => groups[a]!.rank - groups[b]!.rank);
         fill(this.legend, ...byRank.map((group) => {
-            const { name, note, peakBytes } = groups[group]!;
+            const { name, note, spot, peakBytes } = groups[group]!;
             const key = el('i', { class: 'key' });
             key.style.backgroundColor = this.colourOf(group);
             return el('li', {}, el('button', {
@@ -132,9 +132,9 @@ export class BandsChart {
                     this.filter.group = this.filter.group === group ? null : group;
                     this.regroup();
                 },
-            }, key, el('span', {}, name), el('b', { 'data-bytes': peakBytes },
-                bytes(peakBytes))));
-        }), this.waitingEntry());
+            }, key, el('span', {}, name, spot && el('small', {}, ` ${spot}`)),
+            el('b', { 'data-bytes': peakBytes }, bytes(peakBytes))));
+        }), this.bands.history.retired.some((bytes) => bytes > 0) && this.waitingEntry());
         if (focused !== null) {
             this.legend.querySelector<HTMLElement>(`[data-group="${focused}"]`)?.focus();
         }

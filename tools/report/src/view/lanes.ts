@@ -17,7 +17,7 @@ import { resolveCss } from '../ui/colours.js';
 import { append, el, fill, oncePerFrame } from '../ui/dom.js';
 import { hideTip, showTip } from '../ui/tip.js';
 import { adviceFor } from '../text/advice.js';
-import { bytes, count, duration, moment, plural } from '../text/units.js';
+import { bytes, count, duration, moment, plural, roundSplits } from '../text/units.js';
 import { bandDetail, bandText, placeOf } from './band_words.js';
 import { KIND_WORDS as FINDING_WORDS } from './findings.js';
 
@@ -357,13 +357,13 @@ export class LanesView implements View {
 
     private drawAxis(ctx: CanvasRenderingContext2D, width: number, rows: number): void {
         const { muted, line } = this.colours!;
-        const steps = Math.max(2, Math.floor(width / 160));
+        const places = this.axis ? roundSplits(this.begin, this.end, width / 110)
+            : roundSplits(this.begin + 1, this.end + 1, width / 110, 1).map((one) => one - 1);
         ctx.font = `12px ${getComputedStyle(document.body).fontFamily}`;
         ctx.fillStyle = muted;
         ctx.strokeStyle = line;
         ctx.lineWidth = 1;
-        for (let step = 0; step < steps; step++) {
-            const place = this.begin + (step + 0.5) / steps * (this.end - this.begin);
+        for (const place of places) {
             const x = Math.round(this.x(place)) + 0.5;
             ctx.globalAlpha = 0.6;
             ctx.beginPath();
@@ -371,7 +371,7 @@ export class LanesView implements View {
             ctx.lineTo(x, rows - AXIS_ROWS);
             ctx.stroke();
             ctx.globalAlpha = 1;
-            const text = this.axis ? moment(place, (this.end - this.begin) / steps, this.end)
+            const text = this.axis ? moment(place, (places[1] ?? this.end) - places[0]!, this.end)
                 : `record ${count(Math.round(place) + 1)}`;
             ctx.fillText(text, Math.max(0, x - ctx.measureText(text).width / 2), rows - 6);
         }

@@ -18,11 +18,12 @@ import { resolveCss } from '../ui/colours.js';
 import { choice, el, fill, oncePerFrame } from '../ui/dom.js';
 import { hideTip, showTip } from '../ui/tip.js';
 import { adviceFor } from '../text/advice.js';
-import { bytes, count, duration, moment, percent, plural, roundBytes } from '../text/units.js';
+import { byteSplits, bytes, count, duration, moment, percent, plural, roundBytes, roundSplits }
+    from '../text/units.js';
 import { BandsChart } from './bands_chart.js';
 import { recordText } from './describe.js';
 import { defaultGroup, groupOptions } from './group_words.js';
-import { Labels, Place } from './labels.js';
+import { Labels } from './labels.js';
 import { LeftOutNote } from './left_out.js';
 
 /** The chart and the strip below it end with the first screen, if that leaves room enough. */
@@ -38,6 +39,9 @@ type Look = 'bands' | 'amounts';
 type Axis = 'time' | 'records';
 /** Whether amounts begin at zero, or fill the height with what is live and waiting. */
 type Scale = 'zero' | 'fit';
+/** A record that the chart has a line for, and its text. */
+interface ChartEvent { record: number; colour: string; text: string }
+
 interface Colours { live: string; retired: string; reserved: string; peak: string;
     text: string; muted: string; line: string; free: string }
 
@@ -294,6 +298,7 @@ export class TimelineView implements View {
             },
             axes: [
                 { ...axis, space: (_plot, _axis, low, high) => this.axisSpace(low, high),
+                  splits: (_p, _i, low, high) => this.axisSplits(low, high, width),
                   values: (_plot, splits) => this.axisTexts(splits) },
                 { ...axis, size: 76, splits: (_p, _i, low, high) => byteSplits(low, high),
                   values: (_plot, splits) => splits.map(roundBytes) },
@@ -333,12 +338,17 @@ export class TimelineView implements View {
         return Math.max(50, longest.length * 7 + 16);
     }
 
+    /** Records are counted from 1 where people read them. */
+    private axisSplits(low: number, high: number, width: number): number[] {
+        const most = width / this.axisSpace(low, high);
+        return this.axis === 'time' ? roundSplits(low, high, most)
+            : roundSplits(low + 1, high + 1, most, 1).map((number) => number - 1);
+    }
+
     private axisTexts(splits: number[]): string[] {
         const step = splits.length > 1 ? splits[1]! - splits[0]! : 1;
-        const leading = step / 10 ** Math.floor(Math.log10(step));
-        const exact = Math.abs(leading - Math.round(leading)) < 1e-6 ? step : step / 10; // 2.5
-        return splits.map((value) => this.axis === 'time' ? moment(value, exact, this.end)
-            : count(value));
+        return splits.map((value) => this.axis === 'time' ? moment(value, step, this.end)
+            : count(Math.round(value) + 1));
     }
 
     private draw(): void {
@@ -393,74 +403,71 @@ export class TimelineView implements View {
         ctx.textAlign = 'left';
         ctx.textBaseline = 'alphabetic';
         ctx.font = `${12 * ratio}px ${getComputedStyle(document.body).fontFamily}`;
-        this.labels = new Labels();
+        const events = this.drawnEvents();
+        const peakRow = peak < 0 ? 0 : Math.round(plot.valToPos(live[peak]!, 'y', true)) + 0.5;
         if (peak >= 0) {
-            const y = Math.round(plot.valToPos(live[peak]!, 'y', true)) + 0.5;
             ctx.strokeStyle = this.colours.peak;
             ctx.setLineDash([6 * ratio, 4 * ratio]);
-            line(ctx, bbox.left, y, bbox.left + bbox.width, y);
-            ctx.setLineDash([]);
-            const left = bbox.left + 5 * ratio;
-            this.label(plot, `peak ${bytes(live[peak]!)}`,
-                [{ left, top: y - 16 * ratio }, { left, top: y + 2 * ratio }], this.colours.peak);
+            line(ctx, bbox.left, peakRow, bbox.left + bbox.width, peakRow);
         }
-        this.drawEvents(plot);
+        ctx.setLineDash([2 * ratio, 3 * ratio]);
+        for (const { record, colour } of events) {
+            this.drawUpright(plot, record, colour);
+        }
+        ctx.setLineDash([]);
         if ((this.pinned || this.record === this.home) && this.record !== null) {
-            const x = Math.round(plot.valToPos(this.place(this.record), 'x', true)) + 0.5;
-            ctx.strokeStyle = this.colours.text;
-            line(ctx, x, bbox.top, x, bbox.top + bbox.height);
+            this.drawUpright(plot, this.record, this.colours.text);
+        }
+        // Texts after all lines: none goes through a text.
+        this.labels = new Labels();
+        if (peak >= 0) {
+            const left = bbox.left + 5 * ratio;
+            this.labels.write(ctx, `peak ${bytes(live[peak]!)}`,
+                [{ left, top: peakRow - 16 * ratio }, { left, top: peakRow + 2 * ratio }],
+                this.colours.peak);
+        }
+        for (const event of events) {
+            this.labelEvent(plot, event);
         }
         ctx.restore();
     }
 
-    /** A text on a patch of the page's colour, so that it can be read on any line, at the first
-     * of some places that no other text has. */
-    private label(plot: uPlot, text: string, places: readonly Place[], colour: string): void {
-        const { ctx } = plot;
-        const ratio = devicePixelRatio;
-        const width = ctx.measureText(text).width + 6 * ratio;
-        const place = this.labels.put(places, width, 15 * ratio);
-        if (place) {
-            ctx.fillStyle = resolveCss('--card');
-            ctx.globalAlpha = 0.82;
-            ctx.fillRect(place.left, place.top, width, 15 * ratio);
-            ctx.globalAlpha = 1;
-            ctx.fillStyle = colour;
-            ctx.fillText(text, place.left + 3 * ratio, place.top + 11 * ratio);
-        }
-    }
-
-    private drawEvents(plot: uPlot): void {
-        const { kind } = this.history;
-        const marks = this.events.filter((record) =>
+    /** What lines are drawn for in the window: failures, and marks unless there are too many. */
+    private drawnEvents(): ChartEvent[] {
+        const { kind, mark } = this.history;
+        const inside = this.events.filter((record) =>
             this.place(record) >= this.begin && this.place(record) <= this.end);
-        const failures = marks.filter((record) => kind[record] === KIND.oom).slice(-MARKS_DRAWN);
-        const others = marks.filter((record) => kind[record] !== KIND.oom);
-        for (const record of failures) {
-            this.drawEvent(plot, record, this.colours.peak, 'out of memory');
-        }
-        if (others.length <= MARKS_DRAWN) {
-            for (const record of others) {
-                const text = kind[record] === KIND.mark
-                    ? this.app.snapshot.strings[this.history.mark[record]!]!
-                    : kind[record] === KIND.sleep ? 'sleep' : 'wake';
-                this.drawEvent(plot, record, this.colours.muted, text.slice(0, 40));
-            }
-        }
+        const failures = inside.filter((record) => kind[record] === KIND.oom).slice(-MARKS_DRAWN);
+        const others = inside.filter((record) => kind[record] !== KIND.oom);
+        const textOf = (record: number) => kind[record] === KIND.mark
+            ? this.app.snapshot.strings[mark[record]!]!
+            : kind[record] === KIND.sleep ? 'sleep' : 'wake';
+        return [
+            ...failures.map((record) =>
+                ({ record, colour: this.colours.peak, text: 'out of memory' })),
+            ...(others.length > MARKS_DRAWN ? [] : others).map((record) =>
+                ({ record, colour: this.colours.muted, text: textOf(record).slice(0, 40) })),
+        ];
     }
 
-    private drawEvent(plot: uPlot, record: number, colour: string, text: string): void {
+    private column(plot: uPlot, record: number): number {
+        return Math.round(plot.valToPos(this.place(record), 'x', true)) + 0.5;
+    }
+
+    private drawUpright(plot: uPlot, record: number, colour: string): void {
+        const x = this.column(plot, record);
+        plot.ctx.strokeStyle = colour;
+        line(plot.ctx, x, plot.bbox.top, x, plot.bbox.top + plot.bbox.height);
+    }
+
+    private labelEvent(plot: uPlot, { record, colour, text }: ChartEvent): void {
         const { ctx, bbox } = plot;
         const ratio = devicePixelRatio;
-        const x = Math.round(plot.valToPos(this.place(record), 'x', true)) + 0.5;
-        ctx.strokeStyle = colour;
-        ctx.setLineDash([2 * ratio, 3 * ratio]);
-        line(ctx, x, bbox.top, x, bbox.top + bbox.height);
-        ctx.setLineDash([]);
+        const x = this.column(plot, record);
         const width = ctx.measureText(text).width + 6 * ratio;
         const isLeft = x + ratio + width > bbox.left + bbox.width;
         const left = isLeft ? x - ratio - width : x + ratio;
-        this.label(plot, text, Array.from({ length: MARK_LINES }, (_, row) =>
+        this.labels.write(ctx, text, Array.from({ length: MARK_LINES }, (_, row) =>
             ({ left, top: bbox.top + (2 + 16 * row) * ratio })), colour);
     }
 
@@ -774,16 +781,6 @@ function line(ctx: CanvasRenderingContext2D, x1: number, y1: number, x2: number,
     ctx.moveTo(x1, y1);
     ctx.lineTo(x2, y2);
     ctx.stroke();
-}
-
-/** Ticks at powers of two apart, which are round in binary units. */
-function byteSplits(low: number, high: number): number[] {
-    const step = 2 ** Math.ceil(Math.log2(Math.max(1, (high - low) / 6)));
-    const result: number[] = [];
-    for (let value = Math.ceil(low / step) * step; value <= high; value += step) {
-        result.push(value);
-    }
-    return result;
 }
 
 function holderItem(holder: Holder, total: number): HTMLElement {
