@@ -16,7 +16,7 @@ import shutil
 import unittest
 from pathlib import Path
 
-from command import BAD_INPUT, CommandTest, NO_MEMORY, TENURE, TRACES
+from command import BAD_INPUT, CommandTest, NO_DEVICE, NO_MEMORY, TENURE, TRACES
 
 KEYS = {"trace", "driver", "ops", "peak_live_bytes", "peak_reserved_bytes", "reserved_over_live",
         "driver_calls", "chunks_created", "chunks_moved", "ns_per_op", "pattern_errors",
@@ -269,6 +269,17 @@ class Replay(CommandTest):
         result = self.run_tenure("replay", "--driver", "sim", "--conf", "nonsense:1", path,
                                  code=BAD_INPUT)
         self.assertIn("nonsense", result.stderr)
+
+    def test_no_device(self):
+        """The simulated device is named as a way out where it was not asked for."""
+        path = self.write("one.csv", "a,1,1000,0,0\n")
+        said = self.run_tenure("replay", "--driver", "sim", path, code=NO_DEVICE,
+                               environment={"TENURE_SIM_DEVICES": 0}).stderr
+        self.assertIn("`tenure doctor`", said)
+        self.assertNotIn("--driver sim", said)
+        said = self.run_tenure("replay", "--driver", "/nowhere/libcuda.so", path,
+                               code=NO_DEVICE).stderr
+        self.assertIn("or use --driver sim.", said)
 
     def test_second_device(self):
         path = self.write("one.csv", "a,1,1000,0,0\n")

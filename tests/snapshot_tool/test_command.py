@@ -367,6 +367,30 @@ class Words(CommandTest):
                       "graph 1", "0.800 ms", "ran out of memory 1 time."]:
             self.assertIn(words, text)
 
+    def test_who_wrote_it(self):
+        """Seen to fail with the writer's name alone, and that in small letters."""
+        head = self.run_tenure("snapshot", "summary", EXAMPLE).stdout.splitlines()[0]
+        self.assertIn(": a snapshot of Tenure 0.1.0 in engine, 1 device,", head)
+
+    def test_a_history_without_times(self):
+        """The peak is placed by its record. Seen to fail with "? before the end"."""
+        content, _ = torch_shapes.snapshot(seed=3)
+        for trace in content["device_traces"]:
+            for entry in trace:
+                entry.pop("time_us", None)
+        path = self.write("a.pickle", pickle.dumps(content))
+        text = self.run_tenure("snapshot", "summary", path).stdout
+        self.assertRegex(text, r"had [0-9.]+ .iB in use, after record [0-9]+ of [0-9]+\.\n")
+        self.assertNotIn("?", text)
+
+    def test_no_blanks_at_the_end(self):
+        """Rows that go on, and cells that are empty. Seen to fail with rows of full width."""
+        content, _ = torch_shapes.snapshot(seed=3)
+        path = self.write("a.pickle", pickle.dumps(content))
+        text = self.run_tenure("snapshot", "summary", path).stdout
+        self.assertRegex(text, r"\n  < ")
+        self.assertNotRegex(text, r" \n")
+
     def test_json_has_all(self):
         shown = json.loads(self.run_tenure("snapshot", "summary", "--json", EXAMPLE).stdout)
         document = json.loads(EXAMPLE.read_text("utf-8"))

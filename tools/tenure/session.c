@@ -144,8 +144,11 @@ exit_code session_open(session *result, const session_options *options, int devi
     session_close(result);
     if (code == EXIT_CODE_NO_DEVICE) {
         size_t length = strlen(error);
+        int is_simulated = strcmp(result->choice.driver, "sim") == 0 ||
+                           strcmp(result->choice.driver, result->choice.simulated) == 0;
         snprintf(error + length, error_bytes - length,
-                 "\nRun `tenure doctor` for what is missing, or use --driver sim.");
+                 "\nRun `tenure doctor` for what is missing%s.",
+                 is_simulated ? "" : ", or use --driver sim");
     }
     return code;
 }

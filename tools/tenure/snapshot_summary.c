@@ -202,8 +202,10 @@ static void peaks_print(const summary *all)
                format_bytes_binary(peak->in_use, bytes));
         if (peak->records == in->records.count || peak->records == 0)
             printf("%s.\n", peak->records == 0 ? ", before it began" : ": that is the end");
-        else
+        else if (peak_time(all, i) >= 0)
             printf(", %s before the end.\n", age_format(peak_time(all, i), in->taken_ns, age));
+        else /* a history without times, as early versions of PyTorch write them */
+            printf(", after record %zu of %zu.\n", peak->records, in->records.count);
         if (peak->in_use > one->reserved_bytes && peak->in_use > one->reserved_peak_bytes)
             printf("No more than %s was ever reserved: records are missing from the history.\n",
                    format_bytes_binary(one->reserved_peak_bytes > one->reserved_bytes
@@ -340,11 +342,12 @@ static void head_print(const summary *all)
     const model *in = all->in;
     char a[32], b[32], c[32];
     say(stdout,
-        "%s: a snapshot of %s%s%s, %zu device%s, %zu segment%s, %zu block%s, %zu record%s\n",
-        all->path, in->writer_name, in->program[0] ? " in " : "", in->program, in->devices.count,
-        tnri_plural(in->devices.count), in->segments.count, tnri_plural(in->segments.count),
-        in->blocks.count, tnri_plural(in->blocks.count), in->records.count,
-        tnri_plural(in->records.count));
+        "%s: a snapshot of %s%s%s%s%s, %zu device%s, %zu segment%s, %zu block%s, %zu record%s\n",
+        all->path, strcmp(in->writer_name, "tenure") == 0 ? "Tenure" : in->writer_name,
+        in->writer_version[0] ? " " : "", in->writer_version, in->program[0] ? " in " : "",
+        in->program, in->devices.count, tnri_plural(in->devices.count), in->segments.count,
+        tnri_plural(in->segments.count), in->blocks.count, tnri_plural(in->blocks.count),
+        in->records.count, tnri_plural(in->records.count));
     printf("%s are reserved. %s in %" PRIu64 " block%s are live",
            format_bytes_binary(all->free_memory.reserved_bytes, a),
            format_bytes_binary(all->live_bytes, b), all->live_count, tnri_plural(all->live_count));

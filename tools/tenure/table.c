@@ -99,14 +99,17 @@ void table_rest(table *result, const char *rest)
 
 static void row_print(const table *result, size_t row, const int *widths, FILE *file, int colour)
 {
-    for (size_t i = 0; i < result->columns_count; i++) {
+    size_t count = result->columns_count; /* without empty ones at the end: no trailing blanks */
+    while (count > 1 && result->cells[row * result->columns_count + count - 1][0] == '\0')
+        count--;
+    for (size_t i = 0; i < count; i++) {
         size_t at = row * result->columns_count + i;
         const char *on = "";
         if (colour && row == 0)
             on = "\033[1m";
         else if (colour && result->bad[at])
             on = "\033[1;31m";
-        int width = i == 0 ? -widths[i] : widths[i];
+        int width = count == 1 ? 0 : i == 0 ? -widths[i] : widths[i];
         fprintf(file, "%s%s%*s%s", i == 0 ? "" : "  ", on, width, result->cells[at],
                 *on ? "\033[0m" : "");
     }
