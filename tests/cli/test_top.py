@@ -144,7 +144,7 @@ class Lines(Top):
             said = self.top("--once", code=SEVERAL).stderr
         for process in (one, other):
             self.assertRegex(said, rf"(?m)^ +{process.pid}  control_holder +10 MiB +8 MiB  #+=+$")
-        self.assertRegex(said, r"(?m)^ +process  program +reserved +live$")
+        self.assertRegex(said, r"(?m)^ +process  program +reserved +live  # live, = reserved$")
         self.assertIn(f" {other.pid}\n", self.top(other.pid, "--once").stdout)
         self.top("control_hold", "--once", code=SEVERAL)
         self.assertIn("no process", self.top("nobody", "--once", code=NO_PROCESS).stderr)

@@ -394,7 +394,8 @@ void top_processes_fill(top_frame *frame, const top_process *all, size_t count, 
         uint64_t reserved = devices_sum(&all[i].answer, "reserved_bytes");
         most = reserved != UINT64_MAX && reserved > most ? reserved : most;
     }
-    top_line(frame, "  %8s  %-20s %10s %10s", "process", "program", "reserved", "live");
+    top_line(frame, "  %8s  %-20s %10s %10s  # live, = reserved", "process", "program", "reserved",
+             "live");
     for (size_t i = first; i < count && (rows_max == 0 || i - first + 1 < rows_max); i++) {
         char reserved_text[32], live_text[32], bar[PROCESS_BAR + 1] = "";
         uint64_t reserved = devices_sum(&all[i].answer, "reserved_bytes");
@@ -403,9 +404,9 @@ void top_processes_fill(top_frame *frame, const top_process *all, size_t count, 
             uint64_t at = (most / PROCESS_BAR) * k + most / (2 * PROCESS_BAR);
             bar[k] = at < live ? '#' : at < reserved ? '=' : '.';
         }
-        top_line(frame, "%c %8ld  %-20.20s %10s %10s  %s", i == chosen ? '>' : ' ', all[i].pid,
+        top_line(frame, "%c %8ld  %-20.20s %10s %10s%s%s", i == chosen ? '>' : ' ', all[i].pid,
                  all[i].program, amount_text(reserved, reserved_text), amount_text(live, live_text),
-                 bar);
+                 bar[0] ? "  " : "", bar);
     }
 }
 
