@@ -14,7 +14,7 @@ typedef struct held {
     uint64_t bytes;
     uint32_t stack;
     unsigned char is_waiting, is_known; /* is_known: `stack` is that of its allocation */
-    unsigned char is_over;              /* it was not there yet */
+    unsigned char is_over;              /* it was not there yet; `stack` is the next spare then */
 } held;
 
 typedef struct looker {
@@ -22,6 +22,7 @@ typedef struct looker {
     size_t device_at;
     map64 by_address; /* address -> place in `blocks` */
     array blocks;     /* held */
+    uint32_t spare;   /* 1 + the place of one that is over; 0: none */
     size_t unknown_count;
 } looker;
 
@@ -34,10 +35,16 @@ static held *held_at(looker *by, uint64_t address)
 static int held_add(looker *by, uint64_t address, held one)
 {
     array *blocks = &by->blocks;
-    if (array_reserve(blocks, by->in->limits, sizeof(held), blocks->count + 1) != 0 ||
-        map64_put(&by->by_address, address, (uint32_t)blocks->count) != 0)
+    uint32_t at = by->spare > 0 ? by->spare - 1 : (uint32_t)blocks->count;
+    if (array_reserve(blocks, by->in->limits, sizeof(held), (size_t)at + 1) != 0 ||
+        map64_put(&by->by_address, address, at) != 0)
         return -1;
-    *MODEL_AT(*blocks, held, blocks->count++) = one;
+    held *made = MODEL_AT(*blocks, held, at);
+    if (by->spare > 0)
+        by->spare = made->stack;
+    else
+        blocks->count++;
+    *made = one;
     by->unknown_count += !one.is_known;
     return 0;
 }
@@ -74,6 +81,8 @@ static int record_back(looker *by, const record *event)
             one->is_over = 1;
             by->unknown_count -= !one->is_known;
             map64_remove(&by->by_address, event->address);
+            one->stack = by->spare;
+            by->spare = (uint32_t)(one - MODEL_AT(by->blocks, held, 0)) + 1;
         }
         return 0;
     case RECORD_FREE:

@@ -18,6 +18,7 @@ typedef struct state {
     rewind_result *out;
     map64 by_address; /* address -> index in `held` */
     array held;       /* early_block; those not in by_address are over */
+    uint32_t spare;   /* 1 + the place of one that is over, whose `stack` is the next; 0: none */
     array ranges;     /* range: memory, disjoint, sorted; those of one stream never touch */
 } state;
 
@@ -133,14 +134,25 @@ static int memory_add(state *now, uint64_t from, uint64_t bytes, int32_t owner)
 
 static int hold(state *now, const early_block *one)
 {
-    early_block *made = NULL;
-    if (array_reserve(&now->held, now->out->limits, sizeof(early_block), now->held.count + 1) == 0)
-        made = MODEL_AT(now->held, early_block, now->held.count);
-    if (!made || map64_put(&now->by_address, one->address, (uint32_t)now->held.count) != 0)
+    uint32_t at = now->spare > 0 ? now->spare - 1 : (uint32_t)now->held.count;
+    if (array_reserve(&now->held, now->out->limits, sizeof(early_block), (size_t)at + 1) != 0 ||
+        map64_put(&now->by_address, one->address, at) != 0)
         return -1;
-    now->held.count++;
+    early_block *made = MODEL_AT(now->held, early_block, at);
+    if (now->spare > 0)
+        now->spare = made->stack;
+    else
+        now->held.count++;
     *made = *one;
     return 1;
+}
+
+/* The place is used again: a history is long, and few blocks are there at a time. */
+static void let_go(state *now, early_block *one)
+{
+    map64_remove(&now->by_address, one->address);
+    one->stack = now->spare;
+    now->spare = (uint32_t)(one - MODEL_AT(now->held, early_block, 0)) + 1;
 }
 
 static early_block *held_at(const state *now, uint64_t address)
@@ -173,7 +185,7 @@ static int grow_back(state *now, const record *event, early_block *found)
         return 0;
     found->bytes = found->requested_bytes = before;
     if (before == 0)
-        map64_remove(&now->by_address, event->address);
+        let_go(now, found);
     return 1;
 }
 
@@ -186,7 +198,7 @@ static int record_back(state *now, size_t number)
     case RECORD_ALLOC:
         if (!found || found->retired)
             return 0;
-        map64_remove(&now->by_address, event->address);
+        let_go(now, found);
         return 1;
     case RECORD_FREE:
         return block_back(now, event, 0);
