@@ -47,6 +47,20 @@ class Names(CommandTest):
                 for one in found["advice"]:
                     self.clean(one.get("stack", ""))
 
+    def test_a_real_one(self):
+        """A training step on an H200 (tests/gpu/shots/train.py), which tools/quickstart shows."""
+        real = pathlib.Path(__file__).resolve().parent.parent / "snapshot/train.json.gz"
+        shown = json.loads(self.run_tenure("snapshot", "summary", "--no-symbols", "--json",
+                                           real).stdout)
+        names = [one["name"] for one in shown["peaks"][0]["stacks"]]
+        self.assertTrue(names[0].startswith("forward train.py:27 < step train.py:32"), names[0])
+        self.assertTrue(names[1].startswith("attend train.py:23 < forward train.py:26"), names[1])
+        self.clean(" ".join(names[:4]))
+        for one in shown["peaks"][0]["stacks"][:4]:
+            self.assertGreater(one["live_bytes"], 100 << 20)
+            # A figure that is not known of the past is left out. Seen to fail with 0 in its place.
+            self.assertFalse({"live_requested_bytes", "free_bytes"} & set(one))
+
     def test_lines(self):
         """In text, at most three lines a row, in 100 columns."""
         for kind in torch_frames.KINDS:

@@ -399,8 +399,9 @@ static void text_print(const summary *all)
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
+/* Of the past, a peak, it is not known what was asked for and what was free. */
 static void holders_json(json_writer *json, const summary *all, holder_kind kind, const char *key,
-                         const array *rows)
+                         const array *rows, int is_past)
 {
     char label[LABEL_BYTES];
     json_array_begin(json, key);
@@ -409,11 +410,13 @@ static void holders_json(json_writer *json, const summary *all, holder_kind kind
         json_object_begin(json, NULL);
         json_text(json, "name", holder_label(all->in, kind, one, label, sizeof(label)));
         json_unsigned(json, "live_bytes", one->live_bytes);
-        json_unsigned(json, "live_requested_bytes", one->live_requested_bytes);
+        if (!is_past)
+            json_unsigned(json, "live_requested_bytes", one->live_requested_bytes);
         json_unsigned(json, "live_blocks", one->live_count);
         json_unsigned(json, "retired_bytes", one->retired_bytes);
         json_unsigned(json, "retired_blocks", one->retired_count);
-        json_unsigned(json, "free_bytes", one->cached_bytes);
+        if (!is_past)
+            json_unsigned(json, "free_bytes", one->cached_bytes);
         json_object_end(json);
     }
     json_array_end(json);
@@ -453,7 +456,7 @@ static void advice_json(json_writer *json, const summary *all)
         json_unsigned(json, "unrounded_bytes", one->asked);
         if (peak_time(all, i) >= 0 && peak_time(all, i) <= all->in->taken_ns)
             json_unsigned(json, "ns_before_end", (uint64_t)(all->in->taken_ns - peak_time(all, i)));
-        holders_json(json, all, HOLDER_STACK, "stacks", &all->at_peak[i]);
+        holders_json(json, all, HOLDER_STACK, "stacks", &all->at_peak[i], 1);
         json_object_end(json);
     }
     json_array_end(json);
@@ -504,7 +507,7 @@ static void json_print(const summary *all)
     json_unsigned(&json, "thin_segments_used_bytes", free->thin_held_bytes);
     json_object_end(&json);
     for (int kind = HOLDER_POOL; kind <= HOLDER_SIZE; kind++)
-        holders_json(&json, all, (holder_kind)kind, kind_keys[kind], &all->by[kind]);
+        holders_json(&json, all, (holder_kind)kind, kind_keys[kind], &all->by[kind], 0);
     waits_json(&json, all);
     advice_json(&json, all);
     json_object_end(&json);
