@@ -10,7 +10,7 @@
 import { matching, Names } from '../text/names.js';
 import { parseAddress } from '../text/units.js';
 import { Bands, Classes } from './bands.js';
-import { describe, Group, holdersOf, Keys, keysOf } from './holders.js';
+import { describe, Group, Holder, holdersOf, Keys, keysOf } from './holders.js';
 import { Snapshot } from './model.js';
 
 const COLOURED = 10;
@@ -42,10 +42,11 @@ export class Grouping implements Classes {
         const rankOfKey = Array.from(meaning, (key) =>
             ranks.get(describe(group, key, names, snapshot).key) ?? shown.length);
         this.groupOfKey = Uint8Array.from(rankOfKey);
+        const spots = spotsApart(shown, names);
         const order = this.longestFirst(shown.length);
         this.groups = order.map((rank) => {
-            const { name, note, spot, live } = shown[rank]!;
-            return { name, note, spot, peakBytes: live, isRest: false, rank };
+            const { name, note, live } = shown[rank]!;
+            return { name, note, spot: spots[rank]!, peakBytes: live, isRest: false, rank };
         });
         const place = new Map(order.map((rank, at) => [rank, at]));
         this.groupOfKey = Uint8Array.from(rankOfKey, (rank) => place.get(rank) ?? shown.length);
@@ -104,6 +105,20 @@ export class Grouping implements Classes {
             !this.fits(band);
         return 2 * group + (dimmed ? 1 : 0);
     }
+}
+
+/** The spots of holders; with the first caller that differs where another has the same. */
+function spotsApart(holders: readonly Holder[], names: Names): string[] {
+    const all = holders.map(({ stack }) => stack > 0 ? names.spots(stack) : []);
+    return holders.map(({ name, spot }, at) => {
+        const twins = all.filter((_, other) => other !== at &&
+            holders[other]!.name === name && holders[other]!.spot === spot);
+        const apart = (least: number) => all[at]!.findIndex((caller, depth) =>
+            twins.filter((twin) => twin[depth] !== caller).length >= least);
+        const depth = twins.length === 0 ? undefined
+            : [apart(twins.length), apart(1)].find((one) => one > 0);
+        return depth !== undefined ? `${spot} < ${all[at]![depth]}` : spot;
+    });
 }
 
 /** Whether a text, or an address, is of a band: of its stack, stream or pool. */

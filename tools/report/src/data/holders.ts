@@ -3,7 +3,7 @@
  * Who holds memory: sums over live and waiting blocks by stack, function, module, stream, pool or
  * size, in the picture or, with the history, at any record before it.
  */
-import { Names } from '../text/names.js';
+import { baseName, Names } from '../text/names.js';
 import { bytes as bytesText } from '../text/units.js';
 import { Device, KIND, LIVE, RETIRED, Snapshot } from './model.js';
 
@@ -163,8 +163,6 @@ class Sums {
 }
 
 export type Description = Pick<Holder, 'key' | 'name' | 'note' | 'spot'>;
-
-const baseName = (place: string) => place.split('/').pop()!;
 
 export function describe(group: Group, number: number, names: Names, snapshot: Snapshot):
     Description {

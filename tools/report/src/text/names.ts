@@ -19,6 +19,8 @@ export function shortPlace(place: string, length = 48): string {
     return `\u2026/${result}`;
 }
 
+export const baseName = (place: string) => place.split('/').pop()!;
+
 /** One byte for each index, one place later, because -1 is an index too: whether its text, in
  * small letters, has the query. */
 export function matching(length: number, text: (index: number) => string, query: string):
@@ -59,7 +61,8 @@ export class Names {
     private makeStack(stack: number): StackName {
         const frames = this.framesOf(stack);
         if (!frames || frames.length === 0) {
-            return { name: 'No stack recorded', place: '', callers: '' };
+            return { name: 'No stack recorded', place: '', callers: this.snapshot.frames.length > 0
+                ? 'allocated before stacks were recorded' : '' };
         }
         const at = (index: number) => this.snapshot.frames[frames[index]!]!;
         const callers = Array.from(frames.subarray(1, 4), (frame) =>
@@ -68,6 +71,14 @@ export class Names {
             name: at(0).name, place: at(0).place,
             callers: callers.length > 0 ? `from ${callers.join(', from ')}` : '',
         };
+    }
+
+    /** File and line of the frames that name a stack; the function where no file is known. */
+    spots(stack: number): string[] {
+        return Array.from(this.framesOf(stack) ?? [], (frame) => {
+            const { name, place } = this.snapshot.frames[frame]!;
+            return place ? baseName(place) : name;
+        });
     }
 
     /** What the innermost frame is in: a library or the program; of an interpreter's code, the
