@@ -129,7 +129,7 @@ static int captured_reach(tnri_captured *captured, tnr_stream stream, int *view)
         return 0;
     const tnri_view *of = &capture->order.views[*view];
     for (size_t i = 0; i < of->frontier_count; i++)
-        if (!tnri_captured_add_node(captured, of->frontier[i]))
+        if (!tnri_captured_add_node(captured, tnri_entry_node(of->frontier[i])))
             return 0;
     return 1;
 }

@@ -79,12 +79,20 @@ static tnr_status no_host_memory(void)
     return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the order of a capture.");
 }
 
-/* An edge from a kernel's port lets the later node begin before the earlier has ended, and so does
- * one of another type than the default: they order nothing here. */
-static int edge_orders(const CUgraphEdgeData *edge)
+/* Adds what an edge from a node says to *count entries. 0 without host memory. */
+static int edge_note(tnri_order *order, CUgraphNode from, const CUgraphEdgeData *edge,
+                     int32_t *entries, size_t *count)
 {
-    return edge->from_port == 0 && edge->to_port == 0 &&
-           edge->type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT;
+    int is_full = edge == NULL || (edge->from_port == 0 && edge->to_port == 0 &&
+                                   edge->type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT);
+    if (!is_full && (edge->from_port != CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC ||
+                     edge->to_port != 0 || edge->type != CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC))
+        return 1;
+    int32_t node = tnri_order_node_of(order, from);
+    if (node == TNRI_NODE_NONE)
+        return 0;
+    entries[(*count)++] = is_full ? node : tnri_entry_begun(node);
+    return 1;
 }
 
 /* Asks for a node's edges. `nodes` and `edges` may move. */
@@ -115,13 +123,9 @@ static tnr_status node_ask(tnri_order *order, int32_t number)
         status = no_host_memory();
     size_t first = order->edges_count;
     size_t kept = 0;
-    for (size_t i = 0; status == TNR_OK && i < count; i++) {
-        if (!edge_orders(&data[i]))
-            continue;
-        order->edges[first + kept] = tnri_order_node_of(order, from[i]);
-        if (order->edges[first + kept++] == TNRI_NODE_NONE)
+    for (size_t i = 0; status == TNR_OK && i < count; i++)
+        if (!edge_note(order, from[i], &data[i], &order->edges[first], &kept))
             status = no_host_memory();
-    }
     if (status == TNR_OK) {
         order->edges_count += kept;
         order->nodes[number].edges_first = (uint32_t)first;
@@ -157,54 +161,56 @@ static void view_forget(tnri_view *view)
     view->frontier_count = 0;
 }
 
-/* Marks a node as seen. Returns 1 if it was not, -1 if there is no host memory. */
-static int view_see(tnri_view *view, int32_t node)
+/* The bits of a node in `seen`. */
+enum { IS_BEFORE = 1, IS_PASSED = 2 };
+
+static uint64_t entry_bits(int32_t entry)
 {
-    size_t word = (size_t)node >> 6;
-    uint64_t bit = UINT64_C(1) << (node & 63);
+    unsigned at = (unsigned)(tnri_entry_node(entry) & 31) * 2;
+    return (uint64_t)(entry < 0 ? IS_PASSED : IS_BEFORE | IS_PASSED) << at;
+}
+
+/* Marks what an entry says. Returns 1 if the node was not passed, -1 if there is no host memory. */
+static int view_see(tnri_view *view, int32_t entry)
+{
+    size_t word = (size_t)tnri_entry_node(entry) >> 5;
     if (!TNRI_ARRAY_GROW(view->seen, view->seen_words, word + 1))
         return -1;
-    int is_new = (view->seen[word] & bit) == 0;
-    view->seen[word] |= bit;
+    uint64_t passed = entry_bits(tnri_entry_begun(tnri_entry_node(entry)));
+    int is_new = (view->seen[word] & passed) == 0;
+    view->seen[word] |= entry_bits(entry);
     return is_new;
 }
 
-/* How many of the old frontier's nodes `node` is: 0 or 1. Frontiers are short. */
-static size_t frontier_has(const tnri_view *view, int32_t node)
-{
-    for (size_t i = 0; i < view->frontier_count; i++)
-        if (view->frontier[i] == node)
-            return 1;
-    return 0;
-}
-
-/* Walks back from the nodes on the stack, seeing what is new. *met counts arrivals at nodes of the
- * old frontier, each once, through `met_marks`. */
+/* Walks back from the nodes on the stack, seeing what is new. */
 typedef struct walk {
     tnri_order *order;
     tnri_view *view;
     size_t depth;
-    uint64_t met; /* bit for each node of the old frontier */
+    uint64_t met; /* bit for each entry of the old frontier */
 } walk;
 
-static void walk_meet(walk *self, int32_t node)
+/* The entry is of the new frontier, or one that an edge there leads back to. A node of the old
+ * frontier that has only begun in the new one is one that the program has dropped. Frontiers are
+ * short. */
+static void walk_meet(walk *self, int32_t entry, int is_behind)
 {
-    if (!frontier_has(self->view, node))
-        return;
-    for (size_t i = 0; i < self->view->frontier_count && i < 64; i++)
-        if (self->view->frontier[i] == node)
+    for (size_t i = 0; i < self->view->frontier_count && i < 64; i++) {
+        int32_t old = self->view->frontier[i];
+        if (tnri_entry_node(old) == tnri_entry_node(entry) && (is_behind || entry >= 0 || old < 0))
             self->met |= UINT64_C(1) << i;
+    }
 }
 
-static tnr_status walk_push(walk *self, int32_t node)
+static tnr_status walk_push(walk *self, int32_t entry, int is_behind)
 {
-    walk_meet(self, node);
-    int is_new = view_see(self->view, node);
+    walk_meet(self, entry, is_behind);
+    int is_new = view_see(self->view, entry);
     if (is_new < 0 ||
         !TNRI_ARRAY_GROW(self->order->stack, self->order->stack_room, self->depth + 1))
         return no_host_memory();
     if (is_new)
-        self->order->stack[self->depth++] = node;
+        self->order->stack[self->depth++] = tnri_entry_node(entry);
     return TNR_OK;
 }
 
@@ -217,19 +223,19 @@ static tnr_status walk_back(walk *self)
         if (!order->nodes[number].is_known)
             status = node_ask(order, number);
         for (uint32_t i = 0; status == TNR_OK && i < order->nodes[number].edges_count; i++)
-            status = walk_push(self, order->edges[order->nodes[number].edges_first + i]);
+            status = walk_push(self, order->edges[order->nodes[number].edges_first + i], 1);
         if (status != TNR_OK)
             return status;
     }
     return TNR_OK;
 }
 
-/* Sees everything from the frontier's numbers back. */
+/* Sees everything from the frontier's entries back. */
 static tnr_status view_walk(walk *self, const int32_t *frontier, size_t count)
 {
     tnr_status status = TNR_OK;
     for (size_t i = 0; status == TNR_OK && i < count; i++)
-        status = walk_push(self, frontier[i]);
+        status = walk_push(self, frontier[i], 0);
     return status == TNR_OK ? walk_back(self) : status;
 }
 
@@ -249,17 +255,19 @@ static int frontier_was_met(const tnri_view *view, uint64_t met)
     return met == all;
 }
 
-/* 1 if the view, which has begun again, has seen all nodes of a frontier that it had. */
-static int view_has_seen(const tnri_order *order, const tnri_view *view, const int32_t *frontier,
-                         size_t count)
+/* 1 if the view, which has begun again, has seen all that a frontier which it had says. */
+static int view_has_seen(const tnri_view *view, const int32_t *frontier, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        if (!tnri_order_seen(order, (int)(view - order->views), frontier[i]))
+    for (size_t i = 0; i < count; i++) {
+        size_t word = (size_t)tnri_entry_node(frontier[i]) >> 5;
+        uint64_t bits = entry_bits(frontier[i]);
+        if (word >= view->seen_words || (view->seen[word] & bits) != bits)
             return 0;
+    }
     return 1;
 }
 
-/* Moves to a frontier of sorted numbers. */
+/* Moves to a frontier of sorted entries. */
 static tnri_moved view_move(tnri_order *order, tnri_view *view, const int32_t *frontier,
                             size_t count, tnr_status *status)
 {
@@ -273,12 +281,12 @@ static tnri_moved view_move(tnri_order *order, tnri_view *view, const int32_t *f
     *status = view_walk(&self, frontier, count);
     tnri_moved moved = TNRI_MOVED_ON;
     if (*status == TNR_OK && !frontier_was_met(view, self.met)) {
-        size_t before = view->frontier_count; /* the numbers stay in the array */
+        size_t before = view->frontier_count; /* the entries stay in the array */
         view_forget(view);
         walk again = {order, view, 0, 0};
         *status = view_walk(&again, frontier, count);
         moved = TNRI_MOVED_ANEW;
-        if (*status == TNR_OK && !view_has_seen(order, view, view->frontier, before))
+        if (*status == TNR_OK && !view_has_seen(view, view->frontier, before))
             view->turns++;
     }
     if (*status != TNR_OK) {
@@ -292,7 +300,7 @@ static tnri_moved view_move(tnri_order *order, tnri_view *view, const int32_t *f
     return moved;
 }
 
-static int number_compare(const void *a, const void *b)
+static int entry_compare(const void *a, const void *b)
 {
     int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
     return (left > right) - (left < right);
@@ -303,24 +311,20 @@ tnri_moved tnri_order_move(tnri_order *order, int view, const CUgraphNode *front
 {
     enum { AT_ONCE = 64 };
     int32_t few[AT_ONCE];
-    int32_t *numbers = few;
+    int32_t *entries = few;
     *status = TNR_OK;
-    if (count > AT_ONCE && (numbers = tnri_host_alloc(count * sizeof(numbers[0]))) == NULL)
+    if (count > AT_ONCE && (entries = tnri_host_alloc(count * sizeof(entries[0]))) == NULL)
         *status = no_host_memory();
     size_t kept = 0;
-    for (size_t i = 0; *status == TNR_OK && i < count; i++) {
-        if (edges != NULL && !edge_orders(&edges[i]))
-            continue;
-        numbers[kept] = tnri_order_node_of(order, frontier[i]);
-        if (numbers[kept++] == TNRI_NODE_NONE)
+    for (size_t i = 0; *status == TNR_OK && i < count; i++)
+        if (!edge_note(order, frontier[i], edges == NULL ? NULL : &edges[i], entries, &kept))
             *status = no_host_memory();
-    }
     tnri_moved moved = TNRI_MOVED_ERROR;
     if (*status == TNR_OK) {
-        qsort(numbers, kept, sizeof(numbers[0]), number_compare);
-        moved = view_move(order, &order->views[view], numbers, kept, status);
+        qsort(entries, kept, sizeof(entries[0]), entry_compare);
+        moved = view_move(order, &order->views[view], entries, kept, status);
     }
-    if (numbers != few)
-        tnri_host_free(numbers, count * sizeof(numbers[0]));
+    if (entries != few)
+        tnri_host_free(entries, count * sizeof(entries[0]));
     return moved;
 }

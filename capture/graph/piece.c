@@ -70,7 +70,7 @@ int tnri_captured_add_node(tnri_captured *captured, int32_t node)
 static int view_is_frontier(const tnri_view *view, int32_t node)
 {
     for (size_t i = 0; i < view->frontier_count; i++)
-        if (view->frontier[i] == node)
+        if (tnri_entry_node(view->frontier[i]) == node)
             return 1;
     return 0;
 }

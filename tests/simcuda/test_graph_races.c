@@ -316,6 +316,89 @@ static void launched_edge(struct program *p)
     edge_of(p, &launched);
 }
 
+/* A kernel that comes after another's port comes after what the other came after. */
+static void before_the_port(struct program *p, const CUgraphEdgeData *data)
+{
+    CUgraphNode before = write_node(p->graph, p->at);
+    CUgraphNode first = write_node(p->graph, p->at + BYTES);
+    CUgraphNode second = write_node(p->graph, p->at);
+    assert_ok(cuGraphAddDependencies(p->graph, &before, &first, &plain, 1));
+    assert_ok(cuGraphAddDependencies(p->graph, &first, &second, data, 1));
+    launch(p, p->a);
+}
+
+static void before_programmatic(struct program *p)
+{
+    before_the_port(p, &programmatic);
+}
+
+static void before_launched(struct program *p)
+{
+    before_the_port(p, &launched);
+}
+
+/* The third comes after the second in full, and the second after the first's port. */
+static void behind_the_port(struct program *p, const CUgraphEdgeData *data)
+{
+    CUgraphNode first = write_node(p->graph, p->at);
+    CUgraphNode second = write_node(p->graph, p->at + BYTES);
+    CUgraphNode third = write_node(p->graph, p->at);
+    assert_ok(cuGraphAddDependencies(p->graph, &first, &second, data, 1));
+    assert_ok(cuGraphAddDependencies(p->graph, &second, &third, &plain, 1));
+    launch(p, p->a);
+}
+
+static void behind_programmatic(struct program *p)
+{
+    behind_the_port(p, &programmatic);
+}
+
+static void behind_launched(struct program *p)
+{
+    behind_the_port(p, &launched);
+}
+
+/* In a capture, of three kernels that write; the second, or the second and the third, are launched
+ * to begin early. */
+static void captured_early(struct program *p, const size_t *places, int third_is_early)
+{
+    CUgraphNode scratch = write_node(p->graph, p->at);
+    CUDA_KERNEL_NODE_PARAMS is;
+    CUgraphExec exec = NULL;
+    CUgraph graph = NULL;
+    assert_ok(cuGraphKernelNodeGetParams(scratch, &is));
+    assert_ok(cuStreamBeginCapture(p->a, CU_STREAM_CAPTURE_MODE_RELAXED));
+    for (int i = 0; i < 3; i++) {
+        CUdeviceptr at = p->at + places[i] * BYTES;
+        void *params[] = {&at};
+        CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+        early.value.programmaticStreamSerializationAllowed = i == 1 || (i == 2 && third_is_early);
+        const CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, p->a, &early, 1};
+        assert_ok(cuLaunchKernelEx(&config, is.func, params, NULL));
+    }
+    assert_ok(cuStreamEndCapture(p->a, &graph));
+    assert_ok(cuGraphInstantiate(&exec, graph, 0));
+    assert_ok(cuGraphLaunch(exec, p->a));
+    assert_ok(cuStreamSynchronize(p->a));
+    assert_ok(cuGraphExecDestroy(exec));
+    assert_ok(cuGraphDestroy(graph));
+}
+
+static void early_and_the_one_before(struct program *p)
+{
+    captured_early(p, (const size_t[]){0, 0, 1}, 0);
+}
+
+static void plain_behind_early(struct program *p)
+{
+    captured_early(p, (const size_t[]){0, 1, 0}, 0);
+}
+
+static void early_behind_early(struct program *p)
+{
+    captured_early(p, (const size_t[]){0, 1, 0}, 1);
+}
+
 /* What was said of an edge is told, also of the clone's and of a capture's; who does not ask for it
  * is refused. */
 static void check_told(struct program *p)
@@ -381,6 +464,13 @@ static void test_ports(void **state)
     expect_none(plain_edge);
     expect_race(programmatic_edge);
     expect_race(launched_edge);
+    expect_none(before_programmatic);
+    expect_none(before_launched);
+    expect_none(behind_programmatic);
+    expect_race(behind_launched);
+    expect_race(early_and_the_one_before);
+    expect_none(plain_behind_early);
+    expect_race(early_behind_early);
     expect_none(check_told);
     expect_none(check_refused);
 }

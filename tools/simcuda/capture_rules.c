@@ -190,10 +190,26 @@ static void follow(struct sim_stream *stream, struct sim_node *node)
     stream->depends.count = 1;
 }
 
+/* What a kernel that may begin early depends on: kernels by their programmatic ports. */
+static int depends_loosely(struct sim_nodes *loose, const struct sim_nodes *depends)
+{
+    static const CUgraphEdgeData programmatic = {.from_port =
+                                                     CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                                                 .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+    if (!sim_nodes_add(loose, depends))
+        return 0;
+    for (size_t i = 0; i < loose->count; i++)
+        if (loose->node[i]->op.kind == SIM_OP_KERNEL && sim_edges_plain(&loose->edge[i], 1))
+            loose->edge[i] = programmatic;
+    return 1;
+}
+
 /* Makes a node of the operation. What the simulation has no node for breaks the capture. */
 static CUresult add_node(struct sim_stream *stream, struct sim_op *op)
 {
     struct sim_node *node = NULL;
+    struct sim_nodes loose = {0};
+    const struct sim_nodes *depends = &stream->depends;
     switch (op->kind) {
     case SIM_OP_RECORD:
     case SIM_OP_WAIT_EVENT:
@@ -207,8 +223,16 @@ static CUresult add_node(struct sim_stream *stream, struct sim_op *op)
         stream->capture->is_invalid = 1;
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    CUresult result =
-        sim_node_add(stream->capture->graph, stream->context, op, &stream->depends, &node);
+    if (op->kind == SIM_OP_KERNEL && op->launch->call.is_programmatic) {
+        depends = &loose;
+        if (!depends_loosely(&loose, &stream->depends)) {
+            sim_nodes_clear(&loose);
+            sim_op_dispose(op);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    CUresult result = sim_node_add(stream->capture->graph, stream->context, op, depends, &node);
+    sim_nodes_clear(&loose);
     if (result == CUDA_SUCCESS)
         follow(stream, node);
     return result;

@@ -52,7 +52,7 @@ struct sim_node {
     uint64_t mark;                 /* sim_graph_mark, of the latest walk that saw it */
     size_t number;                 /* in the list, as the latest sim_graph_number counted */
     size_t first_step;             /* in an executable graph's copy: of the plan */
-    size_t last_step;              /* the same but for a child graph */
+    size_t last_step;              /* the same but for a child graph, and a kernel with ports */
     int is_disabled;               /* in an executable graph's copy: does nothing */
 };
 

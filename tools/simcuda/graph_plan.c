@@ -7,6 +7,12 @@
  * edge leads from one path to another, the later step waits for the earlier one, unless its path is
  * already ordered after that one.
  *
+ * A kernel with an edge from a port has three steps: it may begin, it runs, it is over. One that
+ * comes after another's port may begin as soon as the other may, so it comes after whatever the
+ * other comes after in full. When it waits for the other is between the two kernels, so here it
+ * never does. It is over after the other is, if the edge is programmatic: such a kernel takes part
+ * in the order of its stream, and a capture has no other edge from the first to what comes third.
+ *
  * A step knows, for each of the first KNOWN_PATHS paths, how far along the path its ancestors are.
  * That finds paths that have come to an end before the step, so a row of forks and joins needs no
  * more paths than one of them. It also finds waits that other waits imply. For the other paths
@@ -43,11 +49,34 @@ struct maker {
 
 /* ---- steps and edges ------------------------------------------------------------------------ */
 
+/* 1 if the edge says that a node has ended before the later one begins. */
+static int is_full(const CUgraphEdgeData *data)
+{
+    return data->from_port == 0;
+}
+
+/* 1 if the earlier node has ended when the later one has. */
+static int ends_before(const CUgraphEdgeData *data)
+{
+    return data->from_port != CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER;
+}
+
+static int has_ports(const struct sim_node *node)
+{
+    for (size_t i = 0; i < node->before.count; i++)
+        if (!is_full(&node->before.data[i]))
+            return 1;
+    for (size_t i = 0; i < node->after.count; i++)
+        if (!is_full(&node->after.data[i]))
+            return 1;
+    return 0;
+}
+
 static size_t steps_count(const struct sim_graph *graph)
 {
     size_t count = 0;
     for (const struct sim_node *node = graph->first; node != NULL; node = node->next)
-        count += node->child == NULL ? 1 : 2 + steps_count(node->child);
+        count += node->child != NULL ? 2 + steps_count(node->child) : has_ports(node) ? 3 : 1;
     return count;
 }
 
@@ -65,7 +94,11 @@ static size_t steps_assign(struct maker *maker, const struct sim_graph *graph, s
         number++;
         node->first_step = next++;
         node->last_step = node->first_step;
-        if (node->child == NULL) {
+        if (node->child == NULL && has_ports(node)) {
+            step_set(maker, node->first_step + 1, node, number);
+            node->last_step = node->first_step + 2;
+            next = node->last_step + 1;
+        } else if (node->child == NULL) {
             step_set(maker, node->first_step, node, number);
         } else {
             next = steps_assign(maker, node->child, next);
@@ -88,18 +121,11 @@ static int edge_note(struct maker *maker, size_t from, size_t to)
 
 static int edges_note(struct maker *maker, const struct sim_graph *graph);
 
-/* A kernel that comes after another's port may begin before that has ended. When it then waits for
- * it is between the two, so here it never does. */
-static int orders(const struct sim_edges *edges, size_t at)
-{
-    return edges->data[at].from_port == 0;
-}
-
-static int orders_any(const struct sim_edges *edges)
+static int ends_before_any(const struct sim_edges *after)
 {
     int any = 0;
-    for (size_t i = 0; i < edges->count; i++)
-        any = any || orders(edges, i);
+    for (size_t i = 0; i < after->count; i++)
+        any = any || ends_before(&after->data[i]);
     return any;
 }
 
@@ -109,23 +135,37 @@ static int child_note(struct maker *maker, const struct sim_node *node)
     int good = edges_note(maker, node->child) &&
                (node->child->first != NULL || edge_note(maker, node->first_step, node->last_step));
     for (const struct sim_node *inner = node->child->first; good && inner; inner = inner->next) {
-        if (!orders_any(&inner->before))
+        if (inner->before.count == 0)
             good = edge_note(maker, node->first_step, inner->first_step);
-        if (good && !orders_any(&inner->after))
+        if (good && !ends_before_any(&inner->after))
             good = edge_note(maker, inner->last_step, node->last_step);
     }
+    return good;
+}
+
+static int node_note(struct maker *maker, const struct sim_node *to)
+{
+    int good = 1;
+    for (size_t i = 0; good && i < to->before.count; i++) {
+        const struct sim_node *from = to->before.node[i];
+        const CUgraphEdgeData *data = &to->before.data[i];
+        if (is_full(data))
+            good = edge_note(maker, from->last_step, to->first_step);
+        else
+            good = edge_note(maker, from->first_step, to->first_step) &&
+                   (!ends_before(data) || edge_note(maker, from->last_step, to->last_step));
+    }
+    if (good && to->child == NULL && to->first_step != to->last_step)
+        good = edge_note(maker, to->first_step, to->first_step + 1) &&
+               edge_note(maker, to->first_step + 1, to->last_step);
     return good;
 }
 
 static int edges_note(struct maker *maker, const struct sim_graph *graph)
 {
     int good = 1;
-    for (const struct sim_node *node = graph->first; good && node != NULL; node = node->next) {
-        for (size_t i = 0; good && i < node->before.count; i++)
-            good = !orders(&node->before, i) ||
-                   edge_note(maker, node->before.node[i]->last_step, node->first_step);
-        good = good && (node->child == NULL || child_note(maker, node));
-    }
+    for (const struct sim_node *node = graph->first; good && node != NULL; node = node->next)
+        good = node_note(maker, node) && (node->child == NULL || child_note(maker, node));
     return good;
 }
 

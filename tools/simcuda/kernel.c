@@ -377,12 +377,15 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
     return sim_leave(launch_submit(&call, hStream));
 }
 
-/* Attributes that say how a kernel is placed mean nothing here; those of order are refused. */
-static CUresult attributes_check(const CUlaunchConfig *config)
+/* Attributes that say how a kernel is placed mean nothing here; events of kernels are refused. A
+ * launch that may begin early does so in graphs alone: a driver is free not to make use of it. */
+static CUresult attributes_check(const CUlaunchConfig *config, int *is_programmatic)
 {
     for (unsigned i = 0; i < config->numAttrs; i++) {
         switch (config->attrs[i].id) {
         case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+            *is_programmatic = config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
+            break;
         case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
         case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
             return CUDA_ERROR_NOT_SUPPORTED;
@@ -399,7 +402,8 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, vo
     SIM_ENTER(cuLaunchKernelEx, SIM_NEEDS_CLEAN);
     if (config == NULL || (config->numAttrs != 0 && config->attrs == NULL))
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    CUresult result = attributes_check(config);
+    int is_programmatic = 0;
+    CUresult result = attributes_check(config, &is_programmatic);
     if (result != CUDA_SUCCESS)
         return sim_leave(result);
     const struct sim_call call = {
@@ -407,6 +411,7 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, vo
         .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
         .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
         .shared_bytes = config->sharedMemBytes,
+        .is_programmatic = is_programmatic,
         .parameters = kernelParams,
         .extra = extra};
     return sim_leave(launch_submit(&call, config->hStream));

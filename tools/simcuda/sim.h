@@ -323,7 +323,8 @@ struct sim_call {
     unsigned grid[3];
     unsigned block[3];
     unsigned shared_bytes;
-    void **parameters; /* one of the two, or neither if there are no parameters */
+    int is_programmatic; /* may begin before the kernel that it follows in its stream has ended */
+    void **parameters;   /* one of the two, or neither if there are no parameters */
     void **extra;
 };
 
