@@ -475,7 +475,7 @@ class Metrics(test_ctl.Ctl):
         """A group of two, as each of them tells of itself, in metrics and on the screen."""
         device = {"TENURE_SIM_SHARED": str(self.folder / "device"), "TENURE_SIM_MEMORY": "64M"}
         with unittest.mock.patch.dict(os.environ, device):
-            one, _ = self.hold("group:g,group_floor_mb:4,group_ceiling_mb:32")
+            one, _ = self.hold("group:g,group_floor_mb:4,group_ceiling_mb:32,group_limit_mb:48")
             other, _ = self.hold("group:g")
         samples = Reader(self.ctl("metrics", "--all").stdout).samples
         told = self.answer("status", "--pid", str(one.pid))["devices"][0]
@@ -495,6 +495,27 @@ class Metrics(test_ctl.Ctl):
                       shown)
         self.assertRegex(self.ctl("status", "--pid", str(one.pid)).stdout,
                          "group g: 0 B given to others, 0 B taken, short 0 times")
+        # Each sees the limit that one of them names. Without ctl_limits in either this fails.
+        for process in (one, other):
+            shown = self.run_tenure("top", str(process.pid), "--once", "--dir", self.sockets)
+            self.assertIn("limits: all of the group 48 MiB\n", shown.stdout)
+            self.assertIn("  limits: all of the group 48 MiB\n",
+                          self.ctl("status", "--pid", str(process.pid)).stdout)
+
+    def test_control_groups(self):
+        """Limits of control groups, from a folder that plays them. Without the loop in ctl_limits,
+        or without its text of files, this fails."""
+        groups, region = self.folder / "groups", "nvidia/0000:01:00.0/vidmem"
+        groups.mkdir()
+        for name, mib in (("max", 96), ("min", 64), ("current", 40)):
+            (groups / f"dmem.{name}").write_text(f"{region} {mib * MIB}\n")
+        one, _ = self.hold(f"cgroup:{groups}")
+        text = "dmem hard 96 MiB, 40 MiB used{}; dmem soft 64 MiB, 40 MiB used{}"
+        shown = self.run_tenure("top", str(one.pid), "--once", "--dir", self.sockets).stdout
+        self.assertIn("limits: " + text.format("", ""), shown)
+        files = [f" ({groups}/dmem.{name})" for name in ("max", "min")]
+        self.assertIn("limits: " + text.format(*files) + "\n",
+                      self.ctl("status", "--pid", str(one.pid)).stdout)
 
     def test_all(self):
         one, _ = self.hold()

@@ -109,9 +109,14 @@ uint64_t ctl_number(const ctl_line *line, value dict, const char *key);
 int ctl_has_number(const ctl_line *line, value dict, const char *key, uint64_t *number);
 const char *ctl_text(const ctl_line *line, value dict, const char *key);
 const value_list *ctl_list(const ctl_line *line, value dict, const char *key);
+int ctl_has_dict(const ctl_line *line, value dict, const char *key, value *found);
 int ctl_is_true(const ctl_line *line, value dict, const char *key);
 
 /* ---- showing (ctl_show.c) ------------------------------------------------------------------- */
+
+/* What a group and control groups let the process have of a device; with `has_files` also which
+ * files say so. 0: nothing limits it so. */
+int ctl_limits(const ctl_line *answer, value device, int has_files, char *text, size_t bytes);
 
 void ctl_show_peer(const ctl_peer *peer, const ctl_line *greeting);
 void ctl_show_answer(const ctl_line *answer);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers for people: see ctl.h. Numbers and texts come from the process. It is not trusted to
  * leave the terminal alone. */
+#include <stdarg.h>
 #include <string.h>
 
 #include "base/plural.h"
@@ -98,6 +99,11 @@ static void members_show(const ctl_line *answer, value device)
            format_bytes_binary(ctl_number(answer, device, "group_given_bytes"), size),
            format_bytes_binary(ctl_number(answer, device, "group_taken_bytes"), taken),
            (unsigned long long)asks, tnri_plural(asks));
+    uint64_t yields = ctl_number(answer, device, "group_yields");
+    if (yields > 0)
+        printf("  %llu published block%s of %s yielded\n", (unsigned long long)yields,
+               tnri_plural(yields),
+               format_bytes_binary(ctl_number(answer, device, "group_yielded_bytes"), size));
     table_start(&to, 7);
     heading(&to, words);
     for (uint32_t i = 0; i < members->count; i++) {
@@ -116,10 +122,49 @@ static void members_show(const ctl_line *answer, value device)
     table_end(&to);
 }
 
+/* Adds to a text of parts. */
+static void __attribute__((format(printf, 3, 4)))
+part_add(char *text, size_t bytes, const char *format, ...)
+{
+    size_t length = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text + length, bytes - length, format, arguments);
+    va_end(arguments);
+}
+
+int ctl_limits(const ctl_line *answer, value device, int has_files, char *text, size_t bytes)
+{
+    static const char *const keys[] = {"cgroup_hard", "cgroup_soft"};
+    static const char *const names[] = {"dmem hard", "dmem soft"};
+    char most[32], used[32], shown[256];
+    uint64_t number;
+    value limit;
+    text[0] = '\0';
+    if (ctl_has_number(answer, device, "group_limit_bytes", &number))
+        part_add(text, bytes, "; all of the group %s", format_bytes_binary(number, most));
+    for (int i = 0; i < 2; i++) {
+        if (!ctl_has_dict(answer, device, keys[i], &limit))
+            continue;
+        part_add(text, bytes, "; %s %s, %s used", names[i],
+                 format_bytes_binary(ctl_number(answer, limit, "limit_bytes"), most),
+                 format_bytes_binary(ctl_number(answer, limit, "used_bytes"), used));
+        if (has_files)
+            part_add(text, bytes, " (%s)",
+                     ctl_shown(ctl_text(answer, limit, "file"), shown, sizeof(shown)));
+    }
+    if (ctl_has_number(answer, device, "cgroup_given_bytes", &number) && number > 0)
+        part_add(text, bytes, "; %s given back for it", format_bytes_binary(number, most));
+    if (text[0] == '\0')
+        return 0;
+    memmove(text, text + 2, strlen(text + 2) + 1);
+    return 1;
+}
+
 static void devices_show(const ctl_line *answer)
 {
     const value_list *devices = ctl_list(answer, answer->parsed, "devices");
-    char name[128], texts[3][32];
+    char name[128], texts[3][32], limits[768];
     for (uint32_t i = 0; devices && i < devices->count; i++) {
         value one = devices->items[i];
         uint64_t limit, released;
@@ -134,6 +179,8 @@ static void devices_show(const ctl_line *answer)
         if (ctl_has_number(answer, one, "released_bytes", &released))
             printf(", %s given back", format_bytes_binary(released, texts[2]));
         putchar('\n');
+        if (ctl_limits(answer, one, 1, limits, sizeof(limits)))
+            printf("  limits: %s\n", limits);
         members_show(answer, one);
         pools_show(answer, one);
     }

@@ -51,6 +51,12 @@ const value_list *ctl_list(const ctl_line *line, value dict, const char *key)
                : NULL;
 }
 
+int ctl_has_dict(const ctl_line *line, value dict, const char *key, value *found)
+{
+    return value_kind_of(dict) == VALUE_DICT && value_get(&line->heap, dict, key, found) &&
+           value_kind_of(*found) == VALUE_DICT;
+}
+
 int ctl_is_true(const ctl_line *line, value dict, const char *key)
 {
     value found;

@@ -315,6 +315,9 @@ static void devices_fill(top_frame *frame, const ctl_line *answer)
         row_line(frame, name, &one);
         bar_line(frame, &one, ctl_number(answer, devices->items[i], "memory_bytes"));
         group_line(frame, answer, devices->items[i]);
+        char limits[256];
+        if (ctl_limits(answer, devices->items[i], 0, limits, sizeof(limits)))
+            top_line(frame, "  limits: %s", limits);
     }
     shared_line(frame, answer);
 }
