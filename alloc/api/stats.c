@@ -163,6 +163,8 @@ static void stats_set_device(tnr_stats *stats, tnri_device *device)
     stats->group_given_bytes = counts.given_bytes;
     stats->group_taken_bytes = counts.taken_bytes;
     stats->group_asks = counts.asks;
+    stats->group_yields = counts.yields;
+    stats->group_yielded_bytes = counts.yielded_bytes;
     stats_add_device(stats, device);
 }
 

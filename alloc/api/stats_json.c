@@ -104,6 +104,8 @@ static void write_own(writer *to, const tnr_stats *stats)
     write_count(to, "group_given_bytes", stats->group_given_bytes);
     write_count(to, "group_taken_bytes", stats->group_taken_bytes);
     write_count(to, "group_asks", stats->group_asks);
+    write_count(to, "group_yields", stats->group_yields);
+    write_count(to, "group_yielded_bytes", stats->group_yielded_bytes);
     write_count(to, "metadata_bytes", stats->metadata_bytes);
     write_count(to, "metadata_live_blocks", stats->metadata_live_blocks);
     for (int s = 0; s < TNR_SERVED_COUNT; s++)

@@ -121,6 +121,8 @@ static void group_tell(tnri_answer *answer, const tnr_stats *stats, int device)
     tnri_json_number(&answer->json, "group_given_bytes", stats->group_given_bytes);
     tnri_json_number(&answer->json, "group_taken_bytes", stats->group_taken_bytes);
     tnri_json_number(&answer->json, "group_asks", stats->group_asks);
+    tnri_json_number(&answer->json, "group_yields", stats->group_yields);
+    tnri_json_number(&answer->json, "group_yielded_bytes", stats->group_yielded_bytes);
     tnri_json_list(&answer->json, "members");
     do {
         count++;

@@ -283,6 +283,22 @@ tnr_status tnri_exported_close(tnr_export number)
     return is_first ? TNR_OK : number_error(number);
 }
 
+int tnri_exported_is_unused(tnr_export number, const tnri_device *device)
+{
+    exported *one = export_find(number);
+    if (one == NULL)
+        return 0;
+    int is_unused =
+        one->relay == NULL && one->arena->device == device && atomic_load(&one->importers) == 0;
+    if (is_unused) {
+        tnri_arena_enter(one->arena);
+        is_unused = one->uses->is_freed && one->uses->holds == 1;
+        tnri_arena_leave(one->arena);
+    }
+    export_leave(one);
+    return is_unused;
+}
+
 /* ---- sending -------------------------------------------------------------------------------- */
 
 /* The chunk that is mapped at an address of the block. It stays there: the block is held. */

@@ -32,6 +32,8 @@ tnr_status tnri_exported_send(tnr_export number, int socket, int who);
 tnr_status tnri_exported_adopt(int socket, tnr_export *number);
 tnr_status tnri_exported_get(tnr_export number, tnr_export_info *info);
 tnr_status tnri_exported_close(tnr_export number);
+/* 1 if it is a block of the device that was freed, and that nothing but this export keeps. */
+int tnri_exported_is_unused(tnr_export number, const tnri_device *device);
 
 /* Closes offers whose blocks have been freed. Cheap where there are none. No lock held. */
 void tnri_exported_withdraw(void);

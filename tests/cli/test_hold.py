@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-from command import BAD_INPUT, CHECK_FAILED, OK, TENURE, CommandTest
+from command import BAD_INPUT, CHECK_FAILED, NO_MEMORY, OK, TENURE, CommandTest
 
 KIB = 1 << 10
 PATIENCE = 60  # seconds, for the slowest machine: what never comes fails then
@@ -76,6 +76,31 @@ class Hold(CommandTest):
         first.send_signal(signal.SIGHUP)
         self.assertEqual(json.loads(first.stdout.readline()),
                          dict(block, generation=2, taken_over=False))
+
+    def test_yields(self):
+        """A store loads one block more than fits: the oldest goes, is told of, and can be loaded
+        again. Without file_follow the second said() waits for ever; with --yields not passed on,
+        the store cannot load the fourth."""
+        self.environment["TENURE_CONF"] += ",group:store"
+        self.environment["TENURE_SIM_MEMORY"] = "14M"
+        names = [f"{name}={self.file}" for name in "abcd"]
+        store = self.hold("--yields", "--json", *names)
+        for name in "abcd":
+            self.assertEqual(json.loads(store.stdout.readline()),
+                             {"name": name, "generation": 1, "bytes": 4 << 20, "taken_over": False})
+        self.assertEqual(json.loads(store.stdout.readline()),
+                         {"name": "a", "generation": 1, "yielded": True})
+        answer, shown = self.status(store)
+        self.assertEqual(sorted(each["name"] for each in answer["held"]), ["b", "c", "d"])
+        (device,) = [each for each in answer["devices"] if each["device"] == 0]
+        self.assertEqual((device["group_yields"], device["group_yielded_bytes"]), (1, 4 << 20))
+        self.assertIn("1 published block of 4 MiB yielded", shown)
+        store.terminate()
+        self.assertEqual(store.wait(), OK)
+        self.assertEqual(store.stderr.read(), "")
+        full = self.hold(*names)
+        self.assertEqual(full.wait(), NO_MEMORY)
+        self.refused("--yields", "a", code=BAD_INPUT, wanted="--yields is for NAME=FILE")
 
     def test_published_and_taken_over(self):
         first = self.hold(f"weights={self.file}")

@@ -186,6 +186,7 @@ static void publish(void)
     memcpy((char *)ptr + bytes - sizeof(made), &made, sizeof(made));
     options.replace = (int)draw(2);
     options.older_max = 1 + (uint32_t)draw(4);
+    options.yields = (int)draw(2);
     (void)allowed(tnr_publish(NULL, names[draw(NAMES)], ptr, &options),
                   BIT(BUSY) | BIT(TRANSPORT) | (self.is_full ? BIT(FILE) : 0), "tnr_publish");
     (void)allowed(tnr_free(ptr), 0, "tnr_free");

@@ -359,7 +359,8 @@ static void status_tells(void **state)
     snprintf(wanted, sizeof(wanted), "{\"process\":%d,\"program\":\"exe\",\"self\":false",
              (int)one.process);
     assert_non_null(strstr(said, "\"group\":\"g\",\"group_given_bytes\":0,\"group_taken_bytes\":0,"
-                                 "\"group_asks\":0,\"members\":["));
+                                 "\"group_asks\":0,\"group_yields\":0,"
+                                 "\"group_yielded_bytes\":0,\"members\":["));
     assert_non_null(strstr(said, wanted));
     assert_non_null(strstr(said, "\"reserved_bytes\":6291456,\"floor_bytes\":4194304,"
                                  "\"ceiling_bytes\":33554432,\"given_bytes\":0"));

@@ -25,7 +25,7 @@
 
 static session_options session_texts;
 static const char *older_option;
-static int replace_flag, json_flag;
+static int replace_flag, yields_flag, json_flag;
 
 static const cli_option options[] = {
     {"replace", NULL, "also publish names that other processes hold", NULL, &replace_flag},
@@ -33,6 +33,10 @@ static const cli_option options[] = {
      "how many generations before the latest readers may keep open\n"
      "(default 4); while more are open, no next one is published",
      &older_option, NULL},
+    {"yields", NULL,
+     "blocks of files that no process uses go when the group of this\n"
+     "process (--conf group:NAME) is short of memory, the oldest first",
+     NULL, &yields_flag},
     {"json", NULL, "output for programs, on stdout: an object on each line", NULL, &json_flag},
     {"driver", "NAME", OPTION_DRIVER_HELP, &session_texts.driver, NULL},
     {"device", "N", OPTION_DEVICE_HELP, &session_texts.device, NULL},
@@ -191,21 +195,54 @@ static void publication_print(const tnr_publication_info *info)
     json_end(&json);
 }
 
-/* Says what is held now under a name. */
+/* What is held now under a name. 0: nothing. */
+static int held_find(const held *one, tnr_publication_info *info)
+{
+    *info = (tnr_publication_info){.struct_bytes = sizeof(*info)};
+    for (size_t i = 0; tnr_publication_at(info, i) == TNR_OK; i++)
+        if (info->is_latest && strcmp(info->name, one->name) == 0)
+            return 1;
+    return 0;
+}
+
 static void held_print(const held *one)
 {
-    tnr_publication_info info = {.struct_bytes = sizeof(info)};
-    for (size_t i = 0; tnr_publication_at(&info, i) == TNR_OK; i++)
-        if (info.is_latest && strcmp(info.name, one->name) == 0)
-            publication_print(&info);
+    tnr_publication_info info;
+    if (held_find(one, &info))
+        publication_print(&info);
     fflush(stdout);
+}
+
+/* Says so if a block of a file has yielded. */
+static void file_follow(held *one)
+{
+    tnr_publication_info info;
+    if (one->generation == 0 || held_find(one, &info))
+        return;
+    if (json_flag) {
+        json_writer json;
+        json_start(&json, stdout);
+        json_object_begin(&json, NULL);
+        json_text(&json, "name", one->name);
+        json_unsigned(&json, "generation", one->generation);
+        json_boolean(&json, "yielded", 1);
+        json_object_end(&json);
+        json_end(&json);
+    } else {
+        printf("%s: generation %llu has yielded: memory was short\n", one->name,
+               (unsigned long long)one->generation);
+    }
+    fflush(stdout);
+    one->generation = 0;
 }
 
 /* Takes over what is new under a name. */
 static exit_code name_follow(const holder *all, held *one)
 {
     uint64_t generation;
-    tnr_status status = tnr_hold(&generation, one->name, &all->how);
+    tnr_publish_options how = all->how;
+    how.yields = 0; /* it is its publisher's memory */
+    tnr_status status = tnr_hold(&generation, one->name, &how);
     if (status != TNR_OK) {
         exit_code code = one->is_told ? EXIT_CODE_OK : complain(one->name, status);
         one->is_told = 1;
@@ -245,6 +282,8 @@ static void hold_on(holder *all, const sigset_t *signals)
         for (size_t i = 0; i < all->count; i++)
             if (!all->names[i].file)
                 (void)name_follow(all, &all->names[i]);
+            else if (yields_flag)
+                file_follow(&all->names[i]);
     }
 }
 
@@ -336,8 +375,15 @@ int command_hold(int argc, char **argv)
     all->how = (tnr_publish_options)TNR_PUBLISH_OPTIONS_INIT;
     all->how.replace = replace_flag;
     all->how.older_max = (uint32_t)older;
+    all->how.yields = yields_flag;
     for (int i = 0; i < parsed.positionals_count && code == EXIT_CODE_OK; i++)
         code = name_parse(&all->names[all->count++], parsed.positionals[i]);
+    size_t files = 0;
+    for (size_t i = 0; i < all->count; i++)
+        files += all->names[i].file != NULL;
+    if (code == EXIT_CODE_OK && yields_flag && files == 0)
+        code = cli_usage_error(&syntax, "--yields is for NAME=FILE: what is taken over is its "
+                                        "publisher's memory");
     if (code == EXIT_CODE_OK)
         code = hold(all, (int)device);
     free(all);

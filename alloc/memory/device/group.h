@@ -18,6 +18,8 @@ typedef struct tnri_group_counts {
     uint64_t given_bytes; /* bytes that others asked for and that went back to the driver */
     uint64_t taken_bytes; /* that others gave when this process asked */
     uint64_t asks;        /* times that this process was short, and asked */
+    uint64_t yields, yielded_bytes; /* published blocks of this process that ended for another's
+                                     * memory, or its own */
 } tnri_group_counts;
 
 /* A request that asks; all zeros at first. */

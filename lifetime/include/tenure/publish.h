@@ -38,6 +38,11 @@
  * let the reader write. Whole chunks are shared, so keep nothing else in a pool for published
  * blocks.
  *
+ * Weights as a cache. A publication with `yields` ends when memory is short and its block has no
+ * user, as if tnr_unpublish had been called. Of several, that which was published first ends first,
+ * and no more than are needed. A reader that comes later is told that no process holds the name:
+ * publish it again. tnr_stats counts them (group_yields, group_yielded_bytes).
+ *
  * The same address. A reader that asks for the same address (same_address of the options) has the
  * block where the publisher has it, or is refused. Allocate the block from a pool with is_shared,
  * so that the address is free in readers: such a pool begins far from where every process begins to
@@ -76,11 +81,15 @@ typedef struct tnr_publish_options {
     /* Most generations before the latest that readers may have open in this process. With that
      * many, no further one is published. Default 4. */
     uint32_t older_max;
+    /* Since 1.1.0. 1: the publication ends by itself when a member of this process's group is short
+     * of memory (the setting `group`, docs/elastic.md), this process included, and the block has no
+     * user: it was freed here, no reader has it, and no graph refers to it. Not for tnr_hold. */
+    int yields;
 } tnr_publish_options;
 
 #define TNR_PUBLISH_OPTIONS_INIT                                                                   \
     {                                                                                              \
-        sizeof(tnr_publish_options), 0, 0                                                          \
+        sizeof(tnr_publish_options), 0, 0, 0                                                       \
     }
 
 /* Publishes the live block that contains `ptr` as the next generation of a name. A name has 1 to 63
@@ -99,10 +108,11 @@ TNR_NODISCARD TNR_API tnr_status tnr_publish(uint64_t *generation, const char *p
  * lets go of the generation that this process held before. Call it again when there is a newer one;
  * if there is none, it does nothing. Puts no device into use. `generation` may be null.
  * `older_max` of the options is as in tnr_publish; the options may be null.
- * Errors: TNR_ERR_INVALID_ARGUMENT (name or options; memory of fabric handles),
- * TNR_ERR_INVALID_EXPORT (it has no holder), TNR_ERR_BUSY (it has TNR_HOLDERS_MAX holders, or older
- * generations as above), TNR_ERR_TRANSPORT (its holders do not answer; or this process has no room
- * for the descriptors: one for each chunk), TNR_ERR_FILE, TNR_ERR_HOST_MEMORY, those of tnr_init.
+ * Errors: TNR_ERR_INVALID_ARGUMENT (name or options, or `yields` of them; memory of fabric
+ * handles), TNR_ERR_INVALID_EXPORT (it has no holder), TNR_ERR_BUSY (it has TNR_HOLDERS_MAX
+ * holders, or older generations as above), TNR_ERR_TRANSPORT (its holders do not answer; or this
+ * process has no room for the descriptors: one for each chunk), TNR_ERR_FILE,
+ * TNR_ERR_HOST_MEMORY, those of tnr_init.
  * Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_hold(uint64_t *generation, const char *published,
                                           const tnr_publish_options *options);

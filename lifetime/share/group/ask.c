@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/prim/thread.h"
 #include "memory/device/chunk.h"
+#include "miss/reclaim.h"
 
 /* How often it is looked who has died meanwhile, how often the driver is asked what it has, and how
  * long the memory of somebody who has died may stay away. */
@@ -170,9 +171,20 @@ static uint64_t gave_all(const tnri_member *self)
     return sum;
 }
 
+/* This process is short itself, and no other gives any more. 1: something is free that was not. */
+static int own_yield(tnri_member *self, size_t bytes)
+{
+    size_t held;
+    if (bytes == 0 || !tnri_member_yield(self))
+        return 0;
+    (void)tnri_reclaim_for_others(self->device, bytes, 0, 1, &held);
+    return 1;
+}
+
 /* What was on its way to one asker may be free by now for another, and who gives may die before it
  * has said so: the first call always says that there may be more, and later ones if anybody has
- * given anything since, or has ended. */
+ * given anything since, or has ended. When no other gives any more, this process's own published
+ * blocks yield, one in each call. */
 int tnri_ask_wait(tnri_device *device, size_t bytes, tnri_asking *asking)
 {
     tnri_member *self = tnri_member_on(device);
@@ -184,7 +196,7 @@ int tnri_ask_wait(tnri_device *device, size_t bytes, tnri_asking *asking)
         asking->began_ns = now;
     uint64_t until_ns = asking->began_ns + tnri_conf_get()->group_wait_ms * 1000000;
     if (now > until_ns)
-        return 0;
+        return own_yield(self, bytes);
     atomic_fetch_add(&self->asks, is_first && bytes > 0);
     atomic_fetch_add(&own->short_count, 1);
     ask(self, bytes, &whom);
@@ -193,7 +205,8 @@ int tnri_ask_wait(tnri_device *device, size_t bytes, tnri_asking *asking)
     atomic_fetch_sub(&own->short_count, 1);
     uint64_t had = dead_wait(self, bytes, until_ns);
     uint64_t gave = gave_all(self);
-    int is_new = is_first || gives || had > 0 || gave != asking->gave_bytes;
+    int is_new =
+        is_first || gives || had > 0 || gave != asking->gave_bytes || own_yield(self, bytes);
     asking->gave_bytes = gave;
     return is_new;
 }

@@ -26,10 +26,16 @@ typedef struct tnri_member {
                                     * looked; the thread's */
     _Atomic uint64_t waived;       /* bytes that it asked for and wants no more */
     _Atomic uint64_t asks;         /* times that something was short */
+    _Atomic uint64_t yields, yielded_bytes; /* published blocks that ended for that, here or
+                                             * elsewhere; their bytes */
 } tnri_member;
 
 /* The member on a device, which may be in no group. */
 tnri_member *tnri_member_on(const tnri_device *device);
+
+/* Ends a published block of this process that yields and has no user. 1: one has ended. No lock
+ * held but `turn`. */
+int tnri_member_yield(tnri_member *self);
 
 /* A member that has just joined asks for its floor. */
 void tnri_ask_floor(tnri_member *self);

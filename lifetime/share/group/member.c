@@ -16,6 +16,7 @@
 #include "miss/reclaim.h"
 #include "share/folder.h"
 #include "share/group/ask.h"
+#include "share/publish/publish.h"
 
 enum { NAP_NS = 1000000, NAP_SHARE = 9 };
 
@@ -28,6 +29,14 @@ tnri_member *tnri_member_on(const tnri_device *device)
 }
 
 /* ---- giving --------------------------------------------------------------------------------- */
+
+int tnri_member_yield(tnri_member *self)
+{
+    size_t bytes = tnri_publication_yield(self->device);
+    atomic_fetch_add(&self->yields, bytes > 0);
+    atomic_fetch_add(&self->yielded_bytes, bytes);
+    return bytes > 0;
+}
 
 /* How many could give to somebody. */
 static uint64_t givers_count(const tnri_member *self, int asker)
@@ -58,7 +67,7 @@ static int member_give(tnri_member *self, int asker, size_t *held)
 {
     tnri_seat *own = tnri_seat_own(&self->at), *seat = &self->at.board->seats[asker];
     uint64_t asked = atomic_load(&seat->asked_bytes), lack;
-    int looks = 0;
+    int looks = 0, has_yielded = 0;
     size_t floor = (size_t)atomic_load(&own->floor_bytes);
     while ((lack = lack_of(self, asker, asked)) > 0 && !atomic_load(&self->is_ending)) {
         uint64_t piece = (lack - 1) / givers_count(self, asker) + 1;
@@ -66,6 +75,10 @@ static int member_give(tnri_member *self, int asker, size_t *held)
         uint64_t given =
             tnri_reclaim_for_others(self->device, (size_t)piece, floor, is_short, held);
         looks++;
+        /* One at a time: what is asked for has what was asked for before in it. */
+        if (given == 0 && is_short && *held == 0 && !has_yielded &&
+            atomic_load(&own->reserved_bytes) > floor && (has_yielded = tnri_member_yield(self)))
+            continue;
         if (given == 0)
             break;
         atomic_fetch_add(&own->gave_bytes, given); /* first: who is given it looks at both */
@@ -248,6 +261,8 @@ static void member_begin(tnri_member *self)
         self->seen[i] = atomic_load(&self->at.board->seats[i].asked_bytes);
     self->given_before = atomic_load(&own->given_bytes);
     atomic_store(&self->asks, 0);
+    atomic_store(&self->yields, 0);
+    atomic_store(&self->yielded_bytes, 0);
     atomic_store(&self->waived, 0);
     atomic_store(&self->is_ending, 0);
     self->is_paused = 0;
@@ -319,6 +334,8 @@ static void group_count(const tnri_device *device, tnri_group_counts *counts)
     counts->taken_bytes =
         atomic_load(&own->given_bytes) - self->given_before - atomic_load(&self->waived);
     counts->asks = atomic_load(&self->asks);
+    counts->yields = atomic_load(&self->yields);
+    counts->yielded_bytes = atomic_load(&self->yielded_bytes);
 }
 
 static __attribute__((constructor)) void group_register(void)

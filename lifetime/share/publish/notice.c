@@ -17,7 +17,7 @@
 /* Another number for each change of tnri_notice. */
 #define NOTICE_MAGIC UINT64_C(0x315065727565746e)
 
-enum { PATIENCE_MS = 10000, NAP_MS = 5, FILE_NAME_BYTES = TNR_EXPORT_LABEL_BYTES + 16 };
+enum { NAP_MS = 5, FILE_NAME_BYTES = TNR_EXPORT_LABEL_BYTES + 16 };
 
 static tnr_status file_error(const char *what, const char *name, int error)
 {
@@ -199,7 +199,7 @@ tnr_status tnri_names_open(tnri_descriptor *folder, const char *name)
     return home_open(folder, &places);
 }
 
-tnr_status tnri_names_lock(tnri_descriptor *folder, const char *name)
+tnr_status tnri_names_lock(tnri_descriptor *folder, const char *name, int patience_ms)
 {
     char text[128];
     tnr_status status = tnri_names_open(folder, name);
@@ -207,7 +207,7 @@ tnr_status tnri_names_lock(tnri_descriptor *folder, const char *name)
         return status;
     int waited = 0, is_locked;
     while (!(is_locked = tnri_file_lock(folder->file, 0)) &&
-           (errno == EWOULDBLOCK || errno == EINTR) && waited < PATIENCE_MS) {
+           (errno == EWOULDBLOCK || errno == EINTR) && waited < patience_ms) {
         tnri_nap(NAP_MS * UINT64_C(1000000));
         waited += NAP_MS;
     }

@@ -25,8 +25,9 @@ typedef struct tnri_notice {
  * else the last that knows of it, else home. Errors: TNR_ERR_FILE. */
 tnr_status tnri_names_open(tnri_descriptor *folder, const char *name);
 /* The same, and keeps others from changing any name there until the descriptor is closed. Waits at
- * most 10 s. */
-tnr_status tnri_names_lock(tnri_descriptor *folder, const char *name);
+ * most `patience_ms`. */
+enum { TNRI_NAMES_PATIENCE_MS = 10000 };
+tnr_status tnri_names_lock(tnri_descriptor *folder, const char *name, int patience_ms);
 
 /* Errors: TNR_ERR_INVALID_ARGUMENT. */
 tnr_status tnri_name_check(const char *name);

@@ -6,8 +6,9 @@
  * generations are closed exports, listed as long as readers have them. The list has a lock of its
  * own, so that it can be shown while a name is being changed. Changes come one after the other.
  */
-#include <tenure/publish.h>
+#include "share/publish/publish.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +35,7 @@ typedef struct holding {
     uint64_t generation;
     size_t bytes;
     tnr_export number;
-    int is_latest, is_taken_over;
+    int is_latest, is_taken_over, yields;
 } holding;
 
 static tnri_mutex changing = TNRI_MUTEX_INIT;
@@ -135,6 +136,24 @@ static tnr_status name_begin(const char *name)
     return status == TNR_OK ? tnri_library_start() : status;
 }
 
+/* 1 if the publication is to yield; headers before 1.1.0 have no such field. */
+static int options_yield(const tnr_publish_options *options)
+{
+    return options->struct_bytes == sizeof(*options) && options->yields;
+}
+
+static tnr_status options_check(const tnr_publish_options *options)
+{
+    int is_known = options->struct_bytes == sizeof(*options) ||
+                   options->struct_bytes == offsetof(tnr_publish_options, yields); /* 1.0 */
+    if (is_known && (unsigned)options->replace <= 1 &&
+        (options->struct_bytes < sizeof(*options) || (unsigned)options->yields <= 1))
+        return TNR_OK;
+    return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                      "the options of a publication are not of this version. Start from "
+                      "TNR_PUBLISH_OPTIONS_INIT.");
+}
+
 /* What tnr_publish and tnr_hold begin with. On success `changing` is held. */
 static tnr_status change_begin(const char *name, const tnr_publish_options **options,
                                holding **fresh)
@@ -143,14 +162,13 @@ static tnr_status change_begin(const char *name, const tnr_publish_options **opt
     tnr_status status = name_begin(name);
     if (status != TNR_OK)
         return status;
-    if ((*options)->struct_bytes != sizeof(**options) || (*options)->replace < 0 ||
-        (*options)->replace > 1)
-        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
-                          "the options of a publication are not of this version. Start from "
-                          "TNR_PUBLISH_OPTIONS_INIT.");
+    status = options_check(*options);
+    if (status != TNR_OK)
+        return status;
     *fresh = tnri_host_alloc(sizeof(**fresh));
     if (*fresh == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for what is held under a name.");
+    (*fresh)->yields = options_yield(*options);
     tnri_mutex_lock(&changing);
     older_forget();
     return TNR_OK;
@@ -221,7 +239,7 @@ tnr_status tnr_publish(uint64_t *generation, const char *name, const void *ptr,
         return status;
     status = older_check(name, options);
     if (status == TNR_OK)
-        status = tnri_names_lock(&folder, name);
+        status = tnri_names_lock(&folder, name, TNRI_NAMES_PATIENCE_MS);
     if (status == TNR_OK)
         status = tnri_notice_read(&notice, &folder, name);
     if (status == TNR_OK) {
@@ -279,7 +297,7 @@ static tnr_status holder_add(const holding *fresh, tnri_notice *notice, const ch
 {
     tnri_descriptor folder = TNRI_DESCRIPTOR_NONE;
     uint64_t generation = notice->generation;
-    tnr_status status = tnri_names_lock(&folder, name);
+    tnr_status status = tnri_names_lock(&folder, name, TNRI_NAMES_PATIENCE_MS);
     if (status == TNR_OK)
         status = tnri_notice_read(notice, &folder, name);
     *is_late = status == TNR_OK && notice->generation != generation;
@@ -337,6 +355,10 @@ tnr_status tnr_hold(uint64_t *generation, const char *name, const tnr_publish_op
     holding *fresh;
     tnri_notice notice;
     int is_done = 0, is_entered = 0;
+    if (options != NULL && options_yield(options))
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_hold: what was taken over is the publisher's memory, and does not "
+                          "yield. Set `yields` where it is published.");
     tnr_status status = change_begin(name, &options, &fresh);
     if (status != TNR_OK)
         return status;
@@ -350,22 +372,12 @@ tnr_status tnr_hold(uint64_t *generation, const char *name, const tnr_publish_op
 
 /* ---- ending and looking --------------------------------------------------------------------- */
 
-tnr_status tnr_unpublish(const char *name)
+/* Ends what this process holds under a name. Under `changing`. */
+static tnr_status publication_end(const char *name, int patience_ms)
 {
-    TNRI_CALM_CALL;
     tnri_notice notice;
     tnri_descriptor folder = TNRI_DESCRIPTOR_NONE;
-    if (tnri_library_is_forked())
-        return tnri_forked_error();
-    tnr_status status = tnri_name_check(name);
-    if (status != TNR_OK)
-        return status;
-    tnri_mutex_lock(&changing);
-    if (latest_find(name) == NULL)
-        status =
-            tnri_error(TNR_ERR_INVALID_EXPORT, "this process holds nothing under \"%s\".", name);
-    if (status == TNR_OK)
-        status = tnri_names_lock(&folder, name);
+    tnr_status status = tnri_names_lock(&folder, name, patience_ms);
     if (status == TNR_OK)
         status = tnri_notice_read(&notice, &folder, name);
     if (status == TNR_OK && has_own(&notice)) {
@@ -377,6 +389,43 @@ tnr_status tnr_unpublish(const char *name)
         latest_end(name);
         older_forget();
     }
+    return status;
+}
+
+/* Readers no longer find the name before the export is closed. One that was quicker keeps what it
+ * has: then nothing is free. */
+size_t tnri_publication_yield(const tnri_device *device)
+{
+    tnri_error_aside before;
+    if (!tnri_mutex_try(&changing))
+        return 0;
+    tnri_error_take(&before);
+    tnri_exported_settle();
+    const holding *oldest = NULL; /* the list has the latest first */
+    for (const holding *one = all.first; one != NULL; one = one->next)
+        if (one->is_latest && one->yields && tnri_exported_is_unused(one->number, device))
+            oldest = one;
+    size_t bytes = oldest == NULL ? 0 : oldest->bytes;
+    if (oldest != NULL && publication_end(oldest->name, 0) != TNR_OK)
+        bytes = 0;
+    tnri_error_restore(&before);
+    tnri_mutex_unlock(&changing);
+    return bytes;
+}
+
+tnr_status tnr_unpublish(const char *name)
+{
+    TNRI_CALM_CALL;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    tnr_status status = tnri_name_check(name);
+    if (status != TNR_OK)
+        return status;
+    tnri_mutex_lock(&changing);
+    status =
+        latest_find(name) != NULL
+            ? publication_end(name, TNRI_NAMES_PATIENCE_MS)
+            : tnri_error(TNR_ERR_INVALID_EXPORT, "this process holds nothing under \"%s\".", name);
     tnri_mutex_unlock(&changing);
     return status;
 }

@@ -44,7 +44,7 @@ class _PublishOptions(ctypes.Structure):
     """tnr_publish_options."""
 
     _fields_ = [("struct_bytes", ctypes.c_size_t), ("replace", ctypes.c_int),
-                ("older_max", ctypes.c_uint32)]
+                ("older_max", ctypes.c_uint32), ("yields", ctypes.c_int)]
 
 
 class _PublishedInfo(ctypes.Structure):
@@ -55,11 +55,12 @@ class _PublishedInfo(ctypes.Structure):
                 ("processes", ctypes.c_int * 4)]
 
 
-def publish(name: str, tensor: Any, replace: bool = False) -> int:
+def publish(name: str, tensor: Any, replace: bool = False, yields: bool = False) -> int:
     """Publishes the block that a tensor lies in as the next generation of a name, and returns its
     number. The tensor may be dropped. Finish the work that writes it before. ``replace``: also a
-    name that other processes hold."""
-    options = _PublishOptions(ctypes.sizeof(_PublishOptions), int(replace), 0)
+    name that other processes hold. ``yields``: the publication ends when a member of the group is
+    short of memory and the block has no user (``docs/hold.md``)."""
+    options = _PublishOptions(ctypes.sizeof(_PublishOptions), int(replace), 0, int(yields))
     generation = ctypes.c_uint64()
     _library.call("tnr_publish", ctypes.byref(generation), name.encode(), _address(tensor),
                   ctypes.byref(options))
