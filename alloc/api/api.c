@@ -181,6 +181,12 @@ static tnr_status pool_destroy(tnr_pool pool)
     if (pool->is_private)
         return tnri_error(TNR_ERR_INVALID_POOL, "pool \"%s\" belongs to a graph and ends with it.",
                           pool->account.name);
+    if (pool->account.is_contents)
+        return tnri_error(
+            TNR_ERR_INVALID_POOL,
+            "pool \"%s\" is Tenure's, for what sleeping pools and parked blocks keep. "
+            "tnr_sleep_prepare gives back what is idle of it.",
+            pool->account.name);
     if (pool->family != NULL)
         return tnri_error(TNR_ERR_INVALID_POOL,
                           "pool \"%s\" is a tag's, to which threads may be routed, and ends with "

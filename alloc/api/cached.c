@@ -551,14 +551,14 @@ tnr_status tnri_foreign_error(const void *ptr)
 }
 
 /* A free by the setting auto_record:all, or of a block that may have traps. Of a vouched pool the
- * caller orders everything himself; what is no block that lives, the usual way finds out. The arena
- * lives on: a pool with a live block does not end. */
+ * caller orders everything himself, as Tenure does of contents; what is no block that lives, the
+ * usual way finds out. The arena lives on: a pool with a live block does not end. */
 static TNRI_SELDOM tnr_status free_by_settings(tnri_block *block, void *ptr, uint64_t gate)
 {
     tnri_arena *arena = block->world->arena;
     int is_trapped = (gate & TNRI_GATE_TRAPS) != 0;
-    int is_sync =
-        (gate & TNRI_GATE_SYNC) != 0 && tnri_upper_free_sync != NULL && !arena->account->is_vouched;
+    int is_sync = (gate & TNRI_GATE_SYNC) != 0 && tnri_upper_free_sync != NULL &&
+                  !arena->account->is_vouched && !arena->account->is_contents;
     uint32_t began = tnri_note_begin();
     tnr_status status = TNR_ERR_NOT_LIVE;
     if (is_trapped)

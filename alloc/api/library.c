@@ -273,7 +273,7 @@ static tnr_status device_check_idle(tnri_device *device)
     while ((pool = tnri_pool_walk(device, pool)) != NULL)
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
             tnri_arena_enter(arena);
-            live += tnri_arena_live_count(arena);
+            live += pool->account.is_contents ? 0 : tnri_arena_live_count(arena);
             tnri_arena_leave(arena);
         }
     if (live > 0)
@@ -283,6 +283,45 @@ static tnr_status device_check_idle(tnri_device *device)
                           device->index, (unsigned long long)live, tnri_plural(live),
                           live == 1 ? "it" : "them");
     return TNR_OK;
+}
+
+/* The host memory near a GPU, which ends first, because it uses the GPU's streams; of host memory,
+ * itself. */
+static tnri_device *device_host(const tnri_device *device)
+{
+    return tnri_device_at(TNR_HOST(device->gpu->index));
+}
+
+/* Gives back what the layer above has of the host memory near a GPU. */
+static tnr_status contents_end(tnri_device *gpu)
+{
+    tnri_visit visit;
+    if (gpu->upper_empty == NULL)
+        return TNR_OK;
+    tnr_status status = tnri_device_enter(gpu, &visit);
+    if (status != TNR_OK)
+        return status;
+    status = gpu->upper_empty(gpu);
+    tnri_device_leave(&visit);
+    return status;
+}
+
+static tnr_status device_end(tnri_device *device);
+
+/* Ends the host memory near a GPU that is to end. All blocks of the GPU are freed before, since the
+ * contents of those that sleep or are parked are there. */
+static tnr_status device_end_host(tnri_device *gpu)
+{
+    tnr_status status = TNR_OK;
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(gpu, pool)) != NULL;) {
+        status = tnri_pool_free_all(pool);
+        if (status != TNR_OK) {
+            tnri_pool_drop(pool);
+            return status;
+        }
+    }
+    status = contents_end(gpu);
+    return status == TNR_OK ? device_end(device_host(gpu)) : status;
 }
 
 /* Ends all pools of a device and withdraws it. The default pool is the last of them, so a failure
@@ -303,6 +342,8 @@ static tnr_status device_end_pools(tnri_device *device)
     tnri_trap_device_ending(device);
     if (tnri_nvtx_listens() && device_is_heap(device))
         tnri_nvtx_heap_end(device->range_base);
+    if (status == TNR_OK && !tnri_device_is_host(device))
+        status = device_end_host(device);
     tnr_pool pool = NULL;
     while (status == TNR_OK && (pool = tnri_pool_walk(device, NULL)) != NULL) {
         status = tnri_pool_end(pool, 1);
@@ -330,22 +371,18 @@ static tnr_status device_end_captures(tnri_device *device)
     return captures->captures_end(device);
 }
 
-/* All that a device that is in use, or was, has of the driver. No capture needs its memory. */
+/* All that a device that is in use, or was, has of the driver, a GPU with the host memory near it.
+ * No capture needs its memory. */
 static tnr_status device_end(tnri_device *device)
 {
     tnr_status status = TNR_OK;
     if (atomic_load(&device->in_use))
         status = device_end_pools(device);
+    else if (!tnri_device_is_host(device))
+        status = device_end(device_host(device)); /* what an earlier call could not */
     if (status == TNR_OK && tnri_device_is_host(device))
         status = tnri_idle_end(device);
     return status == TNR_OK ? tnri_device_stop(device) : status;
-}
-
-/* The host memory near a GPU, which ends first, because it uses the GPU's streams; of host memory,
- * itself. */
-static tnri_device *device_host(const tnri_device *device)
-{
-    return tnri_device_at(TNR_HOST(device->gpu->index));
 }
 
 tnr_status tnr_device_end(int index, int force)
@@ -377,9 +414,9 @@ tnr_status tnr_device_end(int index, int force)
     status = device_end_captures(host);
     if (status == TNR_OK)
         status = device_end_captures(device);
+    if (status == TNR_OK && host == device)
+        status = contents_end(device->gpu);
     if (status == TNR_OK)
-        status = device_end(host);
-    if (status == TNR_OK && host != device)
         status = device_end(device);
     if (status == TNR_OK)
         device->peers = 0; /* of pools that will be made */
@@ -417,12 +454,8 @@ tnr_status tnr_shutdown(int force)
     /* First those of all devices: none is proved idle while another one captures. */
     for (int i = 0; (device = tnri_device_nth(i)) != NULL && status == TNR_OK; i++)
         status = device_end_captures(device);
-    for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++) {
-        device = tnri_device_at(i);
-        status = device_end(device_host(device));
-        if (status == TNR_OK)
-            status = device_end(device);
-    }
+    for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++)
+        status = device_end(tnri_device_at(i));
     if (status != TNR_OK) {
         if (is_paused) { /* it goes on for now */
             tnri_seeing_resume();

@@ -74,6 +74,14 @@ static void arenas_free_all(tnr_pool pool)
     }
 }
 
+tnr_status tnri_pool_free_all(tnr_pool pool)
+{
+    tnr_status status = tnri_asleep_settle(pool);
+    if (status == TNR_OK)
+        arenas_free_all(pool);
+    return status;
+}
+
 /* Waits until nobody but the calling thread holds the pool. Who does holds it for a short while, or
  * waits for the device on behalf of this very pool's memory. */
 static void pool_wait_for_visitors(tnr_pool pool)
@@ -97,11 +105,9 @@ static int pool_has_aliases(tnr_pool pool)
 /* Gives everything that the pool has back to the driver, live blocks included if `force`. */
 static tnr_status pool_give_back(tnr_pool pool, int force)
 {
-    tnr_status status = tnri_asleep_settle(pool);
+    tnr_status status = force ? tnri_pool_free_all(pool) : tnri_asleep_settle(pool);
     if (status != TNR_OK)
         return status;
-    if (force)
-        arenas_free_all(pool);
     uint64_t errors = tnri_error_latest().count;
     (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_WAIT);
     (void)tnri_release_idle(pool->device, pool, SIZE_MAX, 1, &status);

@@ -463,7 +463,8 @@ static tnr_status ladder_ask_group(tnri_arena *arena, const tnri_request *reques
 static tnr_status ladder_ask(tnri_arena *arena, const tnri_request *request, ladder_means most,
                              tnr_status status, void **ptr)
 {
-    for (int i = 0; is_shortage(status) && i < TNRI_CALLBACKS; i++) {
+    for (int i = 0; is_shortage(status) && !arena->account->is_contents && i < TNRI_CALLBACKS;
+         i++) {
         if (tnri_chunk_check(&arena->pool->account, request_least(arena, request)) != TNR_OK)
             break;
         tnri_pool_work_end(arena->pool);
@@ -517,7 +518,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
             tnri_device_leave(&visit);
             return status;
         }
-        if (is_shortage(status)) {
+        if (is_shortage(status) && !arena->account->is_contents) {
             atomic_fetch_add_explicit(&device->ooms_count, 1, memory_order_relaxed);
             status = tnri_oom_report(arena, request, status);
         }

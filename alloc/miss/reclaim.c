@@ -244,9 +244,15 @@ static size_t parked_release(tnr_pool pool, size_t bytes)
 static size_t reclaim_counted(tnri_arena *arena, size_t bytes, int thorough)
 {
     tnri_device *device = arena->device;
-    tnri_captures_settle(device); /* graphs may have ended that nobody has looked for, */
-    (void)tnri_streams_reap(device, SIZE_MAX); /* and threads */
-    size_t let_go = tnri_capturing() ? tnri_captures_get()->memory_is_short() : 0;
+    size_t let_go = 0;
+    /* Graphs may have ended that nobody has looked for. Not for contents: what sleeps may end with
+     * them, and the caller works on that; and it waits for no lock of the graphs, since the thread
+     * that has it may wait for the caller. */
+    if (!arena->account->is_contents)
+        tnri_captures_settle(device);
+    (void)tnri_streams_reap(device, SIZE_MAX); /* nor for threads */
+    if (tnri_capturing() && !arena->account->is_contents)
+        let_go = tnri_captures_get()->memory_is_short();
     /* What the last chunk of the request misses may be as large as a page on either side. */
     size_t excess = limit_excess(tnri_device_most(device), &device->reserved_bytes);
     size_t pool_excess = limit_excess(atomic_load(&arena->pool->account.limit_bytes),

@@ -26,6 +26,8 @@ static tnr_status sleeper_settle(tnr_pool pool)
     if (status == TNR_OK) {
         sleeper->kept_count = 0;
         sleeper->kept_bytes = 0;
+        tnri_staging_give(device, sleeper->buffers, sleeper->keeps_buffers);
+        sleeper->buffers = NULL;
     }
     tnri_staging_unclaim(device);
     return status;

@@ -2,6 +2,8 @@
 /* Host memory and streams for contents: see staging.h. */
 #include "away/staging.h"
 
+#include "api/library.h"
+#include "api/pool_end.h"
 #include "base/bytes_text.h"
 #include "base/error.h"
 #include "base/host_limit.h"
@@ -9,8 +11,10 @@
 #include "base/prim/clock.h"
 #include "base/prim/pages.h"
 #include "base/thread_number.h"
+#include "miss/reclaim.h"
 
 tnri_staging tnri_stagings[TNRI_DEVICE_NUMBERS];
+static tnr_status staging_empty(tnri_device *device);
 static tnri_lock late_lock = {.rank = TNRI_RANK_HOST};
 
 /* ---- the stream ----------------------------------------------------------------------------- */
@@ -86,20 +90,65 @@ static tnri_buffer *buffer_pop(tnri_buffers *buffers)
     return buffer;
 }
 
-static tnr_status memory_pin(void **memory)
+/* Puts the host memory near the device into use, and makes the pool there. */
+static tnr_status pool_open(tnri_device *device)
+{
+    tnr_pool pool;
+    tnri_device *host;
+    tnri_staging *staging = tnri_staging_of(device);
+    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
+    options.name = "contents";
+    if (staging->pool != NULL)
+        return TNR_OK;
+    tnr_status status = tnri_library_device(TNR_HOST(device->index), &host);
+    if (status == TNR_OK)
+        status = tnri_pool_make(host, &options, TNRI_POOL_CONTENTS, NULL, &pool);
+    if (status == TNR_OK)
+        staging->pool = pool->handle;
+    return status;
+}
+
+static tnr_status memory_pin(tnri_device *device, void **memory)
 {
     tnr_status status = staging_check();
+    if (status == TNR_OK)
+        status = pool_open(device);
+    if (status == TNR_OK)
+        status = tnr_pool_malloc(memory, tnri_staging_of(device)->pool, TNRI_BUFFER_BYTES,
+                                 TNR_HOST(device->index), NULL);
+    /* Out of host memory, that is, not of the device's. */
+    return status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT ? TNR_ERR_HOST_MEMORY
+                                                                      : status;
+}
+
+/* Gives what is free in the pool back. Not by tnr_pool_trim, which ends what graphs have left, and
+ * with that pools that sleep: their ends want the claim, too. */
+static tnr_status pool_trim(const tnri_staging *staging)
+{
+    tnr_pool pool;
+    tnr_status status = tnri_pool_resolve(staging->pool, &pool);
     if (status != TNR_OK)
         return status;
-    CUresult result = tnri_gpu_host_alloc(memory, TNRI_BUFFER_BYTES);
-    if (result == CUDA_SUCCESS)
+    (void)tnri_release_idle(pool->device, pool, SIZE_MAX, 1, &status);
+    tnri_pool_drop(pool);
+    return status;
+}
+
+/* Ends the pool, which has nothing of Tenure's any more. */
+static tnr_status pool_close(tnri_staging *staging)
+{
+    tnr_pool pool;
+    if (staging->pool == NULL)
         return TNR_OK;
-    status = tnri_driver_error(result, TNRI_GPU_HOST_ALLOC, "pinning host memory for contents");
-    if (result != CUDA_ERROR_OUT_OF_MEMORY && result != CUDA_ERROR_OPERATING_SYSTEM)
+    tnr_status status = tnri_pool_resolve(staging->pool, &pool);
+    if (status != TNR_OK)
         return status;
-    /* Out of host memory, that is, not of the device's. */
-    tnri_host_limit_explain();
-    return TNR_ERR_HOST_MEMORY;
+    status = tnri_pool_end(pool, 1);
+    if (status == TNR_OK)
+        staging->pool = NULL;
+    else
+        tnri_pool_drop(pool);
+    return status;
 }
 
 /* Large pages, because the first touch of small ones takes longer than the copy. */
@@ -113,13 +162,13 @@ static tnr_status memory_page(void **memory)
 }
 
 /* Adds one spare. */
-static tnr_status buffer_make(tnri_buffers *buffers, int is_paged)
+static tnr_status buffer_make(tnri_device *device, tnri_buffers *buffers, int is_paged)
 {
     tnri_buffer *buffer = tnri_host_alloc(sizeof(*buffer));
     if (buffer == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of contents.");
     void *memory;
-    tnr_status status = is_paged ? memory_page(&memory) : memory_pin(&memory);
+    tnr_status status = is_paged ? memory_page(&memory) : memory_pin(device, &memory);
     if (status != TNR_OK) {
         tnri_host_free(buffer, sizeof(*buffer));
         return status;
@@ -131,20 +180,24 @@ static tnr_status buffer_make(tnri_buffers *buffers, int is_paged)
     return TNR_OK;
 }
 
-/* Frees pinned spares until `most` exist, or none is spare. */
-static CUresult pinned_trim(tnri_device *device, size_t most)
+/* Frees pinned spares until `most` exist, or none is spare, and gives their memory back. */
+static tnr_status pinned_trim(tnri_device *device, size_t most)
 {
-    tnri_buffers *pinned = &tnri_staging_of(device)->pinned;
+    tnri_staging *staging = tnri_staging_of(device);
+    tnri_buffers *pinned = &staging->pinned;
+    if (pinned->spares == NULL || pinned->count <= most)
+        return TNR_OK;
+    tnr_status status = staging->is_busy ? tnri_staging_wait(device) : TNR_OK;
+    if (status != TNR_OK)
+        return status;
     while (pinned->spares != NULL && pinned->count > most) {
-        if (tnri_staging_of(device)->is_busy && tnri_staging_wait(device) != TNR_OK)
-            return CUDA_ERROR_NOT_READY;
-        CUresult result = tnri_gpu_host_free(pinned->spares->memory);
-        if (result != CUDA_SUCCESS)
-            return result;
-        tnri_host_free(buffer_pop(pinned), sizeof(tnri_buffer));
+        tnri_buffer *buffer = buffer_pop(pinned);
+        status = tnr_free(buffer->memory);
+        tnri_assert(status == TNR_OK); /* no stream was told of it */
+        tnri_host_free(buffer, sizeof(*buffer));
         pinned->count--;
     }
-    return CUDA_SUCCESS;
+    return pool_trim(staging);
 }
 
 /* The same for ordinary ones. No copy of the device's touches these. */
@@ -182,11 +235,12 @@ tnr_status tnri_staging_check(const tnri_device *device, size_t count)
 }
 
 /* Has at least so many spares, or as many as can be had. */
-static tnr_status buffers_make(tnri_buffers *buffers, size_t count, int is_paged)
+static tnr_status buffers_make(tnri_device *device, tnri_buffers *buffers, size_t count,
+                               int is_paged)
 {
     tnr_status status = TNR_OK;
     while (status == TNR_OK && buffers->spares_count < count)
-        status = buffer_make(buffers, is_paged);
+        status = buffer_make(device, buffers, is_paged);
     return status;
 }
 
@@ -210,15 +264,16 @@ static size_t pinned_share(const tnri_staging *staging, size_t count, size_t pin
 
 /* Has the spares for `count` buffers, of which *pinned are to be pinned, and for *ring. Where the
  * system does not pin so much, *pinned is less, and the ring is needed. */
-static tnr_status spares_make(tnri_staging *staging, size_t count, size_t *pinned, size_t *ring)
+static tnr_status spares_make(tnri_device *device, size_t count, size_t *pinned, size_t *ring)
 {
-    tnr_status status = buffers_make(&staging->pinned, *pinned + *ring, 0);
+    tnri_staging *staging = tnri_staging_of(device);
+    tnr_status status = buffers_make(device, &staging->pinned, *pinned + *ring, 0);
     if (status == TNR_ERR_HOST_MEMORY && staging->pinned.spares_count >= ring_missing(staging)) {
         *ring = ring_missing(staging);
         *pinned = staging->pinned.spares_count - *ring;
         status = TNR_OK;
     }
-    return status == TNR_OK ? buffers_make(&staging->paged, count - *pinned, 1) : status;
+    return status == TNR_OK ? buffers_make(device, &staging->paged, count - *pinned, 1) : status;
 }
 
 /* Forgets where copies end. */
@@ -313,7 +368,7 @@ tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_ma
     size_t pinned = pinned_share(staging, count, pinned_max, &ring);
     size_t pinned_before = staging->pinned.count, paged_before = staging->paged.count;
     *buffers = NULL;
-    tnr_status status = spares_make(staging, count, &pinned, &ring);
+    tnr_status status = spares_make(device, count, &pinned, &ring);
     if (status != TNR_OK) {
         tnri_staging_undo(device, NULL, pinned_before, paged_before);
         return status;
@@ -367,43 +422,14 @@ tnr_status tnri_staging_prepare(tnri_device *device, size_t bytes)
     size_t before = staging->pinned.count, used = before - staging->pinned.spares_count;
     tnr_status status = tnri_staging_check(device, at_least_0(count, used));
     if (status == TNR_OK)
-        status = buffers_make(&staging->pinned, at_least_0(count, used), 0);
+        status = buffers_make(device, &staging->pinned, at_least_0(count, used), 0);
     if (status != TNR_OK) {
         (void)pinned_trim(device, before);
         return status;
     }
     staging->kept_count = count;
     paged_trim(device, 0);
-    CUresult result = pinned_trim(device, count);
-    if (result == CUDA_SUCCESS)
-        return TNR_OK;
-    return tnri_driver_error(result, TNRI_GPU_HOST_FREE, "giving pinned memory back");
-}
-
-/* Gives everything back; on a refusal *verb says of what, and a repeated call goes on. */
-static CUresult staging_empty(tnri_device *device, tnri_gpu_verb *verb)
-{
-    tnri_staging *staging = tnri_staging_of(device);
-    *verb = TNRI_GPU_CONTEXT_AWAIT;
-    for (tnri_late *late = staging->late; late != NULL; late = late->next)
-        late->stream = NULL; /* the device's streams have ended, held or not */
-    CUresult result = late_collect(device, 1);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *verb = TNRI_GPU_HOST_FREE;
-    result = pinned_trim(device, 0);
-    if (result != CUDA_SUCCESS)
-        return result;
-    paged_trim(device, 0);
-    tnri_assert(staging->pinned.count == 0 && staging->paged.count == 0);
-    staging->kept_count = 0;
-    staging->is_busy = 0;
-    *verb = TNRI_GPU_STREAM_END;
-    if (staging->has_stream)
-        result = tnri_gpu_stream_end(staging->stream);
-    if (result == CUDA_SUCCESS)
-        staging->has_stream = 0;
-    return result;
+    return pinned_trim(device, count);
 }
 
 /* ---- whose it is ---------------------------------------------------------------------------- */
@@ -458,4 +484,44 @@ void tnri_staging_unclaim(tnri_device *device)
 int tnri_staging_is_mine(const tnri_device *device)
 {
     return atomic_load(&tnri_staging_of(device)->claimed_by) == tnri_thread_number();
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+/* Gives everything back, also what copies still use, when these are over. */
+static tnr_status staging_close(tnri_device *device)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    CUresult result = late_collect(device, 1);
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, TNRI_GPU_CONTEXT_AWAIT, "waiting for copies of contents");
+    size_t kept = staging->pinned.count - staging->pinned.spares_count;
+    if (kept > 0)
+        return tnri_error(TNR_ERR_BUSY,
+                          "%s of host memory keep contents of sleeping pools and parked blocks of "
+                          "device %d. Wake and unpark them first, or end device %d.",
+                          TNRI_BYTES(kept * TNRI_BUFFER_BYTES), device->index, device->index);
+    tnr_status status = pinned_trim(device, 0);
+    if (status != TNR_OK)
+        return status;
+    paged_trim(device, 0);
+    staging->kept_count = 0;
+    staging->is_busy = 0;
+    status = pool_close(staging);
+    if (status != TNR_OK)
+        return status;
+    if (staging->has_stream)
+        result = tnri_gpu_stream_end(staging->stream);
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, TNRI_GPU_STREAM_END, "ending the stream of copies");
+    staging->has_stream = 0;
+    return TNR_OK;
+}
+
+static tnr_status staging_empty(tnri_device *device)
+{
+    tnri_staging_claim(device);
+    tnr_status status = staging_close(device);
+    tnri_staging_unclaim(device);
+    return status;
 }

@@ -4,14 +4,16 @@
  * them.
  *
  * Pinning costs far more than copying (a second for some GiB), so buffers of one size are kept and
- * used again, and can be made ahead of time. If the caller does not want so much pinned memory, or
+ * used again, and can be made ahead of time. Pinned ones are blocks of a pool of their own of the
+ * host memory near the device (memory/device/host.h): limits, sums and snapshots of that have them.
+ * If the caller does not want so much pinned memory, or
  * the system refuses it, ordinary memory is filled through a ring of two pinned buffers
  * (away/carry.h). Tenure does not even ask for memory that the machine or a control group has no
  * room for (base/host_limit.h). Everything here belongs to one thread at a time: the one that has
  * claimed the device's staging. It may keep the claim for long, so others wait for the claim with
  * naps, with no lock held.
  *
- * Everything is given back when the device is put out of use (tnri_device.upper_empty).
+ * Everything is given back before that host memory is put out of use (tnri_device.upper_empty).
  */
 #ifndef TNRI_AWAY_STAGING_H
 #define TNRI_AWAY_STAGING_H
@@ -59,8 +61,9 @@ typedef struct tnri_staging {
 
     /* The claiming thread's. */
     tnri_buffers pinned, paged;
-    size_t kept_count;            /* pinned ones that tnri_staging_prepare asked for; not freed */
-    tnri_late *late;              /* buffers on their way back; the lock of all of these */
+    tnr_pool pool;     /* of host memory near the device, for the pinned ones; null: none yet */
+    size_t kept_count; /* pinned ones that tnri_staging_prepare asked for; not freed */
+    tnri_late *late;   /* buffers on their way back; the lock of all of these */
     tnri_buffer *ring[TNRI_RING]; /* pinned; there while paged buffers are in use, otherwise null */
     CUstream stream;              /* all copies' */
     int has_stream;

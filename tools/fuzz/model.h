@@ -237,8 +237,8 @@ int range_is_lacking(const model *self, const model_graph *graph);
 const char *host_allows(model *self, const fuzz_op *op);
 void host_did_malloc(model *self, const fuzz_op *op, uintptr_t base);
 void host_did_write(model *self, const fuzz_op *op);
-/* As model_must_fit. */
-int host_must_fit(const model *self, const fuzz_op *op);
+/* As model_must_fit; so many bytes of contents of what sleeps and is parked lie there, too. */
+int host_must_fit(const model *self, const fuzz_op *op, size_t contents);
 
 /* A block that is live from now on, with everything else 0: the caller adds to the sums. */
 model_block *model_block_begin(model *self, int slot, uintptr_t base);

@@ -77,9 +77,10 @@ void host_did_write(model *self, const fuzz_op *op)
     block->written = 0;
 }
 
-int host_must_fit(const model *self, const fuzz_op *op)
+int host_must_fit(const model *self, const fuzz_op *op, size_t contents)
 {
-    size_t most = (size_t)op->n + 4 * MIB, limit = self->limit_bytes[FUZZ_DEVICES + op->device];
+    size_t most = contents + (size_t)op->n + 4 * MIB;
+    size_t limit = self->limit_bytes[FUZZ_DEVICES + op->device];
     if (self->has_faults || self->has_wide_chunks || self->has_slabs || self->captures > 0)
         return 0;
     for (int i = 0; i < self->live_count; i++) {

@@ -8,6 +8,16 @@
 
 /* ---- allocating ----------------------------------------------------------------------------- */
 
+/* What is live near the device and no block of the program's. */
+static size_t contents_bytes(const fuzz_run *run, int device)
+{
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
+    uint64_t own = run->model.requested_bytes[FUZZ_DEVICES + device];
+    if (tnr_stats_get(&stats, NULL, TNR_HOST(device)) != TNR_OK || stats.bytes_live < own)
+        return 0;
+    return (size_t)(stats.bytes_live - own);
+}
+
 /* A failure is fine if memory may be short, also that of the machine, or a driver call failed. */
 static int malloc_refused(fuzz_run *run, const fuzz_op *op, tnr_status status, const void *ptr)
 {
@@ -18,7 +28,8 @@ static int malloc_refused(fuzz_run *run, const fuzz_op *op, tnr_status status, c
         run_fail(run, FUZZ_VERDICT_SAFETY, "status", "an allocation that gave %s left an address",
                  tnr_status_name(status));
     int is_short = status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
-    if (run_was_sabotaged(run) || (is_short && !host_must_fit(&run->model, op)) ||
+    if (run_was_sabotaged(run) ||
+        (is_short && !host_must_fit(&run->model, op, contents_bytes(run, op->device))) ||
         (status == TNR_ERR_OUT_OF_MEMORY && tnr_host_get(&info) == TNR_OK &&
          info.left_bytes < MACHINE_MOST))
         return 0;

@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 
+#include <tenure/sleep.h>
 #include <tenure/trap.h>
 
 #include "owner.h"
@@ -45,6 +46,9 @@ static int statistics_get(fuzz_run *run, int place, tnr_stats *stats)
     return 0;
 }
 
+/* Blocks of the pool "contents" (away/staging.h). */
+#define CONTENTS_BYTES ((uint64_t)32 << 20)
+
 /* 1 if there is something to look at. The question itself would put host memory into use. */
 static int place_is_there(const fuzz_run *run, int place)
 {
@@ -81,13 +85,17 @@ static void statistics_check(fuzz_run *run, int place)
             " + slack %" PRIu64 " is not mapped %" PRIu64 " + asleep %" PRIu64,
             device, stats.bytes_live, stats.bytes_binned, stats.bytes_free, stats.bytes_retired,
             stats.bytes_slack, stats.reserved_bytes.current, stats.bytes_asleep);
-    if (stats.allocation[TNR_WORLD_ALL].current != m->live_blocks[place] ||
-        stats.bytes_live != m->requested_bytes[place])
+    /* In host memory there may be contents of what sleeps, is parked or was compacted, too. */
+    uint64_t blocks = stats.allocation[TNR_WORLD_ALL].current;
+    int is_more = place >= FUZZ_DEVICES && blocks > m->live_blocks[place];
+    uint64_t contents = is_more ? blocks - m->live_blocks[place] : 0;
+    if (blocks != m->live_blocks[place] + contents ||
+        stats.bytes_live != m->requested_bytes[place] + contents * CONTENTS_BYTES)
         run_fail(run, FUZZ_VERDICT_SAFETY, "statistics",
                  "device %d: the library counts %" PRIu64 " blocks of %" PRIu64
                  " bytes, the program has %" PRIu64 " of %" PRIu64,
-                 device, stats.allocation[TNR_WORLD_ALL].current, stats.bytes_live,
-                 m->live_blocks[place], m->requested_bytes[place]);
+                 device, blocks, stats.bytes_live, m->live_blocks[place],
+                 m->requested_bytes[place]);
     /* What was mapped when a limit was lowered may stay above it, but nothing may be added. */
     uint64_t reserved = stats.reserved_bytes.current;
     if (run->limit_seen[place] == m->limit_bytes[place] && reserved > m->limit_bytes[place] &&
@@ -242,6 +250,10 @@ void verdict_drained(fuzz_run *run)
         int d = run_place(place);
         if (!place_is_there(run, place))
             continue;
+        /* Contents of parked blocks lie in the host memory until then. */
+        if (place < FUZZ_DEVICES && tnr_sleep_prepare(0, d) != TNR_OK)
+            run_fail(run, FUZZ_VERDICT_LIVENESS, "drain", "tnr_sleep_prepare: %s",
+                     tnr_last_error());
         if (!statistics_get(run, place, &stats))
             return;
         if (stats.bytes_live + stats.bytes_slack + stats.bytes_retired != 0)

@@ -165,9 +165,10 @@ TNR_NODISCARD TNR_API tnr_status tnr_shutdown(int force);
  * A thread that is routed to one of the device's pools must pop it. Pools of other devices that
  * were opened to the device (tnr_pool_access_set) stay open to it. Does nothing for a device that
  * is not in use.
- * Errors: those of tnr_shutdown, and TNR_ERR_INVALID_DEVICE; TNR_ERR_CAPTURE also if the device has
- * graphs, or memory that is not known to be idle, and a capture of another device is under way.
- * Since 0.2.0. */
+ * Errors: those of tnr_shutdown, and TNR_ERR_INVALID_DEVICE; TNR_ERR_BUSY also for host memory
+ * (TNR_HOST) that keeps contents of sleeping pools or parked blocks; TNR_ERR_CAPTURE also if the
+ * device has graphs, or memory that is not known to be idle, and a capture of another device is
+ * under way. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_device_end(int device, int force);
 
 /* ---- allocate and free --------------------------------------------------------------------- */

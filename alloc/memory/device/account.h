@@ -36,6 +36,10 @@ typedef struct tnri_account {
     char name[TNRI_POOL_NAME_BYTES];
     int is_graph; /* its memory is for captures: one arena, of no stream; nothing in it moves */
     tnr_handle_type handle_type;
+    /* 1: its blocks are Tenure's own, and keep contents of memory that sleeps or is parked. Where
+     * none can be had the layer above has another way, so no user's callback is asked, and it is no
+     * case of memory that is out. */
+    int is_contents;
     /* 1: a network card may know its chunks by their addresses, also when their blocks are freed.
      * So no chunk moves, and none goes back unless the pool is named. */
     int gpu_direct_rdma;

@@ -4,7 +4,10 @@
 
 #include <string.h>
 
+#include "base/bytes_text.h"
 #include "base/conf/conf.h"
+#include "base/error.h"
+#include "base/host_limit.h"
 #include "base/lock.h"
 #include "base/prim/loader.h"
 
@@ -25,6 +28,23 @@ int tnri_memory_is_allocated(void)
     return memory == TNRI_MEMORY_ALLOCATED || tnri_loader_each(is_sanitizer, NULL) != 0;
 }
 
+/* Why the thread's last allocation here failed. */
+static _Thread_local CUresult last_refusal;
+
+tnr_status tnri_memory_refused(size_t bytes, int is_host)
+{
+    tnri_gpu_verb verb = is_host ? TNRI_GPU_HOST_ALLOC : TNRI_GPU_ALLOC;
+    tnr_status status = tnri_driver_error(last_refusal, verb,
+                                          is_host ? "pinning host memory" : "allocating a segment");
+    int is_short = last_refusal == CUDA_ERROR_OUT_OF_MEMORY;
+    /* How the kernel's refusal to pin comes out. */
+    is_short |= is_host && last_refusal == CUDA_ERROR_OPERATING_SYSTEM;
+    tnri_error_append(" %s were asked for.", TNRI_BYTES(bytes));
+    if (is_host && is_short)
+        tnri_host_limit_explain();
+    return is_short ? TNR_ERR_OUT_OF_MEMORY : status;
+}
+
 /* While others capture, the driver wants to hear that the caller knows what it does. */
 static CUstreamCaptureMode mode_swap(CUstreamCaptureMode mode)
 {
@@ -42,6 +62,7 @@ static void *segment_alloc(size_t bytes, int device, tnr_stream stream, void *us
     (void)device;
     (void)stream;
     (void)user;
+    last_refusal = result;
     return result == CUDA_SUCCESS ? (void *)(uintptr_t)made : NULL;
 }
 
@@ -111,16 +132,18 @@ static CUresult slab_release(uintptr_t taken)
 }
 
 /* Takes more than is asked for, so that a page begins in it. */
-static void *slab_align(size_t bytes)
+static CUresult slab_align(void **segment, size_t bytes)
 {
     void *taken = NULL;
-    if (tnri_gpu_host_alloc(&taken, bytes + SLAB_PAGE) != CUDA_SUCCESS)
-        return NULL;
+    CUresult result = tnri_gpu_host_alloc(&taken, bytes + SLAB_PAGE);
+    if (result != CUDA_SUCCESS)
+        return result;
     uintptr_t base = ((uintptr_t)taken + SLAB_PAGE - 1) & ~(SLAB_PAGE - 1);
+    *segment = (void *)base;
     if (slab_enter(base, (uintptr_t)taken))
-        return (void *)base;
+        return CUDA_SUCCESS;
     (void)slab_release((uintptr_t)taken);
-    return NULL;
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult tnri_memory_release_refused(void)
@@ -143,9 +166,10 @@ static void *slab_alloc(size_t bytes, int device, tnr_stream stream, void *user)
         result = tnri_gpu_host_alloc(&taken, bytes);
     if (result == CUDA_SUCCESS && ((uintptr_t)taken & (SLAB_PAGE - 1)) != 0) {
         (void)slab_release((uintptr_t)taken);
-        taken = slab_align(bytes);
+        result = slab_align(&taken, bytes);
     }
     (void)mode_swap(before);
+    last_refusal = result;
     (void)device;
     (void)stream;
     (void)user;

@@ -23,6 +23,10 @@ int tnri_memory_is_allocated(void);
 /* 1 if segments come from here. */
 int tnri_memory_is_own(tnr_segment_alloc alloc);
 
+/* The error for an allocation of this thread that got no segment of so many bytes from here:
+ * TNR_ERR_OUT_OF_MEMORY if there is none, else TNR_ERR_DRIVER. */
+tnr_status tnri_memory_refused(size_t bytes, int is_host);
+
 /* Makes a pool's options those of a pool over segments of cuMemAlloc, or of cuMemHostAlloc for host
  * memory, unless they ask for something that only mapped memory has. */
 void tnri_memory_options(tnr_pool_options *options, int is_host);

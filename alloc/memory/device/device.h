@@ -76,9 +76,10 @@ typedef struct tnri_device {
 
     tnri_event_store events; /* synchronisation: internal */
 
-    /* Called when the device is put out of use, in the context: gives back what a layer above has
-     * of the driver here. If the driver refuses, *verb says what. Null: there is nothing. */
-    CUresult (*upper_empty)(struct tnri_device *device, tnri_gpu_verb *verb);
+    /* Of a GPU: called before its host memory is put out of use, in the context. Gives back what a
+     * layer above has there, and its stream here. TNR_ERR_BUSY: contents are kept there. Null:
+     * there is nothing. */
+    tnr_status (*upper_empty)(struct tnri_device *device);
 
     /* Synchronisation: atomics. Changed on slow paths only. */
     _Atomic uint64_t reserved_bytes, reserved_peak_bytes;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "log/nvtx.h"
+#include "memory/device/allocated.h"
 #include "memory/device/host.h"
 
 /* Whose callback the thread is in; null: none's. */
@@ -182,6 +183,11 @@ static tnr_status memory_take(const tnri_account *account, size_t bytes, tnr_str
                               uintptr_t *base)
 {
     void *memory = owner_alloc(account, bytes, stream);
+    if (memory == NULL && account->foreign.is_own) {
+        int is_host = tnri_device_is_host(account->device);
+        tnri_chunk_lacks = is_host ? TNR_OOM_HOST : TNR_OOM_DEVICE;
+        return tnri_memory_refused(bytes, is_host);
+    }
     if (memory == NULL) {
         tnri_chunk_lacks = TNR_OOM_SEGMENT;
         return tnri_error(TNR_ERR_OUT_OF_MEMORY,

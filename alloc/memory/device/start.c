@@ -137,8 +137,6 @@ static CUresult device_empty(tnri_device *device, tnri_gpu_verb *verb)
     *verb = TNRI_GPU_HOST_FREE;
     if (tnri_device_is_host(device))
         result = tnri_memory_release_refused();
-    if (result == CUDA_SUCCESS && device->upper_empty != NULL)
-        result = device->upper_empty(device, verb);
     if (result != CUDA_SUCCESS)
         return result;
     *verb = TNRI_GPU_EVENT_END;

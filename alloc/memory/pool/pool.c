@@ -78,7 +78,7 @@ static tnr_status pool_check_host(const tnri_device *device, const tnr_pool_opti
 {
     if (tnri_likely(!tnri_device_is_host(device)))
         return TNR_OK;
-    if (kind != TNRI_POOL_PLAIN)
+    if (kind != TNRI_POOL_PLAIN && kind != TNRI_POOL_CONTENTS)
         return tnri_error(TNR_ERR_INVALID_DEVICE,
                           "device %d is host memory, of which there are no pools for graphs.",
                           device->index);
@@ -188,6 +188,7 @@ static tnr_status pool_make(tnri_device *device, const tnr_pool_options *options
     pool->account.device = device;
     pool->account.is_graph = kind == TNRI_POOL_GRAPH || kind == TNRI_POOL_GRAPH_PRIVATE;
     pool->account.is_vouched = kind == TNRI_POOL_VOUCHED;
+    pool->account.is_contents = kind == TNRI_POOL_CONTENTS;
     pool->is_private = kind == TNRI_POOL_GRAPH_PRIVATE;
     if (tagging != NULL) {
         pool->account.tag = tagging->tag;
@@ -217,7 +218,7 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
                           const tnri_tagging *tagging, tnr_pool *made)
 {
     tnr_pool_options own = *options;
-    if (device->is_allocated)
+    if (device->is_allocated || kind == TNRI_POOL_CONTENTS) /* which never move */
         tnri_memory_options(&own, tnri_device_is_host(device));
     return pool_make(device, &own, kind, tagging, made);
 }

@@ -24,7 +24,8 @@ typedef enum tnri_pool_kind {
     TNRI_POOL_PLAIN,
     TNRI_POOL_GRAPH,         /* for captures: has its arena from the beginning */
     TNRI_POOL_GRAPH_PRIVATE, /* the same, of one graph */
-    TNRI_POOL_VOUCHED        /* for captures that the caller orders: has arenas as any other */
+    TNRI_POOL_VOUCHED,       /* for captures that the caller orders: has arenas as any other */
+    TNRI_POOL_CONTENTS       /* of host memory: what is kept of sleeping pools and parked blocks */
 } tnri_pool_kind;
 
 /* The tagging of a new pool: see memory/pool/family.h. All zero: none. */

@@ -68,7 +68,8 @@ tnr_status tnri_idle_end(tnri_device *device)
     if (status == TNR_OK) {
         atomic_store(&device->host.idle, NULL);
         tnri_stream_drop(idle);
-        (void)tnri_gpu_stream_end(handle); /* if not now, it ends with the context */
+        (void)tnri_gpu_stream_await(handle); /* marks are recorded on it */
+        (void)tnri_gpu_stream_end(handle);   /* if not now, it ends with the context */
     }
     tnri_device_leave(&visit);
     return status;

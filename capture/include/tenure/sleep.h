@@ -17,10 +17,12 @@
  * Contents. Kept contents are copied to pinned host memory and back, at the link's full speed. Past
  * pinned_bytes_max, or where the system refuses to pin more, they lie in ordinary host memory and
  * go through two pinned pieces of 32 MiB. That is as fast as up to 16 threads copy host memory, and
- * spares the pinning. Before it takes any host memory, Tenure looks at what the machine has left,
- * and at what the process's control groups (version 1 and 2) have left. It refuses a sleep that
- * would leave less than 64 MiB there, because the kernel would end the process later. Discarded
- * contents are undefined after the wake, and cost only the mapping calls.
+ * spares the pinning. The pinned memory is host memory near the device (TNR_HOST, <tenure/host.h>),
+ * in the pool "contents": limits, sums and snapshots of that have it. What a limit there leaves no
+ * room for goes through ordinary memory, too. Before it takes any host memory, Tenure looks at what
+ * the machine has left, and at what the process's control groups (version 1 and 2) have left. It
+ * refuses a sleep that would leave less than 64 MiB there, because the kernel would end the process
+ * later. Discarded contents are undefined after the wake, and cost only the mapping calls.
  *
  * What is free in the pool is never kept, except in a graph pool. Replays read there what was
  * written while capturing, in memory that is free by now. So in a graph pool everything is kept
