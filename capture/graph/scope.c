@@ -25,7 +25,7 @@ static tnr_status scope_check(int device_index, tnr_stream stream,
         (*options)->mode > TNR_CAPTURE_RELAXED)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "the options of a capture are not of this version (struct_bytes), or "
-                          "their mode is none. Start from TNR_CAPTURE_OPTIONS_INIT.");
+                          "they name no mode. Start from TNR_CAPTURE_OPTIONS_INIT.");
     tnr_status status = tnri_library_device(device_index, device);
     if (status == TNR_OK)
         status = tnri_captures_supported();

@@ -56,7 +56,7 @@ static CUdeviceptr page_at(const cache *self, int page)
 /* ---- pages ---------------------------------------------------------------------------------- */
 
 /* Gives a sequence `count` pages, wherever some are free. Memory for neighbours comes in one call.
- * Returns 0 if the cache has not so many, or the device has no memory: then nothing has changed. */
+ * Returns 0 if the cache has fewer, or the device has no memory: then nothing has changed. */
 static int pages_take(cache *self, int sequence, int count)
 {
     int taken[PAGES], found = 0;

@@ -105,6 +105,7 @@ def errors_check(root):
 
 
 LINK = re.compile(r"\]\(\s*([^)\s]+)\)")
+NAMED_LINK = re.compile(r"\[([\w-]+\.md)\]\(\s*([^)\s#]+)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.M | re.S)
 
 
@@ -119,7 +120,10 @@ def anchors_of(page):
 def links_check(root):
     wrong, count = [], 0
     for page in sorted([root / "README.md", *(root / "docs").rglob("*.md")]):
-        for link in LINK.findall(CODE.sub("", page.read_text("utf-8"))):
+        text = CODE.sub("", page.read_text("utf-8"))
+        wrong += [f"{page}: the link to {target} is named {name}"
+                  for name, target in NAMED_LINK.findall(text) if pathlib.Path(target).name != name]
+        for link in LINK.findall(text):
             target, _, anchor = link.partition("#")
             if ":" in target:
                 continue
@@ -171,6 +175,14 @@ def plant(root, folder, name, change):
 
 def links_self_check():
     wrong = []
+    with tempfile.TemporaryDirectory() as folder:
+        top = pathlib.Path(folder)
+        (top / "docs").mkdir()
+        (top / "docs/there.md").write_text("# There\n", "utf-8")
+        for name, is_wrong in (("there.md", False), ("other.md", True)):
+            (top / "README.md").write_text(f"[{name}](docs/there.md)\n", "utf-8")
+            if bool(links_check(top)) != is_wrong:
+                wrong.append(f"self: a link named {name}: {links_check(top)}")
     for link, is_wrong in (("there.md#a-b", False), ("there.md", False), ("#top-of-it", False),
                            ("https://x.y/z", False), ("gone.md", True), ("there.md#c", True),
                            ("#c", True)):

@@ -247,7 +247,7 @@ class Dlpack(unittest.TestCase):
             array.address
         array.close()
         self.assertIn("closed", repr(array))
-        for wrong, text in (((-1, "uint8"), "negative"), ((1, "float99"), "none of bool")):
+        for wrong, text in (((-1, "uint8"), "negative"), ((1, "float99"), "not one of bool")):
             with self.assertRaisesRegex(ValueError, text):
                 tenure.dlpack.empty(*wrong)
         with self.assertRaisesRegex(ValueError, "per-thread"):

@@ -213,9 +213,9 @@ class Pools(unittest.TestCase):
         tenure.wake()
         self.assertEqual(of_device("reserved_bytes.all.current"), held + 4 * MIB)
         self.assertEqual((self.bytes_of(kept), self.bytes_of(third)), (-1, -1))
-        with self.assertRaisesRegex(ValueError, "none of default, keep, discard"):
+        with self.assertRaisesRegex(ValueError, "not one of default, keep, discard"):
             pool.sleep("burn")
-        with self.assertRaisesRegex(ValueError, "none of"):
+        with self.assertRaisesRegex(ValueError, "not one of"):
             tenure.set_content(kept, "burn")
         del kept, lost, third
 

@@ -393,7 +393,8 @@ REFUSED_WORDS = (
     # A translator's.
     "as ever", "anew", "for ever", "dearer", "by the chunk", "of its own kind", "and the like",
     "or the like", "in vain", "hitherto", "told apart", "come to nothing", "comes to nothing",
-    "all is well", "be had", "is had", "what it said", "in its stead", "goes by", "by whatever",
+    "all is well", "be had", "is had", "been had", "what it said", "in its stead", "goes by",
+    "by whatever", "so many", "is none of", "what there is", "tells of", "speaks of",
     # No subject that acts.
     "is said", "are said", "be said", "is told of", "are told of", "was told of",
     # People, where threads, processes and streams act.

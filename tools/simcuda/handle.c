@@ -63,7 +63,7 @@ void *sim_slot_get(const void *handle, enum sim_kind kind, const char *what)
     if (slot->kind == SIM_FREE_SLOT && slot->last_kind == kind)
         sim_violation("use of a destroyed %s, handle %p", what, handle);
     else if (slot->kind != kind)
-        sim_violation("handle %p is used as a %s and is none", handle, what);
+        sim_violation("handle %p is used as a %s and isn't one", handle, what);
     return slot->kind == kind ? slot->object : NULL;
 }
 

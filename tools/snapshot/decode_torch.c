@@ -323,7 +323,7 @@ static int state_take(torch_reader *in, place at, value any, unsigned char *stat
         *state = STATE_FREE;
     else
         return decode_fail(in->from, at,
-                           "the state \"%.40s\" is none of active_allocated, "
+                           "the state \"%.40s\" is not one of active_allocated, "
                            "active_pending_free and inactive",
                            text);
     return 0;

@@ -36,8 +36,7 @@ static const cli_option options[] = {
      "live blocks of a thread in the section mix (default 2000);\n"
      "with many threads they may fill the device",
      &live_option, NULL},
-    {"budget-ms", "N", "begin no section after so many ms (default: no limit)", &budget_option,
-     NULL},
+    {"budget-ms", "N", "begin no section after N ms (default: no limit)", &budget_option, NULL},
     {"quick", NULL, "fewer and shorter rounds, to see that it works", NULL, &is_quick},
     {"beside", "LIST",
      "what to time beside Tenure: driver, torch, or none\n"

@@ -457,8 +457,8 @@ static exit_code peers_watch(watch *self, const char *name)
     }
     if (count == 0) {
         fprintf(stderr,
-                "tenure top: no process in %s fits. One can be watched if it was started by "
-                "`tenure run`, or with TENURE_CONF=control:on, and has used a GPU\n",
+                "tenure top: no process in %s fits. top sees processes that use a GPU and were "
+                "started by `tenure run`, or with TENURE_CONF=control:on\n",
                 folders.text);
         code = EXIT_CODE_NO_PROCESS;
     } else if (count > 1) {

@@ -543,7 +543,7 @@ typedef struct tnr_oom_info {
  * Tenure's held; it may call any function of Tenure. `info` is valid during the call.
  *
  * Tenure does not call it where no free could help: for more than the device has in all or than a
- * limit allows, for a size that is none, and where addresses or host memory run out. */
+ * limit allows, for an invalid size, and where addresses or host memory run out. */
 typedef int (*tnr_oom_callback)(const tnr_oom_info *info, void *user);
 
 /* Sets the callback of the process; null removes it. Since 0.1.0; the callback's arguments since
@@ -771,8 +771,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_setting_get(tnr_setting_info *info, size_t 
 
 /* ---- errors -------------------------------------------------------------------------------- */
 
-/* The name, such as "TNR_ERR_OUT_OF_MEMORY"; "TNR_ERR_?" if no status has this number. Since
- * 0.1.0. */
+/* Its name, such as "TNR_ERR_LIMIT"; "TNR_ERR_?" if no status has this number. Since 0.1.0. */
 TNR_API const char *tnr_status_name(tnr_status status);
 
 /* The default text of a status, without the circumstances. Since 0.1.0. */

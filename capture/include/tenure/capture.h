@@ -310,7 +310,7 @@ typedef struct tnr_audit {
     size_t struct_bytes; /* set it to sizeof(tnr_audit) before the call */
     uint64_t nodes, kernels, copies, sets, others;
     uint64_t children; /* child graphs, and bodies of conditional nodes, walked into */
-    /* Nodes that the driver did not tell of, or not fully: what they refer to is not known, and the
+    /* Nodes that the driver did not describe in full: what they refer to is not known, and the
      * audit has failed for them. */
     uint64_t unread;
     uint64_t found, proved, unproved;

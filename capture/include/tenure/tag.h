@@ -46,7 +46,7 @@ extern "C" {
  * tag has one such pool for each `content`. `content` says what becomes of the contents of a block
  * in a sleep, if neither the sleep nor the block says it. These pools end with their device, not by
  * tnr_pool_destroy. Does not call the driver. Errors: TNR_ERR_INVALID_ARGUMENT (pool or tag is
- * null, the name is none, the 65th name, content), TNR_ERR_AFTER_FORK. Since 0.2.0. */
+ * null, a bad name, the 65th name, content), TNR_ERR_AFTER_FORK. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_tag_pool(tnr_pool *pool, const char *tag, tnr_content content);
 
 /* Puts the pools of a device that carry one of `count` tags to sleep: all of them or none, in the

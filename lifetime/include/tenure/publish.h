@@ -148,7 +148,7 @@ typedef struct tnr_published_info {
     int processes[TNR_HOLDERS_MAX]; /* the holders' numbers, as they see themselves; 0: none */
 } tnr_published_info;
 
-/* Says what there is under a name. Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_EXPORT (it was
+/* Describes what a name publishes. Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_EXPORT (it was
  * never published), TNR_ERR_FILE, those of tnr_init. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_published_get(tnr_published_info *info, const char *published);
 

@@ -557,7 +557,7 @@ def options_read():
     names = [name for name in options.only.split(",") if name] or list(PARTS)
     for name in names:
         if name not in PARTS:
-            parser.error(f"--only: {name} is none of {', '.join(PARTS)}")
+            parser.error(f"--only: {name} is not one of {', '.join(PARTS)}")
     if options.traces is None:
         names = [name for name in names if name in ("handover", "victims", "leak")]
     options.names = names

@@ -78,7 +78,7 @@ def history(mode: str, records: int = 0) -> None:
     operation) or ``"full"`` (with call stacks: of Python's lines, where a thread runs Python).
     ``records`` is the room; 0 keeps it as it is."""
     if mode not in _HISTORY:
-        raise ValueError(f"history {mode!r} is none of {', '.join(_HISTORY)}")
+        raise ValueError(f"history {mode!r} is not one of {', '.join(_HISTORY)}")
     if mode == "full":
         _frames.begin()
     _library.call("tnr_history_set", records, _HISTORY[mode])
@@ -110,7 +110,7 @@ def snapshot(path: Union[str, "os.PathLike[str]"], format: str = "auto") -> None
     viewer and tools. With ``".gz"`` after it, the file is compressed. ``"auto"`` takes the end
     of the path."""
     if format not in _FORMATS:
-        raise ValueError(f"format {format!r} is none of {', '.join(_FORMATS)}")
+        raise ValueError(f"format {format!r} is not one of {', '.join(_FORMATS)}")
     _library.call("tnr_snapshot_write", os.fsencode(path), _FORMATS[format])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m tenure: what there is, and which of it works here."""
+"""python -m tenure: which parts Tenure has, and which of them work here."""
 from __future__ import annotations
 
 import importlib.util

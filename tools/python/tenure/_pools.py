@@ -34,7 +34,7 @@ class _SleepOptions(ctypes.Structure):
 def number_of(name: str, value: str, numbers: Dict[str, int]) -> int:
     """The number of a choice. ValueError names those that there are."""
     if value not in numbers:
-        raise ValueError(f"{name} {value!r} is none of {', '.join(numbers)}")
+        raise ValueError(f"{name} {value!r} is not one of {', '.join(numbers)}")
     return numbers[value]
 
 

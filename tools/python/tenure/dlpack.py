@@ -277,7 +277,7 @@ def empty(shape: Union[int, Sequence[int]], dtype: str = "uint8", *, device: int
         raise ValueError(f"shape {lengths} has a negative length")
     dtype = str(dtype).rsplit(".", 1)[-1]  # torch.float32 is float32
     if dtype not in _TYPES:
-        raise ValueError(f"dtype {dtype!r} is none of {', '.join(_TYPES)}")
+        raise ValueError(f"dtype {dtype!r} is not one of {', '.join(_TYPES)}")
     if pool is not None and pool.device != device:
         raise ValueError(f"the pool is of device {pool.device}, not of {device}")
     handle = 0 if stream is None else _handle(stream)

@@ -76,7 +76,7 @@ class TorchMemorySaver:
     @hook_mode.setter
     def hook_mode(self, mode: str) -> None:
         if mode not in _MODES:
-            raise ValueError(f"hook_mode {mode!r} is none of {', '.join(_MODES)}")
+            raise ValueError(f"hook_mode {mode!r} is not one of {', '.join(_MODES)}")
         if self._is_used:
             raise AssertionError("hook_mode is set before the first region, pause or resume")
         self._hook_mode = mode

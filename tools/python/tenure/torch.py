@@ -272,7 +272,7 @@ def _address(library: ctypes.CDLL, name: str) -> int:
 
 
 def _follow_captures(plugin: ctypes.CDLL) -> None:
-    """Tells Tenure of captures from Python, because PyTorch itself tells of them with a
+    """Tells Tenure of captures from Python, because PyTorch itself announces them with a
     std::function. torch.cuda.CUDAGraph says which pool it captures into, right after the capture
     has begun."""
     begun = plugin.tenure_torch_capture_begun

@@ -79,7 +79,7 @@ inline tnr_stream handle_of(::cuda::stream_ref stream) noexcept
     return stream.get();
 }
 
-/* While this lives, captures of this thread do not mind what is asked of other streams. */
+/* While this lives, captures of this thread allow questions about other streams. */
 class relaxed_capture
 {
   public:

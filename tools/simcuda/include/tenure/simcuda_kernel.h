@@ -4,9 +4,9 @@
  *
  * For programs that run on a GPU as well, and link nothing of Tenure's. The function looks for the
  * driver as it is loaded: if that is the simulated device, the kernel is registered with it;
- * otherwise nothing happens. A kernel of a program that nvcc has built is offered by its mangled name
- * (`_Z3addPfPKfi`, as `cuobjdump -elf` or `nm` shows it) or, if it is in no class or namespace and
- * no template, by its name in the source (`add`). Offer it before its first launch.
+ * otherwise nothing happens. A kernel of a program that nvcc has built is offered by its mangled
+ * name (`_Z3addPfPKfi`, as `cuobjdump -elf` or `nm` shows it) or, if it is in no class or namespace
+ * and no template, by its name in the source (`add`). Offer it before its first launch.
  */
 #ifndef TENURE_SIMCUDA_KERNEL_H
 #define TENURE_SIMCUDA_KERNEL_H
