@@ -52,7 +52,7 @@ await take(lanes, 'lanes');
 
 // A terminal, as text: nothing of the file is parsed as HTML.
 const top = await browser.context.newPage();
-await top.setViewportSize({ width: 900, height: 420 });
+await top.setViewportSize({ width: 900, height: 210 });
 const page = join(folder, 'top.html');
 writeFileSync(page, '<!doctype html><meta charset="utf-8"><style>body { margin: 0; ' +
     'background: #12151a; color: #e8ebf0; } pre { margin: 18px; font: 14px/1.35 monospace; }' +

@@ -247,7 +247,8 @@ test('no line of the chart goes through a text', async () => {
     });
 });
 
-/* Seen to fail with ticks that divide the lanes' window into equal parts. */
+/* Seen to fail with ticks that divide the lanes' window into equal parts, and with a text that goes
+ * on beyond the edge. */
 test('ticks are round, also below the lanes, and by record', async () => {
     await open(program);
     await page.evaluate(() => {
@@ -256,14 +257,22 @@ test('ticks are round, also below the lanes, and by record', async () => {
         window.texts = [];
         prototype.fillText = function (text, x, y) {
             window.texts.push(text);
+            window.isInside &&= this.textAlign === 'center' ||
+                x >= 0 && x + this.measureText(text).width <= this.canvas.clientWidth + 0.01;
             fillText.call(this, text, x, y);
         };
     });
     await page.locator('#tab-lanes').click();
-    for (let i = 0; i < 4; i++) {
+    await page.evaluate(() => { window.isInside = true; });
+    for (let i = 0; i < 40; i++) {
         await page.evaluate(() => { window.texts = []; });
         await page.keyboard.press('+');
         await settled();
+        assert.ok(await page.evaluate(() => window.isInside), `a text is cut after ${i + 1} steps`);
+        if (i >= 4) {
+            await page.keyboard.press('ArrowRight');
+            continue;
+        }
         const found = (await page.evaluate(() => window.texts)).map((text) =>
             /^([\d.,]+)\u00a0(?:s|ms|\u00b5s)$/.exec(text)).filter(Boolean);
         const numbers = found.map(([, number]) => Number(number.replaceAll(',', '')));

@@ -373,7 +373,8 @@ export class LanesView implements View {
             ctx.globalAlpha = 1;
             const text = this.axis ? moment(place, (places[1] ?? this.end) - places[0]!, this.end)
                 : `record ${count(Math.round(place) + 1)}`;
-            ctx.fillText(text, Math.max(0, x - ctx.measureText(text).width / 2), rows - 6);
+            const wide = ctx.measureText(text).width;
+            ctx.fillText(text, Math.min(width - wide, Math.max(0, x - wide / 2)), rows - 6);
         }
     }
 
