@@ -383,6 +383,18 @@ class Words(CommandTest):
         self.assertRegex(text, r"had [0-9.]+ .iB in use, after record [0-9]+ of [0-9]+\.\n")
         self.assertNotIn("?", text)
 
+    def test_long_names_break_behind_a_scope(self):
+        """Seen to fail with names that are broken where the line is full."""
+        content, _ = torch_shapes.snapshot(seed=3)
+        name = "net::blocks::AttentionWithRotaryEmbedding::projection_of_queries_and_keys"
+        for segment in content["segments"]:
+            for block in segment["blocks"]:
+                block["frames"] = [{"name": name, "filename": "??", "line": 0}]
+        path = self.write("a.pickle", pickle.dumps(content))
+        text = self.run_tenure("snapshot", "summary", path).stdout
+        self.assertRegex(text, r"(?m)^net::blocks::AttentionWithRotaryEmbedding:: +[0-9.]+ .iB")
+        self.assertRegex(text, r"(?m)^  projection_of_queries_and_keys$")
+
     def test_no_blanks_at_the_end(self):
         """Rows that go on, and cells that are empty. Seen to fail with rows of full width."""
         content, _ = torch_shapes.snapshot(seed=3)

@@ -75,12 +75,15 @@ const char *table_line(const char *text, char *line)
 {
     size_t length = strlen(text), cut = length;
     if (length > TABLE_LINE) {
-        size_t blank = 0, caller = 0; /* the last places to break at: between two frames is best */
+        /* The last places to break at: between two frames is best, then behind a word; a long name
+         * of C++ is broken behind a scope. */
+        size_t scope = 0, blank = 0, caller = 0;
         for (size_t i = TABLE_LINE / 2 + 1; i <= TABLE_LINE; i++) {
+            scope = strncmp(text + i - 2, "::", 2) == 0 ? i : scope;
             blank = text[i] == ' ' ? i : blank;
             caller = strncmp(text + i, " < ", 3) == 0 ? i : caller;
         }
-        cut = caller > 0 ? caller : blank > 0 ? blank : TABLE_LINE;
+        cut = caller > 0 ? caller : blank > 0 ? blank : scope > 0 ? scope : TABLE_LINE;
     }
     memcpy(line, text, cut);
     line[cut] = '\0';
