@@ -23,6 +23,12 @@ enum {
     TNRI_CALLBACKS = 8,     /* [bound] times the user's callback is asked for one request */
 };
 
+/* ---- slabs of host memory -------------------------------------------------------------------- */
+
+enum {
+    TNRI_SLAB_SHARE = 24, /* [a00c647] a slab may have this part (1/n) of the pool */
+};
+
 /* ---- windows --------------------------------------------------------------------------------- */
 
 enum {

@@ -3,6 +3,7 @@
 #include "miss/segment.h"
 
 #include "base/error.h"
+#include "base/heuristics.h"
 #include "memory/arena/count.h"
 #include "memory/arena/note.h"
 #include "memory/arena/serve.h"
@@ -36,7 +37,20 @@ static void segment_unpromise(tnri_world *world)
     tnri_world_unpromise_borrow(world);
 }
 
-/* A segment as large as segment_bytes, or, if there is no such one, just large enough. Small blocks
+/* The least that the owner is asked for. Of slabs of host memory, which are Tenure's own, a share
+ * of all that the pool will have: in each slab blocks leave a corner into which none fits, and the
+ * last one is half empty. Not for contents, each block of which is a slab. */
+static size_t segment_bytes(const tnri_account *account, const tnri_request *request)
+{
+    size_t least = account->foreign.bytes_least;
+    if (!account->foreign.is_own || !tnri_device_is_host(account->device) || account->is_contents)
+        return least;
+    uint64_t reserved = atomic_load_explicit(&account->reserved_bytes, memory_order_relaxed);
+    size_t share = (size_t)(reserved + request->bytes) / TNRI_SLAB_SHARE;
+    return share > least ? share : least;
+}
+
+/* A segment as large as that, or, if there is no such one, just large enough. Small blocks
  * have small ones, so that they do not keep a large one. */
 static tnr_status segment_ask(tnri_arena *arena, const tnri_world *world,
                               const tnri_request *request, tnri_chunk **segment)
@@ -44,7 +58,7 @@ static tnr_status segment_ask(tnri_arena *arena, const tnri_world *world,
     tnri_account *account = arena->account;
     tnr_stream stream = tnri_oom_stream(arena);
     size_t least = pages_of(world->space, tnri_request_span(request));
-    size_t wanted = pages_of(world->space, world->is_small ? 1 : account->foreign.bytes_least);
+    size_t wanted = pages_of(world->space, world->is_small ? 1 : segment_bytes(account, request));
     tnr_status status = TNR_ERR_OUT_OF_MEMORY;
     if (wanted > least)
         status = tnri_segment_create(account, wanted, world->is_small, stream, segment);

@@ -11,6 +11,7 @@
  *   headroom_check, the call of tnri_host_room: the same, of one chunk
  *   segment_take, the call of tnri_host_room: the same, over slabs
  *   slab_alloc, the look at the address: slabs_begin_anywhere
+ *   segment_bytes: always `least`, or without the test of is_small: slabs_grow_with_the_pool
  *   tnr_device_end, the end of host memory: ends_with_its_device
  *   tnri_device_start, `ceiling_bytes`: all of them
  */
@@ -87,6 +88,34 @@ static void slabs_begin_anywhere(void **state)
     simcuda_live live;
     assert_int_equal(simcuda_live_get(0, &live), 0);
     assert_int_equal(live.pinned, 0);
+}
+
+/* Weights of a model's layers leave corners in slabs of 20 MiB that are an eighth of all; slabs
+ * grow with the pool, those of small blocks do not, and all go back. */
+static void slabs_grow_with_the_pool(void **state)
+{
+    (void)state;
+    enum { COUNT = 240 };
+    static const size_t sizes[] = {3981312, 2654208, 14284800, 7142400};
+    host_start(HOST_ALLOCATED, NULL, NULL, NULL);
+    unsigned char *blocks[COUNT];
+    uint64_t asked = 0;
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = host_malloc(sizes[i % 4]);
+        asked += sizes[i % 4];
+    }
+    uint64_t reserved = host_stats(0).reserved_bytes.current;
+    assert_true(reserved <= asked + asked / 25);
+    unsigned char *small = host_malloc(700);
+    assert_int_equal(host_stats(0).reserved_bytes.current, reserved + 2 * MIB);
+    assert_ok(tnr_host_free(small));
+    for (int i = 0; i < COUNT; i++)
+        assert_ok(tnr_host_free(blocks[i]));
+    assert_ok(tnr_trim(NULL, 0, TNR_HOST(0)));
+    assert_int_equal(host_stats(0).reserved_bytes.current, 0);
+    blocks[0] = host_malloc(3 * MIB);
+    assert_int_equal(host_stats(0).reserved_bytes.current, 20 * MIB);
+    assert_ok(tnr_host_free(blocks[0]));
 }
 
 /* Chunks with nothing live in them move under a block that no hole has room for. */
@@ -420,6 +449,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(serves_to_512_bytes, unit_stop),
         cmocka_unit_test_teardown(slabs_begin_anywhere, unit_stop),
+        cmocka_unit_test_teardown(slabs_grow_with_the_pool, unit_stop),
         cmocka_unit_test_teardown(chunks_move, unit_stop),
         cmocka_unit_test_teardown(every_call_takes_its_number, unit_stop),
         cmocka_unit_test_teardown(every_device_in_use_reaches_it, unit_stop),

@@ -31,8 +31,9 @@
  *
  * What it is made of (the setting `host`): memory that the driver makes at the GPU's NUMA node and
  * Tenure maps; where the driver cannot, as in containers without the right to choose nodes, slabs
- * of cuMemHostAlloc of 20 MiB and more, in which nothing moves. Every GPU that this process uses
- * reaches it at the same address. cuMemHostRegister is never called.
+ * of cuMemHostAlloc, in which nothing moves: of 1/24 of what the pool has, and at least 20 MiB.
+ * Every GPU that this process uses reaches it at the same address. cuMemHostRegister is never
+ * called.
  *
  * Limits. Before Tenure takes more, it asks the machine (MemAvailable) and each control group of
  * the process (memory.max), because the kernel kills a process that takes more than that. An
