@@ -11,6 +11,7 @@ Taken back, to see a test fail:
   service.c, conf_restore: test_a_program_that_clears_its_environment
   tnr_shutdown, tnri_trap_sums_tell: test_a_reset_at_the_end
   ending.c, exit_look: what last_look answers: test_an_end_that_waits_in_vain
+  ending.c, last_look: the looks under way: test_a_look_that_is_under_way_at_the_end
 """
 import ctypes.util
 import os
@@ -49,6 +50,15 @@ class Traps(PreloadTest):
                                 (("late",), "poison: 3 bytes"), (("live",), "canary: 4 bytes")]:
             with self.subTest(arguments=arguments):
                 self.check_found(self.run_trapped(*arguments), what)
+
+    def test_a_look_that_is_under_way_at_the_end(self):
+        """With canaries alone nothing else is left to look at when the block has been freed."""
+        for what in ["over", "async"]:
+            for schedule in ["lazy", "eager"]:
+                with self.subTest(what=what, schedule=schedule):
+                    how = {"TENURE_SIM_SCHEDULE": schedule}
+                    self.check_found(self.run_trapped(what, conf="canary:on", environment=how),
+                                     "canary: ")
 
     def test_nothing_found(self):
         result = self.run_trapped("clean", code=0)

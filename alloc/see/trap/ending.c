@@ -206,19 +206,20 @@ static int device_fill(tnri_device *device, uint64_t until_ns)
 
 static _Atomic int is_left; /* 1: an end has not looked at all, since the sums were told */
 
-/* 0: work that was still to be filled is not over in time, so nothing was looked at. */
+/* Looks that are under way count, whether there is more to look at or not. 0: work that was still
+ * to be filled is not over in time, so nothing more was looked at. */
 static int last_look(tnri_device *device, uint64_t until_ns)
 {
-    if (!device_fill(device, until_ns))
-        return 0;
-    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
+    int is_filled = device_fill(device, until_ns);
+    for (tnr_pool pool = NULL; is_filled && (pool = tnri_pool_walk(device, pool)) != NULL;) {
         if (!tnri_pool_work_begin(pool))
             continue;
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
             arena_look(arena, until_ns);
         tnri_pool_work_end(pool);
     }
-    return 1;
+    tnri_looks_settle(device, until_ns);
+    return is_filled;
 }
 
 void tnri_trap_last_look(tnri_device *device)
