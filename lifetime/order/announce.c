@@ -59,23 +59,13 @@ tnr_status tnr_stream_waited(tnr_event event, int device_index, tnr_stream handl
     return TNR_OK;
 }
 
-/* Everything that a clock knows of is over. */
-static void clock_completed(const tnri_device *device, const tnri_clock *clock)
-{
-    for (tnri_stream *stream = NULL; (stream = tnri_stream_walk(device, stream)) != NULL;) {
-        uint64_t number = tnri_clock_of(clock, stream->index);
-        if (number > 0)
-            tnri_stream_completed(stream, number);
-    }
-}
-
 void tnr_event_synchronized(tnr_event event, tnr_moment before)
 {
     tnri_announcement of;
     if (atomic_load(&tnri_generation) == 0 || !tnri_announced_get(event, before, &of))
         return;
     tnri_stream_completed(of.stream, of.number);
-    clock_completed(of.stream->device, of.clock);
+    tnri_streams_completed(of.clock);
     tnri_announcement_drop(&of);
 }
 
@@ -151,7 +141,7 @@ tnr_status tnr_stream_synchronized(int device_index, tnr_stream handle, tnr_mome
         began = tnri_number_now(); /* a moment that has not come yet proves nothing more */
     tnri_clock *clock = tnri_stream_clock_at(stream, began);
     tnri_stream_completed(stream, began);
-    clock_completed(device, clock);
+    tnri_streams_completed(clock);
     tnri_clock_drop(clock);
     return TNR_OK;
 }

@@ -139,9 +139,9 @@ MUTANTS = [
      "a forgotten event is still credited"),
     ("stream_sync_future", "lifetime/order/announce.c",
      "    tnri_stream_completed(stream, began);\n"
-     "    clock_completed(device, clock);",
+     "    tnri_streams_completed(clock);",
      "    tnri_stream_completed(stream, UINT64_MAX / 2);\n"
-     "    clock_completed(device, clock);",
+     "    tnri_streams_completed(clock);",
      "after a synchronise everything on the stream is taken for over, forever"),
     ("stream_sync_other", "lifetime/order/announce.c",
      "        tnri_stream_completed(stream, began);\n"

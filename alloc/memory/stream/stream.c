@@ -3,6 +3,7 @@
 #include "memory/stream/stream.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "base/prim/calm.h"
 #include "base/heuristics.h"
@@ -27,6 +28,8 @@ static struct {
                                                 * thread_next */
     _Atomic size_t threads_count;              /* the lock to write */
     size_t count;                              /* of objects made, and so of indexes given */
+    tnri_stream **made;                        /* those objects, by index; null: it is gone */
+    size_t made_room;
     uint64_t begun;                            /* streams that were entered, ever */
 } registry = {.lock = {.rank = TNRI_RANK_STREAMS}};
 
@@ -186,6 +189,24 @@ static tnri_stream *registry_find(const tnri_device *device, uintptr_t key)
     return stream;
 }
 
+/* Room for one more object in the table. 0: no host memory. Under the registry's lock. */
+static int made_grow(void)
+{
+    enum { ROOM_FIRST = 64 };
+    size_t room = registry.made_room == 0 ? ROOM_FIRST : 2 * registry.made_room;
+    if (registry.count < registry.made_room)
+        return 1;
+    tnri_stream **grown = tnri_host_alloc(room * sizeof(*grown));
+    if (grown == NULL)
+        return 0;
+    if (registry.count > 0)
+        memcpy(grown, registry.made, registry.count * sizeof(*grown));
+    tnri_host_free(registry.made, registry.made_room * sizeof(*grown));
+    registry.made = grown;
+    registry.made_room = room;
+    return 1;
+}
+
 /* A spare object, or a new one. Under the registry's lock. */
 static tnri_stream *registry_take(void)
 {
@@ -195,12 +216,13 @@ static tnri_stream *registry_take(void)
         registry.spares = stream->all_next;
         return stream;
     }
-    stream = tnri_host_alloc(sizeof(*stream));
+    stream = made_grow() ? tnri_host_alloc(sizeof(*stream)) : NULL;
     if (stream == NULL)
         return NULL;
     tnri_lock_init(&stream->lock, TNRI_RANK_STREAM);
     tnri_lock_init(&stream->pending_lock, TNRI_RANK_PENDING);
     stream->index = registry.count++;
+    registry.made[stream->index] = stream;
     return stream;
 }
 
@@ -354,6 +376,20 @@ tnr_status tnri_stream_find_captured(tnri_device *device, tnr_stream handle, tnr
     const tnri_facts none = {0, (uintptr_t)handle == 2};
     *found = registry_known(device, key);
     return *found != NULL ? TNR_OK : registry_enter(&none, device, handle, key, found);
+}
+
+void tnri_streams_completed(const tnri_clock *clock)
+{
+    if (clock == NULL)
+        return;
+    tnri_lock_take(&registry.lock);
+    for (uint32_t i = 0; i < clock->count; i++) {
+        const tnri_clock_entry *one = &clock->entries[i];
+        tnri_stream *stream = one->index < registry.count ? registry.made[one->index] : NULL;
+        if (stream != NULL)
+            tnri_stream_completed(stream, one->number);
+    }
+    tnri_lock_release(&registry.lock);
 }
 
 /* ---- walking -------------------------------------------------------------------------------- */
@@ -668,6 +704,12 @@ static tnri_stream *list_last(tnri_stream *first, size_t next)
     return first;
 }
 
+static void stream_unmake(tnri_stream *stream)
+{
+    registry.made[stream->index] = NULL;
+    tnri_host_free(stream, sizeof(*stream));
+}
+
 void tnri_streams_forget(const tnri_device *device)
 {
     tnri_lock_take(&registry.lock);
@@ -690,14 +732,18 @@ void tnri_streams_forget(const tnri_device *device)
         }
         *link = stream->all_next;
         stream_empty(stream);
-        tnri_host_free(stream, sizeof(*stream));
+        stream_unmake(stream);
     }
     while ((stream = registry.spares) != NULL) {
         registry.spares = stream->all_next;
-        tnri_host_free(stream, sizeof(*stream));
+        stream_unmake(stream);
     }
-    if (registry.all == NULL)
+    if (registry.all == NULL) {
         registry.count = 0; /* numbers are never given twice, so indexes may be */
+        tnri_host_free(registry.made, registry.made_room * sizeof(*registry.made));
+        registry.made = NULL;
+        registry.made_room = 0;
+    }
     atomic_fetch_add(&registry_generation, 1);
     tnri_lock_release(&registry.lock);
 }

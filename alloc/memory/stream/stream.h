@@ -83,6 +83,9 @@ static inline void tnri_stream_let_go(tnri_stream *stream, tnri_event *event)
         tnri_stream_drop(stream);
 }
 
+/* The host has learnt that all marks of a clock (may be null) are over. */
+void tnri_streams_completed(const tnri_clock *clock);
+
 /* Walks the streams of a device that are in use: those that live, and ended ones whose work or uses
  * are not known to be over. Null gives the first, null is the end. The walk holds the stream that
  * it is at. */
