@@ -55,6 +55,29 @@ void animal_host_writes_early(void)
     MUST(cuMemFreeHost(buffer));
 }
 
+/* More copies than are watched, half of them of one page, half of pages that lie side by side. */
+void animal_host_many_copies(void)
+{
+    enum { COPIES = 4100, PAGES = 1024 };
+    unsigned char *buffer = buffer_make((size_t)PAGES * PAGE), last = 0;
+    CUdeviceptr block;
+    MUST(cuMemAlloc(&block, (size_t)PAGES * PAGE));
+    for (size_t i = 0; i < COPIES; i++) {
+        size_t at = i % 2 == 0 ? 0 : i % PAGES * PAGE;
+        MUST(cuMemcpyHtoDAsync(block + at, buffer + at, PAGE, the.a));
+    }
+    if (!the.is_wrong)
+        MUST(cuStreamSynchronize(the.a));
+    buffer[5 * PAGE] = 3;
+    MUST(cuStreamSynchronize(the.a));
+    memset(buffer, 2, (size_t)PAGES * PAGE);
+    MUST(cuMemcpyDtoH(&last, block + (CUdeviceptr)(PAGES - 1) * PAGE, 1));
+    if (last != 1)
+        exit(1);
+    MUST(cuMemFreeHost(buffer));
+    MUST(cuMemFree(block));
+}
+
 /* Other bytes lie in the first and the last page of what is copied. */
 void animal_host_shares_pages(void)
 {

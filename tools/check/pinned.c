@@ -10,11 +10,13 @@
  * the copy happens to be over.
  *
  * Protection goes by pages. Where the first or last page of a copy has other bytes, too, and those
- * are touched, the page is opened, and the copy is watched no more there.
+ * are touched, the page is opened, and the copy is watched no more there. Many copies may use one
+ * page: so stretches of pages count what uses them, and the system is told where that changes what
+ * the host may do.
  *
  * The signal's handler takes the lock here, which nobody holds while touching what is protected. It
  * notes a touch; the next call that leaves the checker makes a finding of it. The simulated device
- * copies with the processor. It says when it begins and ends, and protection is lifted meanwhile.
+ * copies with the processor. It says what it touches, and protection is lifted there meanwhile.
  */
 #include "check/pinned.h"
 
@@ -34,7 +36,9 @@
 #include "driver.h"
 #include "service.h"
 
-enum { PENDING_MAX = 4096, TOUCHES_MAX = 256 };
+/* No memory is asked for in a signal's handler: there is room for where each copy begins and ends,
+ * and for what the simulated device touches at once. */
+enum { PENDING_MAX = 4096, STRETCHES_MAX = 2 * PENDING_MAX + 512, TOUCHES_MAX = 256 };
 
 /* A copy. */
 typedef struct pending {
@@ -43,6 +47,13 @@ typedef struct pending {
     uintptr_t first, last; /* the pages that are protected, to behind the last; equal: none are */
     int is_written;        /* the copy writes them */
 } pending;
+
+/* Pages with the same uses, up to where the next stretch begins. */
+typedef struct stretch {
+    uintptr_t first;
+    unsigned reads, writes; /* copies that read them, or write them */
+    unsigned lifted;        /* the simulated device is touching them: so many times */
+} stretch;
 
 /* The host's, on a copy. */
 typedef struct touch {
@@ -61,7 +72,8 @@ static pending *copies;        /* PENDING_MAX; null: not watched */
 static size_t copies_count;
 static touch touches[TOUCHES_MAX];
 static size_t touches_count;
-static unsigned lifted; /* how many copies of the simulated device are being made */
+static stretch *stretches; /* by their pages; outside of them nothing is protected */
+static size_t stretches_count;
 static uintptr_t page;
 static int refused;             /* what errno said of the last pages that could not be protected */
 static struct sigaction before; /* the program's own */
@@ -70,33 +82,120 @@ static struct sigaction before; /* the program's own */
 
 static void protect(uintptr_t first, uintptr_t last, int protection)
 {
-    if (first < last && mprotect((void *)first, last - first, protection) != 0)
+    if (mprotect((void *)first, last - first, protection) != 0)
         refused = errno;
 }
 
-static void copy_protect(const pending *one)
+static int protection_of(const stretch *one)
 {
-    if (lifted == 0)
-        protect(one->first, one->last, one->is_written ? PROT_NONE : PROT_READ);
+    return one->lifted > 0   ? PROT_READ | PROT_WRITE
+           : one->writes > 0 ? PROT_NONE
+           : one->reads > 0  ? PROT_READ
+                             : PROT_READ | PROT_WRITE;
 }
 
-/* Opens pages, but for those that other copies protect. Those that may be read come first, since
- * what may not be read wins. */
-static void pages_open(uintptr_t first, uintptr_t last)
+static int is_same_use(const stretch *one, const stretch *other)
 {
-    protect(first, last, PROT_READ | PROT_WRITE);
-    for (int is_written = 0; is_written <= 1; is_written++)
-        for (size_t i = 0; i < copies_count; i++)
-            if (copies[i].is_written == is_written && copies[i].first < last &&
-                first < copies[i].last)
-                copy_protect(&copies[i]);
+    return one->reads == other->reads && one->writes == other->writes &&
+           one->lifted == other->lifted;
+}
+
+/* The first stretch that does not begin before the address. */
+static size_t stretch_from(uintptr_t at)
+{
+    size_t from = 0, end = stretches_count;
+    while (from < end) {
+        size_t middle = (from + end) / 2;
+        if (stretches[middle].first < at)
+            from = middle + 1;
+        else
+            end = middle;
+    }
+    return from;
+}
+
+/* The stretch that begins at an address, which is made of the one that lies there. There is room
+ * for one more. */
+static size_t stretch_cut(uintptr_t at)
+{
+    size_t i = stretch_from(at);
+    if (i < stretches_count && stretches[i].first == at)
+        return i;
+    stretch fresh = {.first = at};
+    if (i > 0) {
+        fresh = stretches[i - 1];
+        fresh.first = at;
+    }
+    memmove(&stretches[i + 1], &stretches[i], (stretches_count - i) * sizeof(stretches[0]));
+    stretches[i] = fresh;
+    stretches_count++;
+    return i;
+}
+
+/* Makes one of two that lie side by side with the same uses. */
+static void stretch_join(uintptr_t at)
+{
+    static const stretch unused;
+    size_t i = stretch_from(at);
+    if (!is_same_use(&stretches[i], i > 0 ? &stretches[i - 1] : &unused))
+        return;
+    stretches_count--;
+    memmove(&stretches[i], &stretches[i + 1], (stretches_count - i) * sizeof(stretches[0]));
+}
+
+/* The stretches from one on to before another get a use, or (by -1) lose it. What changes for the
+ * host is told to the system, at once where it is the same. */
+static void stretches_protect(size_t from, size_t end, stretch use, unsigned by)
+{
+    uintptr_t first = 0, last = 0; /* that are told next */
+    int wanted = 0;
+    for (size_t i = from; i < end; i++) {
+        stretch *one = &stretches[i];
+        int was = protection_of(one);
+        one->reads += by * use.reads;
+        one->writes += by * use.writes;
+        one->lifted += by * use.lifted;
+        int now = protection_of(one);
+        if (now == was)
+            continue;
+        if (first < last && (last != one->first || now != wanted)) {
+            protect(first, last, wanted);
+            first = last;
+        }
+        if (first == last)
+            first = one->first;
+        last = one[1].first;
+        wanted = now;
+    }
+    if (first < last)
+        protect(first, last, wanted);
+}
+
+/* Pages get a use, or lose it. The last stretch has none: it says where the one before ends. 0:
+ * there is no room. */
+static int pages_change(uintptr_t first, uintptr_t last, stretch use, int is_more)
+{
+    if (first >= last)
+        return 1;
+    if (stretches_count + 2 > STRETCHES_MAX)
+        return 0;
+    size_t from = stretch_cut(first), end = stretch_cut(last);
+    stretches_protect(from, end, use, is_more ? 1 : (unsigned)-1);
+    stretch_join(last);
+    stretch_join(first);
+    return 1;
+}
+
+static stretch use_of(const pending *one)
+{
+    return (stretch){.reads = !one->is_written, .writes = one->is_written != 0};
 }
 
 static void copy_end(size_t at)
 {
     pending gone = copies[at];
     copies[at] = copies[--copies_count];
-    pages_open(gone.first, gone.last);
+    (void)pages_change(gone.first, gone.last, use_of(&gone), 0);
 }
 
 /* ---- the signal ----------------------------------------------------------------------------- */
@@ -135,6 +234,9 @@ static void page_leave(pending *one, uintptr_t at)
         one->first += page;
     else if (at + page == one->last)
         one->last -= page;
+    else
+        return;
+    (void)pages_change(at, at + page, use_of(one), 0);
 }
 
 /* 1 if the address is, or was, in what is protected here: then it can be touched now. */
@@ -154,8 +256,6 @@ static int touched(uintptr_t address, int is_write)
             copy_end(i);
         }
     }
-    if (is_ours)
-        pages_open(at, at + page);
     return is_ours;
 }
 
@@ -223,10 +323,9 @@ void check_pinned_copied(const check_touch *copy, check_span at, int is_written)
                    .last = (base + at.bytes + page - 1) & ~(page - 1),
                    .is_written = is_written};
     pthread_mutex_lock(&lock);
-    if (copies_count < PENDING_MAX) {
+    if (copies_count < PENDING_MAX && pages_change(one.first, one.last, use_of(&one), 1)) {
         copies[copies_count++] = one;
         atomic_store(&check_races_wait, 1);
-        pages_open(one.first, one.last);
     } else {
         refused = ENOMEM;
     }
@@ -277,13 +376,16 @@ static void touch_raise(const touch *one)
 void check_pinned_settle(void)
 {
     static touch taken[TOUCHES_MAX]; /* under the lock of check_enter */
+    static uint64_t settled;         /* what the host had learned; the same */
     if (copies == NULL)
         return;
     pthread_mutex_lock(&lock);
     size_t count = touches_count;
     memcpy(taken, touches, count * sizeof(taken[0]));
     touches_count = 0;
-    for (size_t i = copies_count; i-- > 0;)
+    int has_learned = settled != check_host_changes();
+    settled = check_host_changes();
+    for (size_t i = copies_count; has_learned && i-- > 0;)
         if (check_host_is_after(copies[i].copy.index, copies[i].copy.number))
             copy_end(i);
     if (copies_count > 0)
@@ -296,21 +398,18 @@ void check_pinned_settle(void)
 /* ---- the beginning -------------------------------------------------------------------------- */
 
 /* The simulated device begins or ends to touch memory. */
-static void device_touches(int begins)
+static void device_touches(int begins, const void *from, size_t bytes)
 {
+    uintptr_t first = (uintptr_t)from & ~(page - 1);
     pthread_mutex_lock(&lock);
-    lifted += begins ? 1 : (unsigned)-1;
-    if (begins && lifted == 1)
-        for (size_t i = 0; i < copies_count; i++)
-            protect(copies[i].first, copies[i].last, PROT_READ | PROT_WRITE);
-    for (size_t i = 0; i < copies_count && lifted == 0; i++)
-        pages_open(copies[i].first, copies[i].last);
+    (void)pages_change(first, ((uintptr_t)from + bytes + page - 1) & ~(page - 1),
+                       (stretch){.lifted = 1}, begins);
     pthread_mutex_unlock(&lock);
 }
 
 void check_pinned_driver(void)
 {
-    void (*observe)(void (*)(int)) = NULL;
+    void (*observe)(void (*)(int, const void *, size_t)) = NULL;
     void *symbol = copies == NULL ? NULL : driver_symbol("simcuda_observe_touches");
     if (symbol == NULL)
         return;
@@ -324,6 +423,7 @@ void check_pinned_begin(void)
     if (wanted == NULL || strcmp(wanted, "1") != 0)
         return;
     page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    copies = calloc(PENDING_MAX, sizeof(*copies));
+    stretches = calloc(STRETCHES_MAX, sizeof(*stretches));
+    copies = stretches == NULL ? NULL : calloc(PENDING_MAX, sizeof(*copies));
     check_is_host_watched = copies != NULL;
 }

@@ -465,6 +465,11 @@ int check_host_is_after(size_t index, uint64_t number)
     return check_clock_at(&host, index) >= number;
 }
 
+uint64_t check_host_changes(void)
+{
+    return host_changes;
+}
+
 void check_stream_made(CUstream handle, unsigned flags)
 {
     check_name name = check_name_of(NULL);

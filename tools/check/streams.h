@@ -124,6 +124,9 @@ int check_is_after(const check_stream *stream, size_t index, uint64_t number);
 int check_was_after(const check_stream *stream, size_t index, uint64_t number);
 int check_host_is_after(size_t index, uint64_t number);
 
+/* Grows with what the host knows to be over. */
+uint64_t check_host_changes(void);
+
 /* Why the next work of a stream, or of the host (null), may come after that work all the same, by
  * means that are not seen. Null: nothing that the program does could order it. */
 const char *check_doubt(const check_stream *stream, size_t index, uint64_t number);

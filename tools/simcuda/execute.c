@@ -132,13 +132,18 @@ static void call_out(const struct sim_op *op)
 
 /* ---- one operation -------------------------------------------------------------------------- */
 
+static void touches_tell(simcuda_touches_function touches, const struct sim_op *op, int begins)
+{
+    for (unsigned i = 0; touches != NULL && i < op->access_count; i++)
+        touches(begins, (const void *)(uintptr_t)op->access[i].address, op->access[i].bytes);
+}
+
 /* Words are written with the lock held: value waits look at them at any time. */
 static void run_memory(const struct sim_op *op)
 {
     int alone = sim.settings.schedule == SIM_THREADS && op->access[0].bytes > sizeof(uint64_t);
-    void (*touches)(int) = sim_touches;
-    if (touches != NULL)
-        touches(1);
+    simcuda_touches_function touches = sim_touches;
+    touches_tell(touches, op, 1);
     if (alone)
         sim_unlock();
     if (op->kind == SIM_OP_SET)
@@ -147,8 +152,7 @@ static void run_memory(const struct sim_op *op)
         copy_run(op);
     if (alone)
         sim_lock();
-    if (touches != NULL)
-        touches(0);
+    touches_tell(touches, op, 0);
 }
 
 static void clock_advance(struct sim_device *device, const struct sim_op *op)

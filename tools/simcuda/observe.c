@@ -11,7 +11,7 @@ static struct {
     void *data;
 } observer;
 
-void (*sim_touches)(int begins);
+simcuda_touches_function sim_touches;
 
 static CUstream handle_of(const struct sim_stream *stream)
 {
@@ -49,7 +49,7 @@ void simcuda_observe(simcuda_call_function call, simcuda_report_function race, v
     sim_unlock();
 }
 
-void simcuda_observe_touches(void (*touches)(int begins))
+void simcuda_observe_touches(simcuda_touches_function touches)
 {
     sim_lock();
     sim_touches = touches;

@@ -142,7 +142,7 @@ void sim_report_reset(void);
 /* ---- an observer (observe.c) ---------------------------------------------------------------- */
 
 uint32_t sim_observe_call(const struct sim_stream *stream, const char *kernel); /* its tag */
-extern void (*sim_touches)(int begins);             /* null: nobody asks */
+extern simcuda_touches_function sim_touches;        /* null: nobody asks */
 int sim_observe_race(const simcuda_report *report); /* 0: nobody observes */
 
 void sim_races_give_up(void); /* memory is short: the detector stops, and says so */

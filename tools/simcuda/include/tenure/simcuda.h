@@ -264,10 +264,11 @@ void simcuda_observe(simcuda_call_function call, simcuda_report_function race, v
  * for that call and does not wait. In a host function it does nothing. */
 void simcuda_wait_device(int device);
 
-/* For a tool that protects memory of the host's: the function is called with 1 before an operation
- * touches memory and with 0 after it, with the simulation locked. It must not call cu* or
- * simcuda_*. Kernels run without. */
-void simcuda_observe_touches(void (*touches)(int begins));
+/* For a tool that protects memory of the host's: the function is called with 1 before a copy or a
+ * set touches memory and with 0 after it, for each side, with the simulation locked. It must not
+ * call cu* or simcuda_*. Kernels run without. */
+typedef void (*simcuda_touches_function)(int begins, const void *from, size_t bytes);
+void simcuda_observe_touches(simcuda_touches_function touches);
 
 /* Ownership. begin: the bytes belong to a block from now on, in the order in which the host makes
  * its calls. end: the block's owner freed it. Whatever is queued afterwards and touches any of the
