@@ -121,6 +121,31 @@ void check_unseen_note(const char *means, const check_place *place, uint64_t str
         *to = (unseen_order){means, place, stream, check_launches};
 }
 
+void check_unseen(const char *call, const char *means)
+{
+    check_stack room;
+    check_stack *stack = check_stack_here(&room);
+    if (!check_enter())
+        return;
+    check_unseen_note(means, check_place_of(call, NULL, stack), 0);
+    check_leave();
+}
+
+void check_unseen_on(const char *call, CUstream handle)
+{
+    check_stack room;
+    check_stack *stack = check_stack_here(&room);
+    check_name name = check_name_of(handle);
+    if (name.is_capturing || !check_enter())
+        return;
+    check_stream *stream = check_stream_find(&name);
+    if (stream != NULL) {
+        check_stream_open(stream);
+        check_unseen_note(check_means_values, check_place_of(call, NULL, stack), stream->name);
+    }
+    check_leave();
+}
+
 /* ---- finding -------------------------------------------------------------------------------- */
 
 static const check_place *place_of(const check_touch *touch)

@@ -6,6 +6,10 @@
  * may leave the addresses beside it unread. A lane that always was zero says nothing: what lies
  * behind the last of a few dimensions, or between fields.
  *
+ * Lengths may also be differences: of offsets, of where something begins and ends. So the same goes
+ * for what a lane differs by from the next one, and from the one after that, which belongs to the
+ * next number of eight bytes.
+ *
  * Between check_enter and check_leave.
  */
 #include "check/lanes.h"
@@ -15,22 +19,47 @@
 #include <string.h>
 
 typedef uint32_t four __attribute__((vector_size(16)));
-enum { FOUR = sizeof(four) };
+enum { LANE = sizeof(uint32_t), FOUR = sizeof(four) };
+
+/* Bits that were set at any launch: in the lanes themselves, and in which of them the next one, and
+ * the one after that, were others. */
+typedef struct lanes_four {
+    four were, next, after;
+} lanes_four;
 
 struct check_lanes {
     size_t count;
-    four were[]; /* the bits that were set at any launch */
+    _Alignas(FOUR) lanes_four list[];
 };
 
 static check_lanes *lanes_make(size_t count)
 {
-    size_t bytes = sizeof(check_lanes) + count * FOUR;
+    size_t bytes = sizeof(check_lanes) + count * sizeof(lanes_four);
     check_lanes *fresh = aligned_alloc(FOUR, bytes);
     if (fresh == NULL)
         return NULL;
     memset(fresh, 0, bytes);
     fresh->count = count;
     return fresh;
+}
+
+/* The lanes from a byte on; behind the end they are zero, always. */
+static four lanes_at(const char *from, size_t at, size_t bytes)
+{
+    four here = {0};
+    if (at + FOUR <= bytes)
+        memcpy(&here, from + at, FOUR);
+    else if (at < bytes)
+        memcpy(&here, from + at, bytes - at);
+    return here;
+}
+
+/* The lanes that are zero and were not before. */
+static four lanes_clear(four *were, four now)
+{
+    four cleared = (four)(now == 0) & (four)(*were != 0);
+    *were |= now;
+    return cleared;
 }
 
 int check_lanes_note(check_lanes **self, const void *from, size_t bytes)
@@ -40,13 +69,12 @@ int check_lanes_note(check_lanes **self, const void *from, size_t bytes)
         *self = lanes_make((bytes + FOUR - 1) / FOUR);
     if (*self == NULL)
         return 1;
-    four *were = (*self)->were;
     for (size_t i = 0; i < (*self)->count; i++) {
-        size_t left = bytes - i * FOUR;
-        four here = {0}; /* behind the end always */
-        memcpy(&here, (const char *)from + i * FOUR, left < FOUR ? left : FOUR);
-        cleared |= (four)(here == 0) & (four)(were[i] != 0);
-        were[i] |= here;
+        lanes_four *one = &(*self)->list[i];
+        four here = lanes_at(from, i * FOUR, bytes);
+        cleared |= lanes_clear(&one->were, here);
+        cleared |= lanes_clear(&one->next, here ^ lanes_at(from, i * FOUR + LANE, bytes));
+        cleared |= lanes_clear(&one->after, here ^ lanes_at(from, i * FOUR + 2 * LANE, bytes));
     }
     return (cleared[0] | cleared[1] | cleared[2] | cleared[3]) != 0;
 }

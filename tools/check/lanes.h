@@ -10,8 +10,8 @@
 /* What the lanes of a parameter have been. Null: none were noted yet. */
 typedef struct check_lanes check_lanes;
 
-/* Notes the lanes of a parameter as a launch has them. 1: some lane is zero that was something else
- * before, or there is no memory to know it. */
+/* Notes the lanes of a parameter as a launch has them. 1: some lane is zero, or equals one of the
+ * next two, and did not before; or there is no memory to know it. */
 int check_lanes_note(check_lanes **self, const void *from, size_t bytes);
 
 #endif

@@ -449,11 +449,13 @@ static inline const check_block *block_ending_at(CUdeviceptr address, const chec
 }
 
 /* 1 if another pointer leads to memory that is not followed, and that ends where the block begins.
- * Seldom asked: it must lie behind what is known below. */
+ * Seldom asked: it must lie behind what is known below, and behind what keeps that apart. */
 static __attribute__((noinline)) int is_end_of_unfollowed(const reading *self,
                                                           const check_block *block)
 {
     CUdeviceptr low = block->lower == NULL ? 0 : block->lower->base + block->lower->bytes;
+    if (low > 0 && block->lower->is_live)
+        low = check_memory_end(block->lower->base);
     for (size_t i = 0; i < self->count; i++)
         if (self->pointers[i].block == NULL && self->pointers[i].address >= low &&
             self->pointers[i].address < block->base &&

@@ -152,14 +152,25 @@ static race *race_find(uint32_t earlier, uint32_t later)
     return fresh;
 }
 
-/* Which of the two ran first says nothing of the program: the earlier side is the one that was seen
- * to be queued first, so that one error is one finding in whatever order it runs. */
+/* 1 if the side that ran later comes first. Which of the two ran first says nothing of the program:
+ * what was queued first has nothing to wait for. In a loop the two places take turns, and each of
+ * them may lack a wait for the other, or one alone. Threads queue in no order of their own: there
+ * the place counts that was seen first, so that one error is one finding. */
+static int is_reversed(const simcuda_touch *ran, const simcuda_touch *ran_later)
+{
+    uint32_t first = ran->tag, second = ran_later->tag;
+    if (first == 0 || second == 0 || tags[first - 1]->thread != tags[second - 1]->thread)
+        return second < first;
+    return ran_later->queued < ran->queued;
+}
+
 static void race_note(const simcuda_report *report, void *user)
 {
     uint32_t first = report->earlier.tag, second = report->later.tag;
     (void)user;
     pthread_mutex_lock(&lock);
-    race *one = race_find(first < second ? first : second, first < second ? second : first);
+    int must_swap = is_reversed(&report->earlier, &report->later);
+    race *one = race_find(must_swap ? second : first, must_swap ? first : second);
     if (one == NULL) {
         beyond++;
     } else if (one->times++ == 0) {

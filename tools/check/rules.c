@@ -98,12 +98,13 @@ CUdeviceptr check_memory_end(CUdeviceptr address)
 /* ---- frees that come too early -------------------------------------------------------------- */
 
 /* One use, or the allocation, that the free does not come after. What an interpreter frees as it
- * ends nobody has again, so it need not be an error of the program's. */
-static void free_is_early(const check_block *block, check_kind kind, const check_touch *earlier,
-                          const char *means, const check_touch *freed)
+ * ends nobody has again, so it need not be an error of the program's. 1: it is certain. */
+static int free_is_early(const check_block *block, check_kind kind, const check_touch *earlier,
+                         const char *means, const check_touch *freed)
 {
+    int is_certain = earlier->is_certain && !block->is_of_end;
     check_finding finding = {.kind = kind,
-                             .is_certain = earlier->is_certain && !block->is_of_end,
+                             .is_certain = is_certain,
                              .means = means,
                              .block = block,
                              .address = block->base,
@@ -112,6 +113,7 @@ static void free_is_early(const check_block *block, check_kind kind, const check
                              .later = freed,
                              .later_is = "freed"};
     check_found(&finding);
+    return is_certain && means == NULL;
 }
 
 /* An engine's free gives memory to the next allocation on its stream, and to nothing else: a free
@@ -140,8 +142,8 @@ static int succeeds(const check_block *freed, void *user)
     for (uint32_t i = 0; i < freed->uses_count; i++) {
         const check_touch *use = &freed->uses[i];
         if (!check_is_after(self->stream, use->index, use->number))
-            free_is_early(freed, CHECK_FREE_IN_USE, use,
-                          check_doubt(self->stream, use->index, use->number), &freed->freed);
+            (void)free_is_early(freed, CHECK_FREE_IN_USE, use,
+                                check_doubt(self->stream, use->index, use->number), &freed->freed);
     }
     return 1;
 }
@@ -166,8 +168,8 @@ static int is_left(const check_block *freed, void *user)
     for (uint32_t i = 0; i < freed->uses_count && stream->name == freed->made.stream; i++) {
         const check_touch *use = &freed->uses[i];
         if (!check_was_after(stream, use->index, use->number))
-            free_is_early(freed, CHECK_FREE_IN_USE, use,
-                          check_doubt(stream, use->index, use->number), &freed->freed);
+            (void)free_is_early(freed, CHECK_FREE_IN_USE, use,
+                                check_doubt(stream, use->index, use->number), &freed->freed);
     }
     return 1;
 }
@@ -327,11 +329,14 @@ static int is_recorded(const check_block *block, const check_touch *use)
            check_clock_at(&block->records->covered, use->index) >= use->number;
 }
 
-/* Ends a block. `stream`: null on the host. `has_waited`: the free comes after all uses. */
+/* Ends a block. `stream`: null on the host. `has_waited`: the free comes after all uses. If it must
+ * wait for the stream of the allocation because of a use there, that is the same missing wait. */
 static void block_freed(check_block *block, const check_stream *stream, const check_touch *freed,
                         int has_waited)
 {
+    const check_touch *made = &block->made;
     uint32_t kept = 0;
+    int must_wait = 0;
     block->is_of_end = check_python_ends() != 0;
     for (uint32_t i = 0; i < block->uses_count && !has_waited; i++) {
         const check_touch *use = &block->uses[i];
@@ -341,14 +346,14 @@ static void block_freed(check_block *block, const check_stream *stream, const ch
             continue;
         if (is_kept_for_stream(block, stream))
             block->uses[kept++] = *use;
-        else
-            free_is_early(block, CHECK_FREE_IN_USE, use,
-                          check_doubt(stream, use->index, use->number), freed);
+        else if (free_is_early(block, CHECK_FREE_IN_USE, use,
+                               check_doubt(stream, use->index, use->number), freed))
+            must_wait |= use->index == made->index;
     }
-    const check_touch *made = &block->made;
-    if (block->own != 0 && stream != NULL && !check_is_after(stream, made->index, made->number))
-        free_is_early(block, CHECK_USE_BEFORE_ALLOC, made,
-                      check_doubt(stream, made->index, made->number), freed);
+    if (block->own != 0 && stream != NULL && !must_wait &&
+        !check_is_after(stream, made->index, made->number))
+        (void)free_is_early(block, CHECK_USE_BEFORE_ALLOC, made,
+                            check_doubt(stream, made->index, made->number), freed);
     block->freed = *freed;
     block->freed.is_certain = stream == NULL || !stream->known.is_open;
     block->uses_count = kept;
@@ -538,16 +543,16 @@ static void use_of_live(const check_work *work, check_block *block, CUdeviceptr 
     check_block_use(block, &work->touch, is_certain);
 }
 
-/* A free that waits for a value may come after what is enqueued later, but not on its stream. */
-static void use_of_freed(const check_work *work, const check_block *block, CUdeviceptr address,
-                         int is_certain)
+static inline __attribute__((always_inline)) void freed_is_used(const check_work *work,
+                                                                const check_block *block,
+                                                                CUdeviceptr address, int is_certain,
+                                                                const char *means)
 {
     check_touch use = work->touch;
     use.is_certain = is_certain;
-    int may_wait = !block->freed.is_certain && block->freed.index != use.index;
     check_finding finding = {.kind = CHECK_USE_AFTER_FREE,
                              .is_certain = is_certain,
-                             .means = may_wait ? check_means_values : NULL,
+                             .means = means,
                              .block = block,
                              .address = address,
                              .earlier = &block->freed,
@@ -555,6 +560,27 @@ static void use_of_freed(const check_work *work, const check_block *block, CUdev
                              .later = &use,
                              .later_is = "used"};
     check_found(&finding);
+}
+
+/* The free waits for a value: so it may come after what is enqueued later, but not on its stream,
+ * and not once the host has seen that it is over. */
+static __attribute__((noinline, cold)) void use_of_freed_late(const check_work *work,
+                                                              const check_block *block,
+                                                              CUdeviceptr address, int is_certain)
+{
+    const check_touch *freed = &block->freed;
+    int is_before =
+        freed->index == work->touch.index || check_host_is_after(freed->index, freed->number);
+    freed_is_used(work, block, address, is_certain, is_before ? NULL : check_means_values);
+}
+
+static void use_of_freed(const check_work *work, const check_block *block, CUdeviceptr address,
+                         int is_certain)
+{
+    if (block->freed.is_certain)
+        freed_is_used(work, block, address, is_certain, NULL);
+    else
+        use_of_freed_late(work, block, address, is_certain);
 }
 
 /* 1 if nothing is allocated where a block was freed. Lists of addresses are full of such, left over
@@ -744,33 +770,6 @@ void check_host_memory_gone(const void *base)
     if (!check_enter())
         return;
     check_visible_remove((uintptr_t)base);
-    check_leave();
-}
-
-/* ---- means that are not seen ---------------------------------------------------------------- */
-
-void check_unseen(const char *call, const char *means)
-{
-    check_stack room;
-    check_stack *stack = check_stack_here(&room);
-    if (!check_enter())
-        return;
-    check_unseen_note(means, place_of(call, stack), 0);
-    check_leave();
-}
-
-void check_unseen_on(const char *call, CUstream handle)
-{
-    check_stack room;
-    check_stack *stack = check_stack_here(&room);
-    check_name name = check_name_of(handle);
-    if (name.is_capturing || !check_enter())
-        return;
-    check_stream *stream = check_stream_find(&name);
-    if (stream != NULL) {
-        check_stream_open(stream);
-        check_unseen_note(check_means_values, place_of(call, stack), stream->name);
-    }
     check_leave();
 }
 

@@ -129,6 +129,7 @@ static simcuda_touch touch_public(const struct sim_touch *touch, uint64_t offset
     out.bytes = bytes;
     out.is_write = touch->is_write;
     out.tag = touch->tag;
+    out.queued = touch->ticket;
     return out;
 }
 

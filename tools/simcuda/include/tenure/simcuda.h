@@ -208,7 +208,8 @@ typedef struct simcuda_touch {
     CUdeviceptr address; /* as the operation used it; for races, of the bytes both touch */
     size_t bytes;
     int is_write;
-    uint32_t tag; /* who queued it, by simcuda_observe; 0: not asked */
+    uint32_t tag;    /* who queued it, by simcuda_observe; 0: not asked */
+    uint64_t queued; /* of two operations the one with the lower number was queued first */
 } simcuda_touch;
 
 typedef struct simcuda_report {
