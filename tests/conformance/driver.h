@@ -49,6 +49,8 @@
     X(MemHostAlloc, PFN_cuMemHostAlloc_v2020, 2020)                                                \
     X(MemFreeHost, PFN_cuMemFreeHost_v2000, 2000)                                                  \
     X(MemHostGetDevicePointer, PFN_cuMemHostGetDevicePointer_v3020, 3020)                          \
+    X(MemHostRegister, PFN_cuMemHostRegister_v6050, 6050)                                          \
+    X(MemHostUnregister, PFN_cuMemHostUnregister_v4000, 4000)                                      \
     X(PointerGetAttribute, PFN_cuPointerGetAttribute_v4000, 4000)                                  \
     X(PointerGetAttributes, PFN_cuPointerGetAttributes_v7000, 7000)                                \
     X(MemGetAddressRange, PFN_cuMemGetAddressRange_v3020, 3020)                                    \
@@ -74,6 +76,8 @@
     X(MemcpyHtoDAsync, PFN_cuMemcpyHtoDAsync_v3020, 3020)                                          \
     X(MemcpyDtoHAsync, PFN_cuMemcpyDtoHAsync_v3020, 3020)                                          \
     X(MemcpyDtoDAsync, PFN_cuMemcpyDtoDAsync_v3020, 3020)                                          \
+    X(Memcpy2D, PFN_cuMemcpy2D_v3020, 3020)                                                        \
+    X(Memcpy2DAsync, PFN_cuMemcpy2DAsync_v3020, 3020)                                              \
     X(MemcpyPeerAsync, PFN_cuMemcpyPeerAsync_v4000, 4000)                                          \
     X(Memcpy3DPeer, PFN_cuMemcpy3DPeer_v4000, 4000)                                                \
     X(Memcpy3DPeerAsync, PFN_cuMemcpy3DPeerAsync_v4000, 4000)                                      \

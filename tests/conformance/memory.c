@@ -200,6 +200,159 @@ static void copy_arguments(void)
     expect("end", cu.CtxSynchronize(), CUDA_SUCCESS);
 }
 
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+enum { ROW = 48, PITCH = 128, ROWS = 5 };
+
+/* From the host's rows, which lie one behind the other, to the device's. */
+static CUDA_MEMCPY2D rows_up(CUdeviceptr to, const void *from)
+{
+    return (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_HOST,
+                           .srcHost = from,
+                           .srcPitch = ROW,
+                           .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .dstDevice = to,
+                           .dstPitch = PITCH,
+                           .WidthInBytes = ROW,
+                           .Height = ROWS};
+}
+
+/* Rows that lie apart: what lies between them stays, and where the last one ends the copy ends. */
+static void rows_apart(void)
+{
+    unsigned char rows[ROWS * ROW], back[ROWS * PITCH];
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    for (size_t i = 0; i < sizeof(rows); i++)
+        rows[i] = (unsigned char)(1 + i / ROW);
+    need("set", cu.MemsetD8(at, 99, sizeof(back)));
+    CUDA_MEMCPY2D copy = rows_up(at, rows);
+    expect("up", cu.Memcpy2D(&copy), CUDA_SUCCESS);
+    expect("down", cu.MemcpyDtoH(back, at, sizeof(back)), CUDA_SUCCESS);
+    size_t right = 0;
+    for (size_t i = 0; i < sizeof(back); i++)
+        right += back[i] == (i % PITCH < ROW ? 1 + i / PITCH : 99);
+    expect_number("right", right, sizeof(back));
+    copy.dstXInBytes = 8;
+    copy.dstY = 1;
+    copy.WidthInBytes = 4;
+    copy.Height = 2;
+    expect("into_the_middle", cu.Memcpy2D(&copy), CUDA_SUCCESS);
+    expect_number("there", byte_at(at + PITCH + 8), 1);
+    expect_number("next", byte_at(at + 2 * PITCH + 11), 2);
+    expect_number("behind", byte_at(at + PITCH + 12), 2);
+}
+
+static void rows_arguments(void)
+{
+    unsigned char rows[ROWS * ROW] = {0};
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    CUDA_MEMCPY2D copy = rows_up(at, rows);
+    copy.Height = 0;
+    expect("no_rows", cu.Memcpy2D(&copy), CUDA_SUCCESS);
+    copy = rows_up(at, rows);
+    copy.WidthInBytes = 0;
+    expect("no_bytes", cu.Memcpy2D(&copy), CUDA_SUCCESS);
+    copy = rows_up(at, rows);
+    copy.dstPitch = ROW - 1;
+    expect("pitch", cu.Memcpy2D(&copy), CUDA_ERROR_INVALID_VALUE);
+    copy = rows_up(0, rows);
+    expect("null", cu.Memcpy2D(&copy), CUDA_ERROR_INVALID_VALUE);
+    expect("end", cu.CtxSynchronize(), CUDA_SUCCESS);
+}
+
+/* In the order of the stream: pinned rows are read when the copy runs. */
+static void rows_async(void)
+{
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    struct gate *gate = gate_new();
+    void *source = NULL;
+    need("pinned", cu.MemHostAlloc(&source, ROWS * ROW, 0));
+    memset(source, 1, ROWS * ROW);
+    CUDA_MEMCPY2D copy = rows_up(at, source);
+    gate_close(gate, stream);
+    watch_start(gate, RETURNS_MS);
+    expect("copy", cu.Memcpy2DAsync(&copy, stream), CUDA_SUCCESS);
+    expect_yes("waited", watch_stop(gate), 0);
+    memset(source, 2, ROWS * ROW);
+    gate_open(gate);
+    expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
+    expect_number("byte", byte_at(at + (ROWS - 1) * PITCH + ROW - 1), 2);
+}
+
+/* ---- memory of the program's own ------------------------------------------------------------ */
+
+static unsigned char *pages_new(size_t bytes)
+{
+    unsigned char *pages = aligned_alloc(4096, bytes);
+    need("memory", pages == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+    memset(pages, 1, bytes);
+    return pages;
+}
+
+static void register_arguments(void)
+{
+    unsigned char *pages = pages_new(CHUNK);
+    expect("null", cu.MemHostRegister(NULL, CHUNK, 0), CUDA_ERROR_INVALID_VALUE);
+    expect("empty", cu.MemHostRegister(pages, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    expect("flags", cu.MemHostRegister(pages, CHUNK, 1024), CUDA_ERROR_INVALID_VALUE);
+    expect("register", cu.MemHostRegister(pages, CHUNK, 0), CUDA_SUCCESS);
+    expect("again", cu.MemHostRegister(pages, CHUNK, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    observe("inside", cu.MemHostRegister(pages + 4096, 4096, 0));
+    observe("free", cu.MemFreeHost(pages));
+    observe("end_inside", cu.MemHostUnregister(pages + 4096));
+    expect("end", cu.MemHostUnregister(pages), CUDA_SUCCESS);
+    expect("end_again", cu.MemHostUnregister(pages), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    expect("once_more", cu.MemHostRegister(pages, 4096, CU_MEMHOSTREGISTER_PORTABLE), CUDA_SUCCESS);
+    expect("its_end", cu.MemHostUnregister(pages), CUDA_SUCCESS);
+    free(pages);
+}
+
+/* It is pinned: read when the copy runs, and the device has its address. */
+static void registered_source(void)
+{
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL), mapped = 0;
+    struct gate *gate = gate_new();
+    unsigned char *pages = pages_new(CHUNK);
+    unsigned type = 99;
+    need("register", cu.MemHostRegister(pages, CHUNK, CU_MEMHOSTREGISTER_DEVICEMAP));
+    expect("device", cu.MemHostGetDevicePointer(&mapped, pages, 0), CUDA_SUCCESS);
+    observe_yes("same", mapped == (CUdeviceptr)(uintptr_t)pages);
+    expect("type",
+           cu.PointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                  (CUdeviceptr)(uintptr_t)pages),
+           CUDA_SUCCESS);
+    expect_number("is", type, CU_MEMORYTYPE_HOST);
+    gate_close(gate, stream);
+    watch_start(gate, RETURNS_MS);
+    expect("copy", cu.MemcpyHtoDAsync(at, pages, 1024, stream), CUDA_SUCCESS);
+    expect_yes("waited", watch_stop(gate), 0);
+    memset(pages, 2, 1024);
+    gate_open(gate);
+    expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
+    expect_number("byte", byte_at(at + 1023), 2);
+    expect("end", cu.MemHostUnregister(pages), CUDA_SUCCESS);
+    expect("no_device", cu.MemHostGetDevicePointer(&mapped, pages, 0), CUDA_ERROR_INVALID_VALUE);
+    free(pages);
+}
+
+/* Does the end wait for work that has nothing to do with it? */
+static void unregister_and_work(void)
+{
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    struct gate *gate = gate_new();
+    unsigned char *pages = pages_new(CHUNK);
+    need("register", cu.MemHostRegister(pages, CHUNK, 0));
+    gate_close(gate, stream);
+    watch_start(gate, WAITS_MS);
+    expect("end", cu.MemHostUnregister(pages), CUDA_SUCCESS);
+    observe_yes("waited", watch_stop(gate));
+    gate_open(gate);
+    expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
+    free(pages);
+}
+
 /* ---- pointers ------------------------------------------------------------------------------- */
 
 static void pointer_report(CUdeviceptr at)
@@ -347,6 +500,12 @@ const struct scenario memory_scenarios[] = {
     {"synchronous_calls", synchronous_calls, 0},
     {"synchronous_copy_and_others", synchronous_copy_and_other_streams, 0},
     {"copy_arguments", copy_arguments, 0},
+    {"rows_apart", rows_apart, 0},
+    {"rows_arguments", rows_arguments, 0},
+    {"rows_async", rows_async, 0},
+    {"register_arguments", register_arguments, 0},
+    {"registered_source", registered_source, 0},
+    {"unregister_and_work", unregister_and_work, 0},
     {"pointer_of_vmm", pointer_of_vmm, 0},
     {"pointer_of_reservation", pointer_of_reservation, 0},
     {"pointer_of_block", pointer_of_block, 0},
