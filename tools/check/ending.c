@@ -10,7 +10,9 @@
  * said, signals are set so that the process ends with the program's code whatever happens: if its
  * heap is broken (SIGSEGV, SIGBUS, SIGABRT), or if after five seconds it still waits for a lock
  * (SIGALRM). These handlers make one system call. A handler may also run on a small stack, so that
- * it is said on another. A thread that was interrupted inside of Tenure says nothing (check_enter).
+ * it is said on another; and what is called before that is looked up at the start, so that it takes
+ * less than the program's own look-up of _exit did. A thread that was interrupted inside of Tenure
+ * says nothing (check_enter).
  */
 #include "check/ending.h"
 
