@@ -124,6 +124,17 @@ void animal_pointer_before(void)
     MUST(cuMemFreeAsync(the.is_wrong ? block : first, the.a));
 }
 
+/* A copy begins four bytes before the block. */
+void animal_begins_before(void)
+{
+    CUdeviceptr blocks[2];
+    MUST(cuMemAlloc(&blocks[0], BYTES));
+    MUST(cuMemAlloc(&blocks[1], BYTES));
+    CUdeviceptr higher = blocks[blocks[0] < blocks[1]];
+    MUST(cuMemsetD8(higher - 4 * (CUdeviceptr)the.is_wrong, 7, 64));
+    MUST(cuCtxSynchronize());
+}
+
 /* The host has seen a free that waited for a value: what is enqueued now comes after it. */
 void animal_value_and_free_seen(void)
 {

@@ -183,6 +183,18 @@ static void race_text(check_text *to, const check_kept *one)
     check_text_add(to, ") before that was freed");
 }
 
+/* Of an operand that goes on behind the block, or begins before it. */
+static void bounds_text(check_text *to, const check_kept *one)
+{
+    uint64_t before = one->base - one->address, there = one->base + one->bytes - one->address;
+    if (one->address < one->base)
+        check_text_add(to, "begin at 0x%llx: it begins %" PRIu64 " byte%s before that, in no block",
+                       (unsigned long long)one->base, before, tnri_plural(before));
+    else
+        check_text_add(to, "use no more than the %" PRIu64 " byte%s that %s there; it is %zu",
+                       there, tnri_plural(there), there == 1 ? "is" : "are", one->touched);
+}
+
 /* Which call is missing, and where; or what else is to be done. */
 static void missing_text(check_text *to, const check_kept *one)
 {
@@ -233,12 +245,9 @@ static void missing_text(check_text *to, const check_kept *one)
     case CHECK_USE_AFTER_FREE:
         check_text_add(to, "free it after the last use");
         break;
-    case CHECK_OUT_OF_BOUNDS: {
-        uint64_t there = one->base + one->bytes - one->address;
-        check_text_add(to, "use no more than the %" PRIu64 " byte%s that %s there; it is %zu",
-                       there, tnri_plural(there), there == 1 ? "is" : "are", one->touched);
+    case CHECK_OUT_OF_BOUNDS:
+        bounds_text(to, one);
         break;
-    }
     case CHECK_WRONG_FREE:
         check_text_add(
             to, "free 0x%llx, this is %llu byte%s into it", (unsigned long long)one->base,
@@ -309,7 +318,7 @@ void check_kept_text(check_text *to, const check_kept *one)
     else
         check_text_add(to, "  block 0x%llx of %zu byte%s, device %d", (unsigned long long)one->base,
                        one->bytes, tnri_plural(one->bytes), one->device);
-    if (one->address != one->base)
+    if (one->address > one->base)
         check_text_add(to, ", at its byte %llu", (unsigned long long)(one->address - one->base));
     check_text_add(to, "\n");
     sides_text(to, one);

@@ -663,9 +663,12 @@ static end_kind end_of(check_span end)
 static void span_is_long(const check_work *work, check_span span)
 {
     check_touch use = work->touch;
-    const check_block *block = check_block_live(span.address);
-    if (block == NULL || block->is_engine || use.number == 0 ||
-        span.bytes <= block->bytes - (span.address - block->base))
+    const check_block *block = check_block_at(span.address);
+    int is_before = block == NULL; /* it begins in none: into which does it run? */
+    if (is_before)
+        block = check_block_live(span.address + span.bytes - 1);
+    if (block == NULL || !block->is_live || block->is_engine || use.number == 0 ||
+        (!is_before && span.bytes <= block->bytes - (span.address - block->base)))
         return;
     use.is_certain = 1;
     check_finding finding = {.kind = CHECK_OUT_OF_BOUNDS,
