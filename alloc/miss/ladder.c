@@ -524,7 +524,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
         }
     }
     tnri_reclaim_idle(arena->pool);
-    tnri_reclaim_above_groups(device, TNRI_CGROUP_APART_NS);
+    (void)tnri_reclaim_above_groups(device, TNRI_CGROUP_APART_NS);
     tnri_pool_work_end(arena->pool);
     tnri_device_leave(&visit);
     return status;

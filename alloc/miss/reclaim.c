@@ -349,13 +349,14 @@ size_t tnri_reclaim_for_others(tnri_device *device, size_t bytes, size_t floor, 
     return released;
 }
 
-void tnri_reclaim_above_groups(tnri_device *device, uint64_t apart_ns)
+int tnri_reclaim_above_groups(tnri_device *device, uint64_t apart_ns)
 {
     size_t held, over = tnri_cgroup_over(device, apart_ns);
     if (over == 0)
-        return;
+        return 0;
     size_t released = tnri_reclaim_for_others(device, over, 0, 0, &held);
     atomic_fetch_add_explicit(&device->cgroup_given_bytes, released, memory_order_relaxed);
+    return held > 0;
 }
 
 void tnri_reclaim_above_threshold(tnr_pool pool, size_t bytes)

@@ -233,6 +233,7 @@ static size_t waits_make(const tnri_server *server, tnri_file_wait *waits, tnri_
 static int groups_follow(tnri_server *server)
 {
     tnri_device *device;
+    int is_coming = 0;
     if (!atomic_exchange(&server->watches, 0))
         return -1;
     if (!turn_begin(server))
@@ -241,10 +242,12 @@ static int groups_follow(tnri_server *server)
         if (atomic_load_explicit(&device->in_use, memory_order_acquire) &&
             tnri_cgroup_has(device)) {
             atomic_store(&server->watches, 1);
-            tnri_reclaim_above_groups(device, TNRI_CGROUP_LOOK_MS / 2 * UINT64_C(1000000));
+            is_coming |= tnri_reclaim_above_groups(device, TNRI_CGROUP_APART_NS);
         }
     turn_end(server);
-    return atomic_load(&server->watches) ? TNRI_CGROUP_LOOK_MS : -1;
+    if (!atomic_load(&server->watches))
+        return -1;
+    return is_coming ? TNRI_CGROUP_AGAIN_MS : TNRI_CGROUP_LOOK_MS;
 }
 
 static void *server_run(void *argument)

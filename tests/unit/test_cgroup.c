@@ -12,11 +12,13 @@
  *   tnri_server_make without `watches`: the_thread_that_listens_follows
  *   group_look without dmem.low: the same; limit_lower: the latest: the_tightest_group_counts
  *   region_is without its devices: other_regions_and_odd_files_limit_nothing
+ *   tnri_reclaim_above_groups that returns 0: what_is_on_its_way_is_told
  *   tnri_cgroup_number without its digit: the same, at "-5"
  *   tnri_cgroup_file that waits for pipes: the same, never ends
  */
 #include "played_root.h"
 
+#include <time.h>
 #include <unistd.h>
 
 #include <tenure/cgroup.h>
@@ -24,6 +26,8 @@
 #include <tenure/host.h>
 
 #include "await.h"
+#include "memory/device/device.h"
+#include "miss/reclaim.h"
 
 #define GPU "nvidia/0000:01:00.0/vidmem"
 
@@ -148,6 +152,38 @@ static void what_is_idle_above_the_soft_limit_goes_back(void **state)
     }
 }
 
+/* What cannot go back at once, here chunks whose old mappings wait for queued work, is said to be
+ * on its way: the thread that listens then looks sooner. */
+static void what_is_on_its_way_is_told(void **state)
+{
+    (void)state;
+    group_start(NULL);
+    tnri_device *device = tnri_device_nth(0);
+    tnr_stream one = unit_stream(0), two = unit_stream(0);
+    CUcontext context;
+    void *parts[6], *whole;
+    for (int i = 0; i < 6; i++)
+        parts[i] = unit_malloc(10 * MIB, i % 2 ? one : two);
+    assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+    assert_int_equal(cuCtxPushCurrent(context), CUDA_SUCCESS);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(cuMemsetD8Async((CUdeviceptr)parts[i], 1, MIB, i % 2 ? one : two),
+                         CUDA_SUCCESS);
+    assert_int_equal(cuCtxPopCurrent(&context), CUDA_SUCCESS);
+    assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    for (int i = 0; i < 6; i++)
+        assert_ok(tnr_free(parts[i]));
+    whole = unit_malloc(24 * MIB, one);
+    assert_ok(tnr_free(whole));
+    limit_put("dmem.min", 8);
+    assert_int_equal(tnri_reclaim_above_groups(device, 0), 1);
+    assert_true(group_get().soft_used_bytes > 8 * MIB);
+    simcuda_run(UINT64_MAX);
+    while (tnri_reclaim_above_groups(device, 0))
+        continue;
+    assert_true(group_get().soft_used_bytes <= 8 * MIB);
+}
+
 static void soft_awaits(size_t mib)
 {
     limit_put("dmem.min", mib);
@@ -178,6 +214,51 @@ static void the_thread_that_listens_follows(void **state)
         assert_ok(tnr_free(live));
         unit_stop(NULL);
     }
+}
+
+/* ---- how long it takes ---------------------------------------------------------------------- */
+
+static int falls; /* that are measured: test_unit_cgroup measure N */
+
+static int ms_compare(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+static double now_ms(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
+/* From a soft limit's fall by 80 MiB to when the group is under it, while the program does
+ * nothing. Prints what it took. */
+static void measure(void **state)
+{
+    (void)state;
+    char conf[2 * PATH_MAX];
+    double *took = calloc((size_t)falls, sizeof(*took));
+    assert_non_null(took);
+    snprintf(conf, sizeof(conf), "control:on,control_dir:%s/control", root);
+    group_start(conf);
+    for (int i = 0; i < falls; i++) {
+        limit_put("dmem.min", 0);
+        void *idle = unit_malloc(96 * MIB, NULL);
+        assert_ok(tnr_free(idle));
+        usleep((useconds_t)rand() % 40000); /* wherever the thread is in its turn */
+        double fell = now_ms();
+        limit_put("dmem.min", 16);
+        while (group_get().soft_used_bytes > 16 * MIB)
+            usleep(100);
+        took[i] = now_ms() - fell;
+    }
+    qsort(took, (size_t)falls, sizeof(*took), ms_compare);
+    print_message("%d falls of a soft limit by 80 MiB: under it after %.1f ms in the median, %.1f "
+                  "in 95 of 100, %.1f at most\n",
+                  falls, took[falls / 2], took[falls * 95 / 100], took[falls - 1]);
+    free(took);
 }
 
 /* ---- which group, and what is no limit ------------------------------------------------------ */
@@ -306,12 +387,17 @@ static void what_is_asked_wrongly(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, root_begin, root_end)
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 3 && strcmp(argv[1], "measure") == 0 && (falls = atoi(argv[2])) > 0) {
+        const struct CMUnitTest measured[] = {TEST(measure)};
+        return cmocka_run_group_tests(measured, NULL, NULL);
+    }
     const struct CMUnitTest tests[] = {
         TEST(nothing_is_taken_above_the_hard_limit),
         TEST(a_lowered_limit_takes_what_is_idle),
         TEST(what_is_idle_above_the_soft_limit_goes_back),
+        TEST(what_is_on_its_way_is_told),
         TEST(the_thread_that_listens_follows),
         TEST(the_tightest_group_counts),
         TEST(other_regions_and_odd_files_limit_nothing),

@@ -686,8 +686,7 @@ typedef struct tnr_stats {
     tnr_stat reserved_bytes_by_size[TNR_WORLD_COUNT];
     uint64_t idle_blocks[TNR_WORLD_COUNT]; /* binned, and free runs */
     uint64_t idle_bytes[TNR_WORLD_COUNT];  /* their bytes */
-    /* Of the device, since the process joined its group: published blocks that yielded when a
-     * member was short (<tenure/publish.h>), and their bytes. */
+    /* Of the device: published blocks that yielded (<tenure/publish.h>), and their bytes. */
     uint64_t group_yields, group_yielded_bytes;
 } tnr_stats;
 
