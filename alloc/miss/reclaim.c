@@ -336,7 +336,6 @@ size_t tnri_reclaim_for_others(tnri_device *device, size_t bytes, size_t floor, 
 {
     tnri_visit visit;
     *held = 0;
-    tnri_captures_settle(device);
     if (tnri_device_enter(device, &visit) != TNR_OK)
         return 0;
     (void)tnri_streams_reap(device, SIZE_MAX);
@@ -354,6 +353,7 @@ int tnri_reclaim_above_groups(tnri_device *device, uint64_t apart_ns)
     size_t held, over = tnri_cgroup_over(device, apart_ns);
     if (over == 0)
         return 0;
+    tnri_captures_settle(device); /* graphs may have ended that nobody has looked for */
     size_t released = tnri_reclaim_for_others(device, over, 0, 0, &held);
     atomic_fetch_add_explicit(&device->cgroup_given_bytes, released, memory_order_relaxed);
     return held > 0;

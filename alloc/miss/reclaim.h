@@ -56,8 +56,8 @@ size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough);
 
 /* For other processes of the device's group: gives back idle memory, at most `bytes`, and only so
  * much that `floor` stays mapped. Waits for work only with `wait`. Memory that still waits for work
- * goes back by a later call, and is counted in *held. Returns what went back. Not in the
- * context. */
+ * goes back by a later call, and is counted in *held. Returns what went back. Looks for no graphs
+ * that have ended: a wake that is short may be the caller, and their pools may have slept. */
 size_t tnri_reclaim_for_others(tnri_device *device, size_t bytes, size_t floor, int wait,
                                size_t *held);
 

@@ -14,12 +14,20 @@
  *   the same without is_freed: what_is_used_stays
  *   tnri_publication_yield without `yields`: who_did_not_say_so_keeps_all
  *   options_check with sizeof alone: options_are_checked
+ *   tnri_reclaim_for_others that ends graphs itself: a_wake_is_short (it waits for itself)
  */
 #include "peer.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <cuda.h>
+
+#include <tenure/capture.h>
+#include <tenure/sleep.h>
+
+#include "tenure/simcuda.h"
 
 enum { DEVICE_MIB = 64, MODEL_MIB = 16, NAMES = 4 };
 
@@ -32,6 +40,7 @@ typedef enum what {
     CLOSE,        /* what is attached */
     HOLD,         /* name b, with `yields` */
     AWAIT,        /* until none of its publications has a reader */
+    GRAPH_GOES,   /* a graph whose pool has slept, and that has just ended */
     BAD,          /* options of kind b: TNR_OK is what must not come */
     CAN_YIELD = 16,
 } what;
@@ -97,6 +106,32 @@ static tnr_status await(void)
     return TNR_OK;
 }
 
+static tnr_status graph_goes(void)
+{
+    void *ptr;
+    CUcontext context;
+    CUstream stream;
+    tnr_cuda_graph cuda;
+    tnr_graph number;
+    tnr_graph_info info = {.struct_bytes = sizeof(info)};
+    int is_done = cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS &&
+                  cuCtxSetCurrent(context) == CUDA_SUCCESS &&
+                  cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
+                  tnr_capture_begin(0, stream, NULL) == TNR_OK &&
+                  tnr_malloc(&ptr, MIB, 0, stream) == TNR_OK && tnr_free(ptr) == TNR_OK &&
+                  tnr_capture_end(&cuda, &number, 0, stream) == TNR_OK &&
+                  tnr_graph_get(&info, number) == TNR_OK &&
+                  tnr_pool_sleep(info.pool, 0, NULL) == TNR_OK &&
+                  tnr_pool_wake(info.pool, 0) == TNR_OK && cuGraphDestroy(cuda) == CUDA_SUCCESS;
+    (void)simcuda_run(UINT64_MAX); /* the driver tells of its end */
+    return is_done && tnr_stream_destroying(0, stream) == TNR_OK &&
+                   cuStreamDestroy(stream) == CUDA_SUCCESS &&
+                   cuCtxSetCurrent(NULL) == CUDA_SUCCESS &&
+                   cuDevicePrimaryCtxRelease(0) == CUDA_SUCCESS
+               ? TNR_OK
+               : TNR_ERR_DRIVER;
+}
+
 static tnr_status other(uint64_t a, uint64_t b)
 {
     tnr_publish_options options = TNR_PUBLISH_OPTIONS_INIT;
@@ -114,6 +149,8 @@ static tnr_status other(uint64_t a, uint64_t b)
         return tnr_hold(NULL, names[b], &options);
     case AWAIT:
         return await();
+    case GRAPH_GOES:
+        return graph_goes();
     default:
         return bad(b);
     }
@@ -275,6 +312,26 @@ static void the_store_itself_is_short(void **state)
     end(&store, &reader);
 }
 
+/* A wake makes room, too, while it works on what sleeps; a graph that ends then has a pool that has
+ * slept. */
+static void a_wake_is_short(void **state)
+{
+    (void)state;
+    peer store = peer_start("group:g"), reader = peer_start("group:h");
+    peer_must(&store, PEER_MALLOC, 0, 20 * MIB);
+    peer_must(&store, PEER_SLEEP, 0, 0);
+    for (uint64_t i = 0; i < 3; i++)
+        peer_must(&store, PEER_OTHER, PUBLISH | CAN_YIELD, i);
+    peer_must(&store, PEER_OTHER, GRAPH_GOES, 0);
+    peer_must(&store, PEER_WAKE, 0, 0);
+    has_yielded(&store, 1);
+    has_gone(&reader, 0);
+    is_there(&store, &reader, 1);
+    is_there(&store, &reader, 2);
+    peer_must(&store, PEER_FREE, 0, 0);
+    end(&store, &reader);
+}
+
 /* All of it, while the other reads and reads again: each reader has a model whole, or is told that
  * it has gone. */
 static void readers_come_meanwhile(void **state)
@@ -334,6 +391,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(growth_takes_none, begin, peers_end),
         cmocka_unit_test_setup_teardown(floors_bind, begin, peers_end),
         cmocka_unit_test_setup_teardown(the_store_itself_is_short, begin, peers_end),
+        cmocka_unit_test_setup_teardown(a_wake_is_short, begin, peers_end),
         cmocka_unit_test_setup_teardown(readers_come_meanwhile, begin, peers_end),
         cmocka_unit_test_setup_teardown(options_are_checked, begin, peers_end),
     };

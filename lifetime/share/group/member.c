@@ -13,6 +13,7 @@
 #include "base/prim/helper.h"
 #include "base/prim/process.h"
 #include "base/prim/thread.h"
+#include "memory/arena/upper.h"
 #include "miss/reclaim.h"
 #include "share/folder.h"
 #include "share/group/ask.h"
@@ -72,6 +73,7 @@ static int member_give(tnri_member *self, int asker, size_t *held)
     while ((lack = lack_of(self, asker, asked)) > 0 && !atomic_load(&self->is_ending)) {
         uint64_t piece = (lack - 1) / givers_count(self, asker) + 1;
         int is_short = atomic_load(&seat->short_count) > 0;
+        tnri_captures_settle(self->device); /* graphs may have ended that nobody has looked for */
         uint64_t given =
             tnri_reclaim_for_others(self->device, (size_t)piece, floor, is_short, held);
         looks++;
