@@ -192,14 +192,15 @@ test('rows of the legend are told apart, and are not cut', async () => {
     }
 });
 
-/* Seen to fail with the line of each mark drawn after the text of the mark before. */
-test('no line of the chart goes through a text', async () => {
+/** The program with marks, so many records apart. */
+function withMarks(count, apart) {
     const marked = structuredClone(document_);
     const { rows, columns } = marked.history;
     const [kind, mark] = ['kind', 'mark'].map((name) => columns.indexOf(name));
     marked.strings.push('a step');
-    for (let i = 0; i < 12; i++) { // close together, so that texts lie over the lines of others
-        const at = Math.floor(rows.length / 2) + 40 * i;
+    const first = Math.floor(rows.length / 2);
+    for (let i = 0; i < count; i++) {
+        const at = first + apart * i;
         const row = Array.from(columns, () => 0);
         row[columns.indexOf('time_ns')] = rows[at][columns.indexOf('time_ns')];
         row[kind] = marked.kinds.indexOf('mark');
@@ -207,10 +208,14 @@ test('no line of the chart goes through a text', async () => {
         row[mark] = marked.strings.length - 1;
         rows.splice(at, 0, row);
     }
-    marked.history.written += 12;
+    marked.history.written += count;
     const path = join(folder, 'marked.json');
     writeFileSync(path, JSON.stringify(marked));
-    await open(path);
+    return path;
+}
+
+/** What is drawn from here on: upright lines, with their lengths, and texts but those of axes. */
+async function watchDrawing() {
     await page.evaluate(() => {
         const { prototype } = CanvasRenderingContext2D;
         const { fillText, moveTo, lineTo } = prototype;
@@ -221,8 +226,8 @@ test('no line of the chart goes through a text', async () => {
             moveTo.call(this, x, y);
         };
         prototype.lineTo = function (x, y) {
-            if (x === from[0] && Math.abs(y - from[1]) > 100) {
-                window.drawn.push({ line: x });
+            if (x === from[0] && y !== from[1]) {
+                window.drawn.push({ line: x, rows: Math.abs(y - from[1]) });
             }
             lineTo.call(this, x, y);
         };
@@ -233,9 +238,17 @@ test('no line of the chart goes through a text', async () => {
             fillText.call(this, text, x, y);
         };
     });
+}
+
+/* Seen to fail with the line of each mark drawn after the text of the mark before. */
+test('no line of the chart goes through a text', async () => {
+    // Close together, so that texts lie over the lines of others.
+    await open(withMarks(12, 40));
+    await watchDrawing();
     await page.keyboard.press('+');
     await settled();
-    const drawn = await page.evaluate(() => window.drawn);
+    const drawn = (await page.evaluate(() => window.drawn)).filter(({ line, rows }) =>
+        line === undefined || rows > 100);
     const texts = drawn.filter(({ text }) => text === 'a step');
     assert.ok(texts.length > 1, JSON.stringify(drawn));
     drawn.forEach(({ line }, at) => {
@@ -245,6 +258,19 @@ test('no line of the chart goes through a text', async () => {
             !drawn.slice(first, at).some(({ left, right }) => left < line && line < right),
             `the line at ${line} goes through a text: ${JSON.stringify(drawn)}`);
     });
+});
+
+/* Seen to fail without ticks. */
+test('where there are too many marks for texts they are ticks', async () => {
+    await open(withMarks(120, 8));
+    await watchDrawing();
+    await page.locator('input[value=records]').click();
+    await settled();
+    const drawn = await page.evaluate(() => window.drawn);
+    assert.ok(!drawn.some(({ text }) => text === 'a step'));
+    const columns = new Set(drawn.filter(({ rows }) => rows > 2 && rows < 20)
+        .map(({ line }) => line));
+    assert.ok(columns.size > 100, `${columns.size} ticks`);
 });
 
 /* Seen to fail with ticks that divide the lanes' window into equal parts, and with a text that goes

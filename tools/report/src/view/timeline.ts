@@ -33,7 +33,7 @@ const HOLDERS_SHOWN = 8;
 const ZOOM_STEP = 2;
 /** Marks, unless there are so many that nothing else could be seen; their names lie in so many
  * lines, and those that find no room in them are left out. */
-const MARKS_DRAWN = 40, MARK_LINES = 4;
+const MARKS_DRAWN = 40, MARK_LINES = 4, TICK_ROWS = 8;
 
 type Look = 'bands' | 'amounts';
 type Axis = 'time' | 'records';
@@ -403,7 +403,7 @@ export class TimelineView implements View {
         ctx.textAlign = 'left';
         ctx.textBaseline = 'alphabetic';
         ctx.font = `${12 * ratio}px ${getComputedStyle(document.body).fontFamily}`;
-        const events = this.drawnEvents();
+        const events = this.drawnEvents(plot);
         const peakRow = peak < 0 ? 0 : Math.round(plot.valToPos(live[peak]!, 'y', true)) + 0.5;
         if (peak >= 0) {
             ctx.strokeStyle = this.colours.peak;
@@ -411,8 +411,8 @@ export class TimelineView implements View {
             line(ctx, bbox.left, peakRow, bbox.left + bbox.width, peakRow);
         }
         ctx.setLineDash([2 * ratio, 3 * ratio]);
-        for (const { record, colour } of events) {
-            this.drawUpright(plot, record, colour);
+        for (const { record, colour, text } of events) {
+            this.drawUpright(plot, record, colour, text === '' ? TICK_ROWS * ratio : Infinity);
         }
         ctx.setLineDash([]);
         if ((this.pinned || this.record === this.home) && this.record !== null) {
@@ -426,27 +426,31 @@ export class TimelineView implements View {
                 [{ left, top: peakRow - 16 * ratio }, { left, top: peakRow + 2 * ratio }],
                 this.colours.peak);
         }
-        for (const event of events) {
+        for (const event of events.filter(({ text }) => text !== '')) {
             this.labelEvent(plot, event);
         }
         ctx.restore();
     }
 
-    /** What lines are drawn for in the window: failures, and marks unless there are too many. */
-    private drawnEvents(): ChartEvent[] {
+    /** What lines are drawn for in the window: failures and marks. Where there are too many marks,
+     * they are ticks without a text, one in a column. */
+    private drawnEvents(plot: uPlot): ChartEvent[] {
         const { kind, mark } = this.history;
         const inside = this.events.filter((record) =>
             this.place(record) >= this.begin && this.place(record) <= this.end);
         const failures = inside.filter((record) => kind[record] === KIND.oom).slice(-MARKS_DRAWN);
         const others = inside.filter((record) => kind[record] !== KIND.oom);
+        const isMany = others.length > MARKS_DRAWN;
+        const inColumns = () =>
+            [...new Map(others.map((one) => [this.column(plot, one), one])).values()];
         const textOf = (record: number) => kind[record] === KIND.mark
             ? this.app.snapshot.strings[mark[record]!]!
             : kind[record] === KIND.sleep ? 'sleep' : 'wake';
         return [
             ...failures.map((record) =>
                 ({ record, colour: this.colours.peak, text: 'out of memory' })),
-            ...(others.length > MARKS_DRAWN ? [] : others).map((record) =>
-                ({ record, colour: this.colours.muted, text: textOf(record).slice(0, 40) })),
+            ...(isMany ? inColumns() : others).map((record) => ({ record,
+                colour: this.colours.muted, text: isMany ? '' : textOf(record).slice(0, 40) })),
         ];
     }
 
@@ -454,10 +458,10 @@ export class TimelineView implements View {
         return Math.round(plot.valToPos(this.place(record), 'x', true)) + 0.5;
     }
 
-    private drawUpright(plot: uPlot, record: number, colour: string): void {
+    private drawUpright(plot: uPlot, record: number, colour: string, rows = Infinity): void {
         const x = this.column(plot, record);
         plot.ctx.strokeStyle = colour;
-        line(plot.ctx, x, plot.bbox.top, x, plot.bbox.top + plot.bbox.height);
+        line(plot.ctx, x, plot.bbox.top, x, plot.bbox.top + Math.min(rows, plot.bbox.height));
     }
 
     private labelEvent(plot: uPlot, { record, colour, text }: ChartEvent): void {
