@@ -2,7 +2,10 @@
 """tenure.numba against a stand-in for Numba and the simulated device: see fake/numba/cuda.py.
 
 Seen to fail: with tnr_free for tnr_free_sync, without the free when Numba refuses the pointer, with
-a c_uint64 for a Numba that has NVIDIA's bindings."""
+a c_uint64 for a Numba that has NVIDIA's bindings. Of pinned memory: with tnr_free for
+tnr_free_sync, without the test of `wc`, with a c_void_p for today's Numba, without the free when
+Numba refuses."""
+import ctypes
 import types
 import unittest
 
@@ -18,6 +21,13 @@ MIB = device.MIB
 
 def live():
     return tenure.stats()["allocated_bytes.all.current"]
+
+
+HOST = 64  # TNR_HOST(0)
+
+
+def host_live():
+    return tenure.stats(HOST)["allocated_bytes.all.current"]
 
 
 class Numba(unittest.TestCase):
@@ -120,7 +130,57 @@ class Numba(unittest.TestCase):
         device.run_all()
         self.manager.reset()
         self.assertLess(tenure.stats()["reserved_bytes.all.current"], 64 * MIB)
-        self.assertEqual(len(self.manager.memhostalloc(10)), 10)
+
+    def test_pinned_memory(self):
+        """Of the host pools, of either Numba; what else Numba pins stays its own."""
+        for binding in (types.SimpleNamespace(CUdeviceptr=int), None):
+            if binding:
+                cuda.driver.binding = binding
+            try:
+                memory = self.manager.memhostalloc(3 * MIB + 1, portable=True)
+            finally:
+                if binding:
+                    del cuda.driver.binding
+            self.assertEqual(host_live(), 3 * MIB + 512)
+            self.assertEqual((memory.size, memory._bufptr_ % 512), (3 * MIB + 1, 0))
+            ctypes.memset(memory._bufptr_, 7, memory.size)
+            del memory
+            device.run_all()
+            self.assertEqual(host_live(), 0)
+        self.assertEqual(self.manager.memhostalloc(10, mapped=True), (10, True, False, False))
+        self.assertEqual(self.manager.memhostalloc(10, wc=True), (10, False, False, True))
+        self.assertEqual(host_live(), 0)
+
+    def test_a_pinned_array_dies_during_its_copy(self):
+        """Its memory is not given to others before: the race detector would end the program."""
+        stream = everyday.made("cuStreamCreate", 1)
+        target = self.manager.memalloc(2 * MIB)
+        memory = self.manager.memhostalloc(2 * MIB)
+        everyday.call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(target.device_pointer.value),
+                      ctypes.c_void_p(memory._bufptr_), ctypes.c_size_t(2 * MIB),
+                      ctypes.c_void_p(stream))
+        del memory
+        self.assertEqual(tenure.stats(HOST)["bytes_retired"], 2 * MIB)
+        other = self.manager.memhostalloc(2 * MIB)
+        ctypes.memset(other._bufptr_, 1, 2 * MIB)
+        tenure.record_use(target.device_pointer.value, stream)
+        target.free()
+
+    def test_refused_pinned_memory(self):
+        tenure.set_limit(MIB, HOST)
+        try:
+            with self.assertRaisesRegex(MemoryError, "out of memory"):
+                self.manager.memhostalloc(64 * MIB)
+        finally:
+            tenure.set_limit(2**64 - 1, HOST)
+        cuda.state.refuses_pointers = True
+        try:
+            with self.assertRaisesRegex(MemoryError, "no host memory"):
+                self.manager.memhostalloc(MIB)
+        finally:
+            cuda.state.refuses_pointers = False
+        device.run_all()
+        self.assertEqual(host_live(), 0)
 
     def test_names(self):
         self.assertEqual(dir(tenure.numba), ["MemoryManager", "install"])

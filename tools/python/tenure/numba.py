@@ -10,8 +10,11 @@ Numba does not say which stream an array is for. So an array's memory belongs to
 stream, for which all of Numba's own streams wait. Its free has the meaning of cudaFree, without
 stopping the host. A non-blocking stream from elsewhere does not wait for that stream, and a free
 does not wait for it: order it by events, or say ``tenure.record_use(array, stream)`` before the
-array dies. Host memory stays Numba's. An array's memory has no IPC handle; ``<tenure/export.h>``
-shares memory.
+array dies. An array's memory has no IPC handle; ``<tenure/export.h>`` shares memory.
+
+Pinned arrays (``numba.cuda.pinned_array``) lie in the host memory near their device. A free assumes
+that work on any stream may use them, and waits for none. Mapped and write-combined arrays, managed
+memory, and memory of the program's that Numba pins stay Numba's.
 
 Tried with a stand-in for Numba on the simulated device; run on an H200.
 """
@@ -59,6 +62,12 @@ def _pointer(address: int) -> Any:
     return (ctypes.c_void_p if hasattr(driver, "binding") else ctypes.c_uint64)(address)
 
 
+def _host_pointer(address: int) -> Any:
+    """The same of host memory: an int where Numba has NVIDIA's bindings."""
+    driver = importlib.import_module("numba.cuda.cudadrv.driver")
+    return address if hasattr(driver, "binding") else ctypes.c_void_p(address)
+
+
 class MemoryManager(cuda.HostOnlyCUDAMemoryManager):
     """Numba makes one for each device that it uses."""
 
@@ -79,6 +88,26 @@ class MemoryManager(cuda.HostOnlyCUDAMemoryManager):
         finalize = _finalizer(address)
         try:
             return cuda.MemoryPointer(self.context, _pointer(address), size, finalizer=finalize)
+        except BaseException:
+            finalize()
+            raise
+
+    def memhostalloc(self, size: int, mapped: bool = False, portable: bool = False,
+                     wc: bool = False) -> Any:
+        """Pinned host memory, as a numba.cuda.PinnedMemory; every GPU in use reaches it."""
+        if mapped or wc:
+            return super().memhostalloc(size, mapped, portable, wc)
+        place = ctypes.c_void_p()
+        status = _library.library().tnr_host_malloc_near(ctypes.byref(place), size,
+                                                         self.context.device.id)
+        if status in _library.OUT_OF_MEMORY:
+            raise MemoryError(_library.last_error())
+        _library.check(status, "tnr_host_malloc_near")
+        address = place.value or 0
+        finalize = _finalizer(address)
+        try:
+            return cuda.PinnedMemory(self.context, _host_pointer(address), size,
+                                     finalizer=finalize)
         except BaseException:
             finalize()
             raise

@@ -67,7 +67,7 @@ class HostOnlyCUDAMemoryManager(BaseCUDAMemoryManager):
         self.deallocations = []
 
     def memhostalloc(self, size, mapped=False, portable=False, wc=False):
-        return bytearray(size)
+        return size, mapped, portable, wc
 
     def mempin(self, owner, pointer, size, mapped=False):
         return owner
@@ -100,6 +100,20 @@ class MemoryPointer:
         if hasattr(driver, "binding"):
             return int(self.device_pointer) or None
         return ctypes.c_size_t.from_param(self.device_pointer) and self.device_pointer.value
+
+
+class PinnedMemory:
+    """Host memory with the address that the buffer protocol of Numba's takes: an int."""
+
+    def __init__(self, context, pointer, size, owner=None, finalizer=None):
+        if state.refuses_pointers:
+            raise MemoryError("no host memory")
+        self.context, self.host_pointer, self.size = context, pointer, size
+        self._bufptr_ = pointer if hasattr(driver, "binding") else pointer.value
+        if not isinstance(self._bufptr_, (int, type(None))):
+            raise TypeError("an address is an int")
+        if finalizer is not None:
+            weakref.finalize(self, finalizer)
 
 
 def set_memory_manager(manager):
