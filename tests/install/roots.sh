@@ -252,7 +252,7 @@ step_licenses() {
     mkdir -p "$scan/tgz"
     dpkg-deb -x "$build"/packages/tenure_*.deb "$scan/deb"
     dpkg-deb -R "$build"/packages/tenure-dbgsym_*.ddeb "$scan/debug"
-    tar -x --strip-components=1 -f "$build"/packages/tenure-*.tar.gz -C "$scan/tgz"
+    tar -x -f "$build"/packages/tenure-*.tar.gz -C "$scan/tgz"
     python3 -m zipfile -e "$build"/wheel/tenure-*.whl "$scan/wheel"
     for kind in deb:deb/usr deb:tgz wheel:wheel debug:debug; do
         path=$scan/${kind#*:}
