@@ -69,6 +69,12 @@ class Run(Case):
         self.assertEqual(self.run_torch("-m", "package", "-m", "x"),
                          f"pluggable {[os.path.realpath(main), '-m', 'x']}\n")
 
+    def test_a_python_that_does_not_know_its_path(self):
+        """Its sys.executable is empty. Without _under.python() nothing can be started."""
+        code = ("import sys; from tenure import _torch_command as c; sys.executable = ''; "
+                "sys.argv[1:] = ['run', '-c', sys.argv[1]]; sys.exit(c.main())")
+        self.assertEqual(self.python("-c", code, SHOW), "pluggable ['-c']\n")
+
     def test_code_and_standard_input(self):
         self.assertEqual(self.run_torch("-c", SHOW, "y"), "pluggable ['-c', 'y']\n")
         self.assertEqual(self.run_torch("-", "z", text=SHOW), "pluggable ['-', 'z']\n")

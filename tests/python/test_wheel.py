@@ -157,15 +157,15 @@ class Wheel(unittest.TestCase):
     def test_from_a_checkout(self):
         """`pip install .` makes the same wheel; the build folder of this test stands in for its
         own. Where the build fails it says what to do."""
-        said = run(sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", self.folder, ROOT,
-                   TENURE_PIP_BUILD=BUILD)
+        said = self.plain.pip("wheel", "--no-deps", "-w", self.folder, ROOT,
+                              TENURE_PIP_BUILD=BUILD)
         made = glob.glob(os.path.join(glob.escape(self.folder), "tenure-*.whl"))
         self.assertEqual([os.path.basename(made[0])], [os.path.basename(self.wheel)], said)
         wrong = os.path.join(self.folder, "no build")
         os.mkdir(wrong)
         open(os.path.join(wrong, "CMakeCache.txt"), "w", encoding="utf-8").close()
-        self.assertIn("./tools/setup", run(sys.executable, "-m", "pip", "wheel", "--no-deps", "-w",
-                                           self.folder, ROOT, code=1, TENURE_PIP_BUILD=wrong))
+        self.assertIn("./tools/setup", self.plain.pip("wheel", "--no-deps", "-w", self.folder, ROOT,
+                                                      code=1, TENURE_PIP_BUILD=wrong))
 
     def test_taken_away(self):
         gone = Environment(os.path.join(self.folder, "gone"))

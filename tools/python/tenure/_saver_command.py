@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import List, Optional
 
-from . import configure, memory_saver
+from . import _under, configure, memory_saver
 from ._library import Error
 
 _USAGE = """usage: python3 -m tenure.memory_saver run [--conf STR] [--] PROGRAM [ARGUMENTS]
@@ -29,7 +29,8 @@ def _run(conf: Optional[str], program: List[str]) -> int:
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable] + flags + program)
+    python = _under.python()
+    os.execv(python, [python] + flags + program)
 
 
 def main() -> int:

@@ -51,7 +51,8 @@ def _run(conf: Optional[str], words: List[str]) -> int:
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable] + flags + words)
+    python = _under.python()
+    os.execv(python, [python] + flags + words)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -31,6 +31,12 @@ VARIABLE = "TENURE_UNDER"
 _lock = threading.RLock()
 
 
+def python() -> str:
+    """The Python that runs this. It does not always know its own path, as where it was started by
+    a name that PATH does not lead to."""
+    return sys.executable or os.path.realpath("/proc/self/exe")
+
+
 def environment(engines: str) -> Dict[str, str]:
     """The variables for a Python that begins with Tenure under it. ValueError: not possible."""
     if os.pathsep in STARTUP:
