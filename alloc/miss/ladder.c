@@ -413,12 +413,6 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, l
     return ladder_place(arena, request, means, reclaimed, ptr);
 }
 
-/* 1 if trying again after giving memory back could help. */
-static int is_shortage(tnr_status status)
-{
-    return status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
-}
-
 /* What other threads had in hand since the request began (`others` had left then) may be all
  * that it lacks. What they have put down is given back, which may wait for work, and then this
  * thread climbs with the device to itself. Twice, since what it waited for may have been put down
@@ -431,7 +425,7 @@ static tnr_status ladder_climb_alone(tnri_arena *arena, const tnri_request *requ
     tnri_handling *handling = &arena->device->handling;
     if (tnri_account_is_foreign(arena->account))
         return status;
-    for (int i = 0; i < 2 * TNRI_RECLAIMS && is_shortage(status); i++) {
+    for (int i = 0; i < 2 * TNRI_RECLAIMS && tnri_is_shortage(status); i++) {
         if (i % 2 == 0 && !tnri_handling_was_met(handling, others))
             break;
         others = i % 2 == 0 ? tnri_handling_others(handling) : others;
@@ -450,7 +444,7 @@ static tnr_status ladder_ask_group(tnri_arena *arena, const tnri_request *reques
 {
     size_t wanted = request->bytes + 2 * tnri_page_bytes(tnri_arena_space(arena));
     tnri_asking asking = {0};
-    while (is_shortage(status) && !tnri_account_is_foreign(arena->account) &&
+    while (tnri_is_shortage(status) && !tnri_account_is_foreign(arena->account) &&
            tnri_chunk_check(arena->account, request_least(arena, request)) == TNR_OK &&
            tnri_group_ask(arena->device, status == TNR_ERR_LIMIT ? 0 : wanted, &asking))
         status = ladder_climb(arena, request, most, 1, ptr);
@@ -463,7 +457,7 @@ static tnr_status ladder_ask_group(tnri_arena *arena, const tnri_request *reques
 static tnr_status ladder_ask(tnri_arena *arena, const tnri_request *request, ladder_means most,
                              tnr_status status, void **ptr)
 {
-    for (int i = 0; is_shortage(status) && !arena->account->is_contents && i < TNRI_CALLBACKS;
+    for (int i = 0; tnri_is_shortage(status) && !arena->account->is_contents && i < TNRI_CALLBACKS;
          i++) {
         if (tnri_chunk_check(&arena->pool->account, request_least(arena, request)) != TNR_OK)
             break;
@@ -498,15 +492,16 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
     ladder_means means = ladder_moves(arena, request, use);
     status = ladder_climb(arena, request, means, 0, ptr);
     ladder_means most = {ladder_moves_max(arena), tnri_chunk_was_refused(status)};
-    if (is_shortage(status))
+    if (tnri_is_shortage(status))
         atomic_store_explicit(&arena->account->is_full, 1, memory_order_relaxed);
-    if (is_shortage(status) && means.moves != most.moves) /* what cannot grow moves at any price */
+    if (tnri_is_shortage(status) &&
+        means.moves != most.moves) /* what cannot grow moves at any price */
         status = ladder_climb(arena, request, most, 0, ptr);
-    if (is_shortage(status)) {
+    if (tnri_is_shortage(status)) {
         atomic_fetch_add_explicit(&device->retries_count, 1, memory_order_relaxed);
         /* The first time may have ended retired blocks that this stream cannot use as they are;
          * they are idle memory for the next. */
-        for (int i = 0; is_shortage(status) && i < TNRI_RECLAIMS; i++) {
+        for (int i = 0; tnri_is_shortage(status) && i < TNRI_RECLAIMS; i++) {
             if (tnri_reclaim(arena, request->bytes, i > 0) == 0)
                 break;
             status = ladder_climb(arena, request, most, 1, ptr);
@@ -518,7 +513,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
             tnri_device_leave(&visit);
             return status;
         }
-        if (is_shortage(status) && !arena->account->is_contents) {
+        if (tnri_is_shortage(status) && !arena->account->is_contents) {
             atomic_fetch_add_explicit(&device->ooms_count, 1, memory_order_relaxed);
             status = tnri_oom_report(arena, request, status);
         }

@@ -47,6 +47,12 @@ void tnri_dissolve_all(tnri_device *device);
  * what tnri_dissolve_all does. */
 void tnri_reclaim_addresses(tnri_device *device);
 
+/* 1 if trying again after giving memory back could help. */
+static inline int tnri_is_shortage(tnr_status status)
+{
+    return status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
+}
+
 /* For an allocation that failed. Ends retired blocks of the pool. If there are none, or `thorough`
  * is not 0, also gives back what is idle in the device's pools: at least `bytes`, if that much is
  * idle. The first call for a request need not be thorough, later ones must be: what was ended may

@@ -337,11 +337,6 @@ static tnr_status unpark_climb(tnri_parked *parked)
     return status;
 }
 
-static int is_shortage(tnr_status status)
-{
-    return status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
-}
-
 static size_t unpark_reclaim(tnri_parked *parked, int thorough)
 {
     size_t bytes = evicted_pages(parked) << parked->arena->device->space.page_shift;
@@ -359,12 +354,13 @@ tnr_status tnri_unpark_fill(tnri_parked *parked)
     if (evicted_pages(parked) == 0)
         return TNR_OK;
     tnr_status status = unpark_climb(parked);
-    for (int i = 0; i < TNRI_RECLAIMS && is_shortage(status); i++) {
+    for (int i = 0; i < TNRI_RECLAIMS && tnri_is_shortage(status); i++) {
         if (unpark_reclaim(parked, i > 0) == 0)
             break;
         status = unpark_climb(parked);
     }
-    for (int i = 0; i < 2 * TNRI_RECLAIMS && is_shortage(status); i++) { /* as ladder_climb_alone */
+    /* As ladder_climb_alone. */
+    for (int i = 0; i < 2 * TNRI_RECLAIMS && tnri_is_shortage(status); i++) {
         if (i % 2 == 0 && !tnri_handling_was_met(handling, others))
             break;
         others = i % 2 == 0 ? tnri_handling_others(handling) : others;

@@ -3,13 +3,13 @@
  * Who has physical memory in hand: a thread that takes it from the driver for a request, moves it,
  * or gives it back. Meanwhile it is in no arena, and the driver does not have it either.
  *
- * A request that lacks memory at such a moment would be refused though there is enough. So before
- * it is refused, if others were at it, it has the device alone once: those inside are waited for,
- * and those who want to enter wait. Who is inside asks the driver and takes locks of arenas, pools
- * and streams; it waits for no request, takes no lock of the graphs, and calls nobody's functions
- * (owners of segments are called from outside), so it always leaves. Work of the device may itself
- * wait for a thread that wants memory, so it is waited for from outside, too, except where
- * addresses run out.
+ * A request that lacks memory at such a moment would be refused though there is enough. So
+ * before it is refused, if others were at it, it tries with the device to itself, a few times:
+ * those inside are waited for, and those who want to enter wait. Who is inside asks the driver
+ * and takes locks of arenas, pools and streams; it waits for no request, takes no lock of the
+ * graphs, and calls nobody's functions (owners of segments are called from outside), so it
+ * always leaves. Work of the device may itself wait for a thread that wants memory, so it is
+ * waited for from outside, too, except where addresses run out.
  */
 #ifndef TNRI_DEVICE_HANDLING_H
 #define TNRI_DEVICE_HANDLING_H
