@@ -149,17 +149,49 @@ static inline tnr_status stream_mark_seldom(tnri_stream *stream, tnri_event **ev
     return mark_with(stream, stream->handle, event, number);
 }
 
+/* A stream may be drawn into a capture, by another thread, between the question and the record. So
+ * it is asked again: it leaves a capture only with the capture's end, and of one that has ended no
+ * event can be waited for. 0 if the event may be one of a capture, and is dropped. A stream that
+ * has ended meanwhile gives its seal. */
+static TNRI_SELDOM int mark_is_outside(tnri_stream *stream, tnri_event **event, uint64_t *number)
+{
+    tnri_event *unused = *event;
+    tnri_lock_take(&stream->lock);
+    tnri_event *seal = seal_of(stream);
+    if (seal != NULL) {
+        *event = seal;
+        *number = stream->marked;
+        tnri_event_hold(seal);
+    } else if (tnri_stream_is_capturing(stream_handle(stream))) {
+        *event = NULL;
+    } else {
+        unused = NULL;
+    }
+    tnri_lock_release(&stream->lock);
+    tnri_event_drop(unused);
+    return *event != NULL;
+}
+
+static TNRI_SELDOM tnr_status mark_refused(const tnri_stream *stream)
+{
+    return tnri_error(TNR_ERR_CAPTURE,
+                      "stream %p is being captured, so the end of its work cannot be marked.",
+                      (void *)stream->handle);
+}
+
 tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *number)
 {
     if (tnri_unlikely(tnri_capturing()) && stream_refuses_mark(stream))
-        return tnri_error(TNR_ERR_CAPTURE,
-                          "stream %p is being captured, so the end of its work cannot be marked.",
-                          (void *)stream->handle);
-    if (tnri_stream_mark_begin(stream, event, number)) {
+        return mark_refused(stream);
+    tnr_status status = TNR_OK;
+    if (tnri_stream_mark_begin(stream, event, number))
         tnri_lock_release(&stream->lock);
-        return TNR_OK;
-    }
-    return stream_mark_seldom(stream, event, number);
+    else
+        status = stream_mark_seldom(stream, event, number);
+    if (tnri_unlikely(tnri_capturing()) && status == TNR_OK &&
+        !mark_is_outside(stream, event, number))
+        return mark_refused(stream);
+    return status;
 }
 
 /* The capture mark, with a reference; 0 if there is none, or if the capture is over although Tenure
@@ -211,20 +243,9 @@ tnr_status tnri_stream_mark_beside(tnri_stream *stream, tnri_event **event, uint
     if (capture_mark_take(stream, event, number))
         return TNR_OK;
     tnr_status status = tnri_stream_mark(stream, event, number);
-    if (status != TNR_OK)
-        return status;
-    tnri_lock_take(&stream->lock);
-    const tnri_event *seal = seal_of(stream);
-    /* It leaves a capture only with the capture's end, and of one that has ended no event can be
-     * waited for. So the answer holds for the time of the record, too. */
-    int is_drawn_in =
-        seal != NULL ? *event != seal : tnri_stream_is_capturing(stream_handle(stream));
-    tnri_lock_release(&stream->lock);
-    if (!is_drawn_in)
+    if (status == TNR_ERR_CAPTURE && capture_mark_take(stream, event, number))
         return TNR_OK;
-    tnri_event_drop(*event);
-    *event = NULL;
-    return TNR_ERR_CAPTURE;
+    return status;
 }
 
 int tnri_stream_is_markable(const tnri_stream *stream)

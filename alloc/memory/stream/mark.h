@@ -30,7 +30,9 @@ static inline uint64_t tnri_number_next(void)
 /* ---- marks ---------------------------------------------------------------------------------- */
 
 /* Records an event at the end of the stream's work; the caller gets one reference. No lock is held.
- * For an ended stream the event is its seal. TNR_ERR_CAPTURE if the stream is being captured. */
+ * For an ended stream the event is its seal. TNR_ERR_CAPTURE if the stream is being captured, also
+ * if another thread has begun that just now: an event of a capture would draw in whatever waits for
+ * it, and is never over. */
 tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *number);
 
 /* The same for memory that the stream has let go of. If the stream is captured, it let go of the
@@ -38,10 +40,8 @@ tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *n
  * to Tenure, waits for the whole context. In the device's context. */
 tnr_status tnri_stream_mark_idle(tnri_stream *stream, tnri_event **event, uint64_t *number);
 
-/* The same while a capture is under way, of a stream that another thread may draw into it at any
- * time. The event is one that may be waited for: never one of a capture, which would draw in
- * whatever waits for it. TNR_ERR_CAPTURE, perhaps without a sentence: the stream is in a capture,
- * and the end of its work before that was not marked. */
+/* The same while a capture is under way, and without a wait for the context. TNR_ERR_CAPTURE: the
+ * stream is in a capture, and the end of its work before that was not marked. */
 tnr_status tnri_stream_mark_beside(tnri_stream *stream, tnri_event **event, uint64_t *number);
 
 /* 1 if the calling thread may mark the stream under its own handle: the stream has ended, or it is

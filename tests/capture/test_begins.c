@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A thread marks a stream on which another thread begins a capture at that moment: after the driver
+ * has said that the stream captures nothing, and before the event is recorded. The event is one of
+ * the capture then. A stream that waits for it is drawn in, and its next synchronisation fails and
+ * breaks the capture; and the event is never over.
+ *
+ * Seen to fail with these lines changed in mark.c:
+ *   a_donor_begins_to_capture, a_freed_use_begins_to_capture
+ *     tnri_stream_mark: without mark_is_outside
+ */
+#include "steps.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "gpu/capturing.h"
+
+/* How far the two threads are. */
+enum { IDLE, BEGINNER_AT_DRIVER, MARKER_HAS_ASKED, BEGUN };
+static atomic_int stage;
+/* How many more times the marking thread may ask for the state of BRANCH before it is stopped. */
+static _Thread_local int questions;
+
+static void stage_wait(int wanted)
+{
+    while (atomic_load(&stage) < wanted)
+        (void)usleep(1000);
+}
+
+CUresult __real_tnri_gpu_capture_begin(CUstream stream, CUstreamCaptureMode mode);
+CUresult __wrap_tnri_gpu_capture_begin(CUstream stream, CUstreamCaptureMode mode);
+CUresult __wrap_tnri_gpu_capture_begin(CUstream stream, CUstreamCaptureMode mode)
+{
+    if (stream == BRANCH) {
+        atomic_store(&stage, BEGINNER_AT_DRIVER);
+        stage_wait(MARKER_HAS_ASKED);
+    }
+    CUresult result = __real_tnri_gpu_capture_begin(stream, mode);
+    if (stream == BRANCH)
+        atomic_store(&stage, BEGUN);
+    return result;
+}
+
+int __real_tnri_stream_is_capturing(tnr_stream stream);
+int __wrap_tnri_stream_is_capturing(tnr_stream stream);
+int __wrap_tnri_stream_is_capturing(tnr_stream stream)
+{
+    int is_capturing = __real_tnri_stream_is_capturing(stream);
+    if (stream == BRANCH && questions > 0 && --questions == 0) {
+        assert_false(is_capturing);
+        atomic_store(&stage, MARKER_HAS_ASKED);
+        stage_wait(BEGUN);
+    }
+    return is_capturing;
+}
+
+/* Begins a capture that any thread may end. */
+static tnr_status relaxed_begin(tnr_stream stream)
+{
+    tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
+    options.mode = TNR_CAPTURE_RELAXED;
+    return tnr_capture_begin(0, stream, &options);
+}
+
+static void *begins(void *nothing)
+{
+    (void)nothing;
+    return relaxed_begin(BRANCH) == TNR_OK ? &stage : NULL;
+}
+
+/* Without a word to Tenure. */
+static void *begins_itself(void *context)
+{
+    CUresult result = cuCtxSetCurrent(context);
+    atomic_store(&stage, BEGINNER_AT_DRIVER);
+    stage_wait(MARKER_HAS_ASKED);
+    if (result == CUDA_SUCCESS)
+        result = cuStreamBeginCapture(BRANCH, CU_STREAM_CAPTURE_MODE_RELAXED);
+    atomic_store(&stage, BEGUN);
+    return result == CUDA_SUCCESS ? &stage : NULL;
+}
+
+/* Another thread is about to begin a capture on BRANCH. This one is stopped when it has asked so
+ * often, until that capture is under way. */
+static pthread_t begins_after(int asked, void *(*how)(void *))
+{
+    pthread_t beginner;
+    CUcontext context;
+    assert_int_equal(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    assert_int_equal(pthread_create(&beginner, NULL, how, context), 0);
+    stage_wait(BEGINNER_AT_DRIVER);
+    questions = asked;
+    return beginner;
+}
+
+static void begun(pthread_t beginner)
+{
+    void *is_begun;
+    assert_int_equal(atomic_load(&stage), BEGUN);
+    assert_int_equal(pthread_join(beginner, &is_begun), 0);
+    assert_non_null(is_begun);
+    assert_int_equal(capture_status(BRANCH), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+}
+
+/* The first capture waits until no thread is within a call; those beside it do not. */
+static void origin_begins(void)
+{
+    atomic_store(&stage, IDLE);
+    assert_ok(relaxed_begin(ORIGIN));
+}
+
+/* The device is full of idle memory of BRANCH, which OTHER needs. */
+static void a_donor_begins_to_capture(void **state)
+{
+    (void)state;
+    steps_start(NULL, "MEMORY=64M");
+    unsigned char *idle = unit_malloc(40 * MIB, BRANCH);
+    life_fill(idle, 40 * MIB, 1, BRANCH);
+    assert_ok(tnr_free(idle));
+    origin_begins();
+    pthread_t beginner = begins_after(2, begins); /* has its capture ended, and before the record */
+    void *block = NULL;
+    tnr_status status = tnr_malloc(&block, 40 * MIB, 0, OTHER);
+    begun(beginner);
+    assert_int_equal(capture_status(OTHER), CU_STREAM_CAPTURE_STATUS_NONE);
+    assert_ok(status);
+    life_fill(block, 40 * MIB, 2, OTHER);
+    recorded of_branch = capture_end(BRANCH), of_origin = capture_end(ORIGIN);
+    recorded_destroy(&of_branch);
+    recorded_destroy(&of_origin);
+    simcuda_run(UINT64_MAX);
+    check_bytes(block, 40 * MIB, 2);
+    assert_ok(tnr_free(block));
+    check_all_given_back();
+}
+
+/* A block of OTHER that BRANCH has used is freed beside a capture, and its use is marked when that
+ * ends. Its memory comes back when BRANCH has ended its own. */
+static void a_freed_use_begins_to_capture(void **state)
+{
+    (void)state;
+    steps_start("reuse:poll", NULL);
+    unsigned char *block = unit_malloc(4 * MIB, OTHER);
+    origin_begins();
+    assert_ok(tnr_record_stream(block, BRANCH));
+    assert_ok(tnr_free(block));
+    assert_ok(relaxed_begin(OUTSIDE)); /* so that Tenure asks */
+    pthread_t beginner = begins_after(1, begins_itself);
+    recorded of_origin = capture_end(ORIGIN);
+    begun(beginner);
+    CUgraph unused;
+    assert_int_equal(cuStreamEndCapture(BRANCH, &unused), CUDA_SUCCESS);
+    assert_int_equal(cuGraphDestroy(unused), CUDA_SUCCESS);
+    recorded of_outside = capture_end(OUTSIDE);
+    recorded_destroy(&of_origin);
+    recorded_destroy(&of_outside);
+    check_all_given_back();
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_donor_begins_to_capture, steps_stop),
+        cmocka_unit_test_teardown(a_freed_use_begins_to_capture, steps_stop),
+    };
+    return steps_run(tests);
+}
