@@ -18,7 +18,7 @@ static size_t least(size_t a, size_t b)
 /* The size of the part at a place. */
 static size_t part_bytes(const tnri_carry_place *place)
 {
-    size_t bytes = least(place->left, TNRI_BUFFER_BYTES - place->at);
+    size_t bytes = least(place->left, place->buffer->bytes - place->at);
     return place->buffer->is_paged ? least(bytes, tnri_slot_bytes) : bytes;
 }
 
@@ -26,7 +26,7 @@ static void place_advance(tnri_carry_place *place, size_t bytes)
 {
     place->at += bytes;
     place->left -= bytes;
-    if (place->at < TNRI_BUFFER_BYTES)
+    if (place->at < place->buffer->bytes)
         return;
     place->buffer = place->buffer->next;
     place->at = 0;

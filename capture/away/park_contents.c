@@ -59,8 +59,8 @@ tnr_status tnri_contents_copy(const tnri_contents *contents, void *ptr, CUstream
     for (const tnri_buffer *buffer = contents->buffers; done < contents->bytes;
          buffer = buffer->next) {
         size_t bytes = contents->bytes - done;
-        if (bytes > TNRI_BUFFER_BYTES)
-            bytes = TNRI_BUFFER_BYTES;
+        if (bytes > buffer->bytes)
+            bytes = buffer->bytes;
         CUresult result = is_out ? tnri_gpu_copy_out(buffer->memory, address + done, bytes, stream)
                                  : tnri_gpu_copy_in(address + done, buffer->memory, bytes, stream);
         if (result != CUDA_SUCCESS)

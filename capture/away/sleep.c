@@ -60,10 +60,12 @@ static tnr_status pool_list(const tnri_pool_set *set, size_t i, const tnr_sleep_
     tnr_content content = options->content;
     if (content == TNR_CONTENT_DEFAULT)
         content = (tnr_content)pool->content;
-    if (pool->account.is_graph && set->is_all)
+    if (pool->account.is_graph && set->is_all && content != TNR_CONTENT_DISK)
         content = TNR_CONTENT_KEEP;
     tnr_status status = tnri_sleeper_list(sleeper, pool, content);
-    *count += tnri_buffers_for(sleeper->kept_bytes);
+    sleeper->is_on_disk = content == TNR_CONTENT_DISK;
+    size_t buffers = tnri_buffers_for(sleeper->kept_bytes);
+    *count += sleeper->is_on_disk && buffers > TNRI_RING ? TNRI_RING : buffers;
     return status;
 }
 
@@ -77,10 +79,13 @@ static tnr_status set_have_buffers(const tnri_pool_set *set, const tnr_sleep_opt
     if (status == TNR_OK)
         status = tnri_staging_check(set->device, count);
     for (size_t i = 0; i < set->count && status == TNR_OK; i++) {
-        tnri_pool_set_sleeper(set, i)->keeps_buffers = options->keep_backing;
-        status =
-            tnri_staging_take(set->device, tnri_pool_set_sleeper(set, i)->kept_bytes,
-                              options->pinned_bytes_max, &tnri_pool_set_sleeper(set, i)->buffers);
+        tnri_sleeper *sleeper = tnri_pool_set_sleeper(set, i);
+        sleeper->keeps_buffers = options->keep_backing;
+        if (sleeper->is_on_disk)
+            status = tnri_staging_take_files(set->device, sleeper->kept_bytes, &sleeper->buffers);
+        else
+            status = tnri_staging_take(set->device, sleeper->kept_bytes, options->pinned_bytes_max,
+                                       &sleeper->buffers);
     }
     return status;
 }
@@ -102,6 +107,18 @@ static tnr_status set_lower(const tnri_pool_set *set)
         tnri_assert(tnri_sleeper_is_queued(tnri_pool_set_sleeper(set, i)));
     for (size_t i = 0; i < set->count && status == TNR_OK; i++)
         status = tnri_sleeper_lower(tnri_pool_set_sleeper(set, i), set->device);
+    return status;
+}
+
+/* What lies in files is the disk's before the sleep has succeeded. */
+static tnr_status set_settle(const tnri_pool_set *set)
+{
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; i < set->count; i++)
+        for (const tnri_buffer *buffer = tnri_pool_set_sleeper(set, i)->buffers;
+             buffer != NULL && status == TNR_OK; buffer = buffer->next)
+            if (buffer->file != NULL)
+                status = tnri_disk_settle(buffer->file, buffer->memory, buffer->bytes);
     return status;
 }
 
@@ -314,6 +331,8 @@ static tnr_status set_go(const tnri_pool_set *set, const tnr_sleep_options *opti
         status = set_copy_out(set);
     if (status == TNR_OK)
         status = set_lower(set);
+    if (status == TNR_OK)
+        status = set_settle(set);
     if (status != TNR_OK) {
         tnri_error_aside first;
         tnri_error_take(&first);
@@ -396,7 +415,7 @@ tnr_status tnri_pools_sleep(int device, const tnri_wanted *wanted, const tnr_sle
 {
     tnr_sleep_options chosen = TNR_SLEEP_OPTIONS_INIT;
     if (options != NULL && (options->struct_bytes != sizeof(*options) ||
-                            (int)options->content < 0 || options->content > TNR_CONTENT_DISCARD))
+                            (int)options->content < 0 || options->content > TNR_CONTENT_DISK))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "the options of a sleep are not of this version. Start from "
                           "TNR_SLEEP_OPTIONS_INIT.");
@@ -516,7 +535,10 @@ tnr_status tnr_block_content_set(const void *ptr, tnr_content content)
     if (tnri_library_is_forked())
         return tnri_forked_error();
     if ((int)content < 0 || content > TNR_CONTENT_DISCARD)
-        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "%d is not a content policy.", (int)content);
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "%d is not what can become of a block's contents: they are kept, where "
+                          "the sleep says, or discarded.",
+                          (int)content);
     tnri_device *device;
     if (tnri_library_space_of(ptr, &device) == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);

@@ -52,11 +52,11 @@ static size_t kept_offset(const tnri_sleeper *sleeper, uintptr_t address, size_t
 static void buffers_read(const tnri_buffer *buffer, size_t offset, char *to, size_t bytes)
 {
     for (; bytes > 0; buffer = buffer->next) {
-        if (offset >= TNRI_BUFFER_BYTES) {
-            offset -= TNRI_BUFFER_BYTES;
+        if (offset >= buffer->bytes) {
+            offset -= buffer->bytes;
             continue;
         }
-        size_t part = TNRI_BUFFER_BYTES - offset;
+        size_t part = buffer->bytes - offset;
         part = part < bytes ? part : bytes;
         memcpy(to, buffer->memory + offset, part);
         to += part;

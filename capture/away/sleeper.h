@@ -43,6 +43,7 @@ typedef struct tnri_sleeper {
     size_t kept_bytes;
     tnri_buffer *buffers; /* their contents, one after the other */
     int keeps_buffers;    /* 1: they stay for the next sleep */
+    int is_on_disk;       /* 1: they are files */
     int is_lost;          /* 1: some memory has gone */
     /* Contents up to here are in the buffers, or will be after a wait for the staging. That is all
      * of them, except after a sleep that failed: then the contents behind are where they were, in

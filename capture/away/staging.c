@@ -73,12 +73,22 @@ static void buffer_push(tnri_buffers *buffers, tnri_buffer *buffer)
     buffers->spares_count++;
 }
 
+static void file_end(tnri_staging *staging, tnri_buffer *buffer)
+{
+    tnri_disk_unmap(buffer->file, buffer->memory, buffer->bytes);
+    tnri_host_free(buffer, sizeof(*buffer));
+    staging->files_count--;
+}
+
 static void buffers_push(tnri_staging *staging, tnri_buffer *buffers)
 {
     while (buffers != NULL) {
         tnri_buffer *buffer = buffers;
         buffers = buffer->next;
-        buffer_push(buffer->is_paged ? &staging->paged : &staging->pinned, buffer);
+        if (buffer->file != NULL)
+            file_end(staging, buffer);
+        else
+            buffer_push(buffer->is_paged ? &staging->paged : &staging->pinned, buffer);
     }
 }
 
@@ -174,6 +184,7 @@ static tnr_status buffer_make(tnri_device *device, tnri_buffers *buffers, int is
         return status;
     }
     buffer->memory = memory;
+    buffer->bytes = TNRI_BUFFER_BYTES;
     buffer->is_paged = is_paged;
     buffers->count++;
     buffer_push(buffers, buffer);
@@ -247,6 +258,13 @@ static tnr_status buffers_make(tnri_device *device, tnri_buffers *buffers, size_
 static size_t ring_missing(const tnri_staging *staging)
 {
     return staging->ring[0] == NULL ? TNRI_RING : 0;
+}
+
+/* Takes the ring out of the spares, if it is missing. */
+static void ring_open(tnri_staging *staging, size_t missing)
+{
+    for (size_t i = 0; i < missing; i++)
+        staging->ring[i] = buffer_pop(&staging->pinned);
 }
 
 /* How many buffers of `count` are pinned, and how many more the ring takes if it is needed and not
@@ -373,8 +391,7 @@ tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_ma
         tnri_staging_undo(device, NULL, pinned_before, paged_before);
         return status;
     }
-    for (size_t i = 0; i < ring; i++)
-        staging->ring[i] = buffer_pop(&staging->pinned);
+    ring_open(staging, ring);
     for (size_t i = 0; i < count; i++) {
         tnri_buffer *buffer = buffer_pop(i < pinned ? &staging->pinned : &staging->paged);
         buffer->next = *buffers;
@@ -383,11 +400,59 @@ tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_ma
     return TNR_OK;
 }
 
+/* Makes a buffer that is a file the first of a list. */
+static tnr_status file_add(tnri_staging *staging, tnri_buffer **buffers, size_t bytes)
+{
+    tnri_buffer *buffer = tnri_host_alloc(sizeof(*buffer));
+    if (buffer == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of contents.");
+    void *memory;
+    tnr_status status = tnri_disk_map(&buffer->file, &memory, bytes);
+    if (status != TNR_OK) {
+        tnri_host_free(buffer, sizeof(*buffer));
+        return status;
+    }
+    buffer->memory = memory;
+    buffer->bytes = bytes;
+    buffer->is_paged = 1;
+    buffer->next = *buffers;
+    *buffers = buffer;
+    staging->files_count++;
+    return TNR_OK;
+}
+
+tnr_status tnri_staging_take_files(tnri_device *device, size_t bytes, tnri_buffer **buffers)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    tnri_assert(tnri_staging_is_mine(device));
+    *buffers = NULL;
+    if (bytes == 0)
+        return TNR_OK;
+    (void)late_collect(device, 0);
+    size_t ring = ring_missing(staging), pinned_before = staging->pinned.count;
+    tnr_status status = buffers_make(device, &staging->pinned, ring, 0);
+    /* The last one first, because each becomes the first of the list. */
+    size_t part =
+        bytes % TNRI_DISK_FILE_BYTES == 0 ? TNRI_DISK_FILE_BYTES : bytes % TNRI_DISK_FILE_BYTES;
+    for (size_t left = bytes; left > 0 && status == TNR_OK; part = TNRI_DISK_FILE_BYTES) {
+        status = file_add(staging, buffers, part);
+        left -= part;
+    }
+    if (status == TNR_OK) {
+        ring_open(staging, ring);
+        return TNR_OK;
+    }
+    tnri_staging_undo(device, *buffers, pinned_before, staging->paged.count);
+    *buffers = NULL;
+    return status;
+}
+
 /* The ring goes too when nothing needs it. */
 static void buffers_return(tnri_staging *staging, tnri_buffer *buffers)
 {
     buffers_push(staging, buffers);
-    if (staging->ring[0] != NULL && staging->paged.count == staging->paged.spares_count)
+    if (staging->ring[0] != NULL && staging->files_count == 0 &&
+        staging->paged.count == staging->paged.spares_count)
         for (int i = 0; i < TNRI_RING; i++) {
             buffer_push(&staging->pinned, staging->ring[i]);
             staging->ring[i] = NULL;

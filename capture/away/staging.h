@@ -6,12 +6,14 @@
  * Pinning costs far more than copying (a second for some GiB), so buffers of one size are kept and
  * used again, and can be made ahead of time. Pinned ones are blocks of a pool of their own of the
  * host memory near the device (memory/device/host.h): limits, sums and snapshots of that have them.
- * If the caller does not want so much pinned memory, or
- * the system refuses it, ordinary memory is filled through a ring of two pinned buffers
- * (away/carry.h). Tenure does not even ask for memory that the machine or a control group has no
- * room for (base/host_limit.h). Everything here belongs to one thread at a time: the one that has
- * claimed the device's staging. It may keep the claim for long, so others wait for the claim with
- * naps, with no lock held.
+ * If the caller does not want so much pinned memory, or the system refuses it, ordinary memory is
+ * filled through a ring of two pinned buffers (away/carry.h). Tenure does not even ask for memory
+ * that the machine or a control group has no room for (base/host_limit.h). Contents that are to lie
+ * on a disk are in buffers that are files (away/disk.h): ordinary memory, which goes as soon as its
+ * contents are not needed.
+ *
+ * Everything here belongs to one thread at a time: the one that has claimed the device's staging.
+ * It may keep the claim for long, so others wait for the claim with naps, with no lock held.
  *
  * Everything is given back before that host memory is put out of use (tnri_device.upper_empty).
  */
@@ -20,6 +22,7 @@
 
 #include <stddef.h>
 
+#include "away/disk.h"
 #include "memory/device/device.h"
 #include "memory/stream/stream.h"
 
@@ -29,8 +32,10 @@
 /* A buffer of host memory for contents. The owner of the list that it is in owns it. */
 typedef struct tnri_buffer {
     unsigned char *memory;
+    size_t bytes; /* TNRI_BUFFER_BYTES, or a file's */
     struct tnri_buffer *next;
-    int is_paged; /* 1: ordinary memory, which the device reaches through the ring alone */
+    tnri_disk_file *file; /* that the memory is; null: none */
+    int is_paged;         /* 1: ordinary memory, which the device reaches through the ring alone */
 } tnri_buffer;
 
 /* Buffers of one kind. */
@@ -61,9 +66,10 @@ typedef struct tnri_staging {
 
     /* The claiming thread's. */
     tnri_buffers pinned, paged;
-    tnr_pool pool;     /* of host memory near the device, for the pinned ones; null: none yet */
-    size_t kept_count; /* pinned ones that tnri_staging_prepare asked for; not freed */
-    tnri_late *late;   /* buffers on their way back; the lock of all of these */
+    tnr_pool pool;      /* of host memory near the device, for the pinned ones; null: none yet */
+    size_t files_count; /* buffers that are files */
+    size_t kept_count;  /* pinned ones that tnri_staging_prepare asked for; not freed */
+    tnri_late *late;    /* buffers on their way back; the lock of all of these */
     tnri_buffer *ring[TNRI_RING]; /* pinned; there while paged buffers are in use, otherwise null */
     CUstream stream;              /* all copies' */
     int has_stream;
@@ -117,6 +123,8 @@ tnr_status tnri_staging_check(const tnri_device *device, size_t count);
  * there is enough for the ring. */
 tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_max,
                              tnri_buffer **buffers);
+/* Takes buffers for `bytes` that are files, and the ring, or nothing. */
+tnr_status tnri_staging_take_files(tnri_device *device, size_t bytes, tnri_buffer **buffers);
 /* Takes a list of buffers back, and frees those that are not to be kept, unless `keep_all`. If the
  * driver refuses to free one, it is kept. */
 void tnri_staging_give(tnri_device *device, tnri_buffer *buffers, int keep_all);

@@ -10,7 +10,7 @@
 #include "memory/pool/family.h"
 #include "away/wanted.h"
 
-_Static_assert(TNR_CONTENT_DISCARD + 1 == (int)TNRI_FAMILY_CONTENTS, "one family for each");
+_Static_assert(TNR_CONTENT_DISK + 1 == (int)TNRI_FAMILY_CONTENTS, "one family for each");
 
 /* The tag of a name that somebody has asked for. */
 static tnr_status tag_named(tnri_tag **tag, const char *name)
@@ -49,7 +49,7 @@ tnr_status tnr_tag_pool(tnr_pool *pool, const char *name, tnr_content content)
     *pool = NULL;
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    if ((int)content < 0 || content > TNR_CONTENT_DISCARD)
+    if ((int)content < 0 || content > TNR_CONTENT_DISK)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "%d is not a content policy.", (int)content);
     tnri_tag *tag;
     tnr_status status = tnri_tag_enter(&tag, name);

@@ -8,8 +8,9 @@
 #   tests/gpu/memory_saver.sh SOURCES [options of pytest]
 #
 # SOURCES is a checkout of github.com/fzyzcjy/torch_memory_saver, in a folder that git ignores.
-# Tests that ask for what Tenure has not fail, and are named at the end: disk backup, the internals
-# of its own library (nested_region asks its cdll), residence of mmap backups.
+# Tests that ask for what Tenure has not fail, and are named at the end: its pools and its pinned
+# buffers by address (cpu_backup), and C functions that its preloaded library exports
+# (cuda_vmm_granularity).
 #
 # TENURE=/path/to/tenure chooses the command; the Python module lies in ../python beside its folder,
 # or where TENURE_PYTHON says. PYTHON chooses another interpreter.

@@ -4,7 +4,8 @@ device, with the stand-in for PyTorch.
 
 Lines taken out to see a test fail: `tags.sleep(*graphs, content="discard")`'s content:
 test_cuda_graph; `tnr_pool_push` of null in disable(): test_disable; the undoing in pause():
-test_a_pause_that_fails; the clearing in resume(): test_get_cpu_backup."""
+test_a_pause_that_fails; the clearing in resume(): test_get_cpu_backup; `_have_disk` of _rest():
+test_disk_backup_from_the_environment; the way back in inside(): test_internals_tell_the_state."""
 import contextlib
 import ctypes
 import os
@@ -209,6 +210,62 @@ class MemorySaver(unittest.TestCase):
             self.assertIsNone(self.saver.get_cpu_backup(x))
         free(kept, lost)
 
+    def test_disk_backup(self):
+        """As torch_memory_saver's own test of it: files there while paused, as many each time."""
+        with tempfile.TemporaryDirectory() as root:
+            folder = os.path.join(root, "made", "for it")
+            self.saver.set_disk_backup_dir(folder)
+            with self.saver.region(enable_disk_backup=True):
+                large, small = malloc(14 * MIB), malloc(512)
+            with self.saver.region():
+                lost = malloc(2 * MIB)
+            sizes = set()
+            for _ in range(3):
+                self.saver.pause()
+                files = os.listdir(folder)
+                self.assertGreaterEqual(len(files), 2)
+                sizes.add(sum(os.path.getsize(os.path.join(folder, name)) for name in files))
+                self.saver.resume()
+                self.assertEqual(os.listdir(folder), [])
+                self.assertTrue(filled(large, 14 * MIB) and filled(small, 512))
+            self.assertFalse(filled(lost))
+            self.assertEqual(len(sizes), 1)
+            self.assertTrue(14 * MIB + 512 <= sizes.pop() < 15 * MIB)
+            os.rmdir(folder)
+            with self.assertRaisesRegex(tenure.Error, "for it/tenure-"):
+                self.saver.pause()
+            self.assertTrue(filled(large, 14 * MIB))
+            free(large, small, lost)
+
+    def test_disk_backup_from_the_environment(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with mock.patch.dict(os.environ, TMS_INIT_ENABLE="1", TMS_INIT_ENABLE_DISK_BACKUP="1",
+                                 TMS_DISK_BACKUP_DIR=folder):
+                saver = tenure.memory_saver.TorchMemorySaver()
+                rest = malloc(2 * MIB)
+                saver.pause()
+                self.assertEqual(len(os.listdir(folder)), 1)
+                saver.resume()
+            self.assertTrue(filled(rest))
+            free(rest)
+
+    def test_internals_tell_the_state(self):
+        def state():
+            cdll = self.saver._impl._binary_wrapper.cdll
+            return (cdll.tms_get_interesting_region(), cdll.tms_get_enable_cpu_backup(),
+                    cdll.tms_get_current_tag(), cdll.tms_get_cpu_backup_backend())
+
+        self.saver._ensure_initialized()
+        self.assertEqual(state(), (False, False, b"default", b"pinned"))
+        with mock.patch.dict(os.environ, TMS_INIT_ENABLE="1", TMS_INIT_ENABLE_CPU_BACKUP="1"):
+            self.assertEqual(state(), (True, True, b"default", b"pinned"))
+            with self.saver.region("grads"):
+                self.assertEqual(state(), (True, False, b"grads", b"pinned"))
+                with self.saver.region(enable_cpu_backup=True, cpu_backup_backend="mmap"):
+                    self.assertEqual(state(), (True, True, b"default", b"mmap"))
+                self.assertEqual(state(), (True, False, b"grads", b"pinned"))
+            self.assertEqual(state(), (True, True, b"default", b"pinned"))
+
     def test_all_from_the_start(self):
         """TMS_INIT_ENABLE: untagged memory has the default tag."""
         with mock.patch.dict(os.environ, TMS_INIT_ENABLE="1", TMS_INIT_ENABLE_CPU_BACKUP="1"):
@@ -243,11 +300,9 @@ class MemorySaver(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "requires enable_cpu_backup"):
             with self.saver.region(cpu_backup_backend="mmap"):
                 pass
-        with self.assertRaisesRegex(NotImplementedError, "enable_cpu_backup=True"):
-            with self.saver.region(enable_disk_backup=True):
+        with self.assertRaisesRegex(AssertionError, "choose one"):
+            with self.saver.region(enable_cpu_backup=True, enable_disk_backup=True):
                 pass
-        with self.assertRaisesRegex(NotImplementedError, "/tmp"):
-            self.saver.set_disk_backup_dir("/tmp")
         with self.assertRaisesRegex(ValueError, "preload, torch"):
             self.saver.hook_mode = "both"
         with self.assertRaisesRegex(NotImplementedError, "only be set"):

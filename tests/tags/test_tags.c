@@ -237,7 +237,7 @@ static void names(void **state)
     assert_null(pool);
     assert_error(tnr_tag_pool(NULL, "a", TNR_CONTENT_DEFAULT), TNR_ERR_INVALID_ARGUMENT, "null");
     assert_error(tnr_tag_pool(&pool, NULL, TNR_CONTENT_DEFAULT), TNR_ERR_INVALID_ARGUMENT, "null");
-    assert_error(tnr_tag_pool(&pool, "a", (tnr_content)3), TNR_ERR_INVALID_ARGUMENT, "policy");
+    assert_error(tnr_tag_pool(&pool, "a", (tnr_content)4), TNR_ERR_INVALID_ARGUMENT, "policy");
     assert_error(tnr_tags_sleep((const char *[]){"nobody"}, 1, 0, NULL), TNR_ERR_INVALID_ARGUMENT,
                  "nothing has the tag \"nobody\". There are: ");
     assert_error(tnr_tags_wake((const char *[]){"nobody"}, 1, 0), TNR_ERR_INVALID_ARGUMENT,

@@ -10,6 +10,9 @@
 void *tnri_host_pages_map(size_t bytes, int is_sparse);
 /* A file's first bytes, shared with the other processes that map them; null, and errno says why. */
 void *tnri_host_pages_share(int file, size_t bytes);
+/* Writes what is new in shared memory to its file, waits for the disk, and gives the memory back
+ * until it is read again. 0, or an error number: the disk may not have it, and the memory has. */
+int tnri_host_pages_settle(void *memory, size_t bytes);
 /* Any part of what was mapped. */
 void tnri_host_pages_unmap(void *memory, size_t bytes);
 /* Asks for large pages there. The system may have none. */

@@ -16,7 +16,7 @@
 #include "memory/device/tag.h"
 #include "memory/pool/pool.h"
 
-enum { TNRI_FAMILY_CONTENTS = 3 }; /* kinds; a layer above gives them their meaning */
+enum { TNRI_FAMILY_CONTENTS = 4 }; /* kinds; a layer above gives them their meaning */
 
 tnr_pool tnri_family_handle(const tnri_tag *tag, int content);
 

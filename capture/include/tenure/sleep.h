@@ -24,6 +24,15 @@
  * refuses a sleep that would leave less than 64 MiB there, because the kernel would end the process
  * later. Discarded contents are undefined after the wake, and cost only the mapping calls.
  *
+ * TNR_CONTENT_DISK keeps contents in files, so that a sleep takes no more host memory than the two
+ * pinned pieces. They lie in the folder of the setting contents_dir, are called
+ * tenure-PID-N.contents, have up to 8 MiB each, and are for the process's user alone. The disk's
+ * room is taken before anything is copied: a full disk refuses the sleep. The sleep ends when the
+ * disk has everything. Files go at the wake, when the pool ends, and at the process's exit; a
+ * process that is killed leaves them. After the sleep they are as good as memory that the system
+ * has swapped out: a disk that fails then, or a process that makes a file shorter, ends this one
+ * with SIGBUS.
+ *
  * What is free in the pool is never kept, except in a graph pool. Replays read there what was
  * written while capturing, in memory that is free by now. So in a graph pool everything is kept
  * unless the sleep says otherwise.
@@ -62,7 +71,8 @@ extern "C" {
 typedef enum tnr_content {
     TNR_CONTENT_DEFAULT = 0, /* of a block: what the sleep says; of a sleep: keep, but see tag.h */
     TNR_CONTENT_KEEP = 1,    /* the same bytes after the wake */
-    TNR_CONTENT_DISCARD = 2  /* undefined after the wake */
+    TNR_CONTENT_DISCARD = 2, /* undefined after the wake */
+    TNR_CONTENT_DISK = 3     /* of a sleep, and of tnr_tag_pool: kept, in files */
 } tnr_content;
 
 /* How to sleep. Zero in any field means its default. */
@@ -98,7 +108,9 @@ typedef struct tnr_sleep_options {
  * follow was under way; the wait for the device has made it invalid), TNR_ERR_FOREIGN_SEGMENT (the
  * pool's memory is foreign segments), TNR_ERR_HOST_MEMORY (also if not even two pieces can be
  * pinned, or if the machine or a control group has no room for what is kept; the sentence names
- * it), TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD, those of a device's first use. Since 0.1.0. */
+ * it), TNR_ERR_FILE (TNR_CONTENT_DISK: the files cannot be made; without contents_dir it is
+ * TNR_ERR_INVALID_ARGUMENT), TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD, those of a device's first use.
+ * Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_sleep(tnr_pool pool, int device,
                                                 const tnr_sleep_options *options);
 
@@ -122,9 +134,10 @@ TNR_NODISCARD TNR_API tnr_status tnr_device_wake(int device);
 /* ---- contents ------------------------------------------------------------------------------ */
 
 /* Says what becomes of the contents of the live block that contains `ptr`, in every sleep until the
- * block is freed. For a block of tnr_reserve this works from its first commit on. Does not
- * call the driver. Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_FOREIGN_POINTER, TNR_ERR_NOT_LIVE,
- * TNR_ERR_AFTER_FORK. Since 0.1.0. */
+ * block is freed: kept, where the sleep says, or discarded. For a block of tnr_reserve this works
+ * from its first commit on. Does not call the driver. Errors: TNR_ERR_INVALID_ARGUMENT
+ * (TNR_CONTENT_DISK, too), TNR_ERR_FOREIGN_POINTER, TNR_ERR_NOT_LIVE, TNR_ERR_AFTER_FORK. Since
+ * 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_block_content_set(const void *ptr, tnr_content content);
 
 /* Makes pinned host memory ready for `bytes` of contents of the device, so that a sleep does not

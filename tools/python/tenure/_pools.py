@@ -9,7 +9,7 @@ from . import _library
 from ._sizes import Size, bytes_of
 
 HANDLES = {"default": 0, "none": 1, "posix_fd": 2, "fabric": 3}
-CONTENTS = {"default": 0, "keep": 1, "discard": 2}
+CONTENTS = {"default": 0, "keep": 1, "discard": 2, "disk": 3}
 _NO_LIMIT = ctypes.c_size_t(-1).value
 
 
@@ -146,7 +146,8 @@ class Pool:
               pinned_bytes_max: Size = 0) -> None:
         """Gives the pool's memory back to the driver until wake(). Its addresses stay. ``contents``
         says what becomes of its tensors' contents, unless set_content() says otherwise for one:
-        "keep" (the default), or "discard". Nothing may use or allocate its memory meanwhile.
+        "keep" (the default), "disk" (kept in files of the folder that the setting contents_dir
+        names), or "discard". Nothing may use or allocate its memory meanwhile.
         ``keep_backing`` keeps the host memory for the next sleep. ``pinned_bytes_max`` bounds how
         much of the host memory is pinned."""
         _library.call("tnr_pool_sleep", self.handle, self._device,

@@ -25,7 +25,10 @@ What differs:
 - While a tag is paused, nothing can be allocated in its regions.
 - get_cpu_backup() copies. With ``zero_copy`` the copy is kept, and asking again fills the same one.
 - A CUDA graph that is captured inside a region(), and not by cuda_graph(), keeps its contents.
-- ``enable_disk_backup`` is not there: contents are kept in host memory, or not at all.
+- Files of ``enable_disk_backup`` have up to 8 MiB each, whatever TMS_DISK_BACKUP_CHUNK_MB says.
+  Their room is taken before the pause begins, so a full disk refuses the pause.
+- Of the internals there is what tells the state: _ensure_initialized() and, below
+  ``_impl._binary_wrapper.cdll``, tms_get_interesting_region() and its kin.
 """
 from __future__ import annotations
 
@@ -33,6 +36,7 @@ import contextlib
 import ctypes
 import os
 import sys
+import threading
 import warnings
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -52,12 +56,54 @@ def _is_set(variable: str) -> bool:
     return os.environ.get(variable, "").lower() in ("1", "true", "yes")
 
 
+def _content_of(in_memory: bool, on_disk: bool) -> str:
+    return "keep" if in_memory else "disk" if on_disk else "discard"
+
+
+class _State:
+    """What the calling thread allocates belongs to: as programs ask that look at the internals,
+    `torch_memory_saver._impl._binary_wrapper.cdll.tms_get_...()`. Tenure itself asks nothing
+    here."""
+
+    def __init__(self) -> None:
+        self._thread = threading.local()
+        self._binary_wrapper = self.cdll = self
+
+    def _now(self) -> Tuple[bool, bool, str, str]:
+        backend = os.environ.get("TMS_INIT_CPU_BACKUP_BACKEND") or "pinned"
+        rest = (_is_set("TMS_INIT_ENABLE"), _is_set("TMS_INIT_ENABLE_CPU_BACKUP"), DEFAULT, backend)
+        return getattr(self._thread, "now", rest)
+
+    @contextlib.contextmanager
+    def inside(self, tag: str, enable_cpu_backup: bool, backend: Optional[str]) -> Iterator[None]:
+        before = self._now()
+        self._thread.now = (True, enable_cpu_backup, tag, backend or before[3])
+        try:
+            yield
+        finally:
+            self._thread.now = before
+
+    def tms_get_interesting_region(self) -> bool:
+        return self._now()[0]
+
+    def tms_get_enable_cpu_backup(self) -> bool:
+        return self._now()[1]
+
+    def tms_get_current_tag(self) -> bytes:
+        return self._now()[2].encode()
+
+    def tms_get_cpu_backup_backend(self) -> bytes:
+        return self._now()[3].encode()
+
+
 class TorchMemorySaver:
     """All of it; ``torch_memory_saver`` is the one that programs use."""
 
     def __init__(self) -> None:
+        self._impl = _State()
         self._hook_mode: Optional[str] = None
         self._is_used = False
+        self._has_disk = False  # a folder is set
         self._tags: List[str] = []  # of regions, in the order of their first use
         self._graphs: List[str] = []  # of graphs whose contents need not be kept
         self._backups: Dict[Tuple[int, int], Any] = {}
@@ -100,14 +146,19 @@ class TorchMemorySaver:
                enable_disk_backup: bool = False,
                cpu_backup_backend: Optional[str] = None) -> Iterator[None]:
         """What the thread allocates inside can be paused by its tag. Contents are lost in a pause,
-        unless ``enable_cpu_backup``. Regions nest, and the innermost counts."""
+        unless ``enable_cpu_backup``, or ``enable_disk_backup``: then they lie in files (see
+        set_disk_backup_dir). Regions nest, and the innermost counts."""
         self._check_backup(enable_cpu_backup, cpu_backup_backend)
         if enable_disk_backup:
-            raise NotImplementedError("enable_disk_backup: Tenure keeps contents in host memory, "
-                                      "with enable_cpu_backup=True, or not at all")
+            if enable_cpu_backup:
+                raise AssertionError("enable_cpu_backup and enable_disk_backup: contents are kept "
+                                     "in one place; choose one of them")
+            self._have_disk()
         self._use(tag, self._tags)
-        with tags.region(tag, content="keep" if enable_cpu_backup else "discard"):
-            yield
+        content = _content_of(enable_cpu_backup, enable_disk_backup)
+        with self._impl.inside(tag, enable_cpu_backup, cpu_backup_backend):
+            with tags.region(tag, content=content):
+                yield
 
     @contextlib.contextmanager
     def cuda_graph(self, cuda_graph: Any, pool: Any = None, stream: Any = None,
@@ -201,10 +252,21 @@ class TorchMemorySaver:
         return copy
 
     def set_disk_backup_dir(self, path: str) -> None:
-        raise NotImplementedError(f"contents are not kept on disks, also not in {path}: use "
-                                  "enable_cpu_backup=True")
+        """The folder of files that regions with ``enable_disk_backup`` are kept in, made if needed.
+        Without it, TMS_DISK_BACKUP_DIR or else /tmp. It should be on a disk: what lies in a tmpfs
+        is host memory."""
+        os.makedirs(path, exist_ok=True)
+        _library.call("tnr_configure", f"contents_dir:'{os.path.abspath(path)}'".encode())
+        self._has_disk = True
 
     # ---- inside ----
+
+    def _ensure_initialized(self) -> None:
+        """Nothing is left to do; programs written to the internals call it."""
+
+    def _have_disk(self) -> None:
+        if not self._has_disk:
+            self.set_disk_backup_dir(os.environ.get("TMS_DISK_BACKUP_DIR") or "/tmp")
 
     def _check_backup(self, enable_cpu_backup: bool, backend: Optional[str]) -> None:
         if backend not in _BACKENDS:
@@ -233,9 +295,12 @@ class TorchMemorySaver:
 
     def _rest(self, verb: str) -> None:
         """Untagged memory sleeps or wakes, on each device that is in use."""
-        keeps = _is_set("TMS_INIT_ENABLE_CPU_BACKUP")
-        options = tags._SleepOptions(ctypes.sizeof(tags._SleepOptions),
-                                     tags._content("keep" if keeps else "discard"), 0, 0)
+        content = _content_of(_is_set("TMS_INIT_ENABLE_CPU_BACKUP"),
+                              _is_set("TMS_INIT_ENABLE_DISK_BACKUP"))
+        if content == "disk":
+            self._have_disk()
+        options = tags._SleepOptions(ctypes.sizeof(tags._SleepOptions), tags._content(content),
+                                     0, 0)
         for device in tags._devices(None):
             if verb == "sleep":
                 _library.call("tnr_pool_sleep", None, device, ctypes.byref(options))

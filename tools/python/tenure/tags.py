@@ -24,7 +24,7 @@ from ._library import Error
 
 __all__ = ["limit", "names", "of", "region", "sleep", "stats", "trim", "wake"]
 
-_CONTENT = {None: 0, "keep": 1, "discard": 2}
+_CONTENT = {None: 0, "keep": 1, "discard": 2, "disk": 3}
 
 
 class _SleepOptions(ctypes.Structure):
@@ -64,7 +64,7 @@ def _devices(device: Optional[int]) -> List[int]:
 
 def _content(word: Optional[str]) -> int:
     if word not in _CONTENT:
-        raise ValueError(f"content {word!r} is neither \"keep\" nor \"discard\"")
+        raise ValueError(f"content {word!r} is not one of \"keep\", \"disk\" and \"discard\"")
     return _CONTENT[word]
 
 
@@ -76,8 +76,8 @@ def _list(tags: Any) -> Any:
 @contextlib.contextmanager
 def region(tag: str, content: Optional[str] = None) -> Iterator[None]:
     """What the calling thread allocates inside carries the tag. ``content`` says what becomes of
-    the contents in a sleep that does not say so itself: ``"keep"`` (the default), or
-    ``"discard"``."""
+    the contents in a sleep that does not say so itself: ``"keep"`` (the default), ``"disk"``
+    (kept in files of the folder that the setting contents_dir names), or ``"discard"``."""
     pool = ctypes.c_void_p()
     _library.call("tnr_tag_pool", ctypes.byref(pool), tag.encode(), _content(content))
     _library.call("tnr_pool_push", pool)

@@ -2,6 +2,7 @@
 /* See pages.h. */
 #include "base/prim/pages.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 
 static void *pages_get(size_t bytes, int flags, int file)
@@ -18,6 +19,14 @@ void *tnri_host_pages_map(size_t bytes, int is_sparse)
 void *tnri_host_pages_share(int file, size_t bytes)
 {
     return pages_get(bytes, MAP_SHARED, file);
+}
+
+int tnri_host_pages_settle(void *memory, size_t bytes)
+{
+    if (msync(memory, bytes, MS_SYNC) != 0)
+        return errno;
+    (void)madvise(memory, bytes, MADV_DONTNEED);
+    return 0;
 }
 
 void tnri_host_pages_unmap(void *memory, size_t bytes)
