@@ -5,6 +5,7 @@
  *
  *   checked right    frees its memory in the order of its streams
  *   checked wrong    frees what a kernel of another stream still uses
+ *   checked again    managed memory at an address that had other managed memory
  */
 #include "program.h"
 
@@ -42,10 +43,33 @@ static int use(int is_right)
            failed(cudaStreamDestroy(other), "stream");
 }
 
+/* Nothing was said of the second block, which Tenure has given the first one's address. */
+static int again(void)
+{
+    const struct cudaMemLocation here = {.type = cudaMemLocationTypeDevice, .id = 0};
+    int number = 0;
+    void *block = NULL, *other = NULL;
+    if (failed(cudaMallocManaged(&block, 1 << 20, cudaMemAttachGlobal), "memory") ||
+        failed(cudaMemPrefetchAsync(block, 1 << 20, here, 0, NULL), "prefetch") ||
+        failed(cudaFree(block), "free"))
+        return 1;
+    for (int i = 0; other != block && i < 100; i++)
+        if (failed(cudaFree(other), "free") ||
+            failed(cudaMallocManaged(&other, 1 << 20, cudaMemAttachGlobal), "memory"))
+            return 1;
+    if (failed(cudaMemRangeGetAttribute(&number, sizeof(number),
+                                        cudaMemRangeAttributeLastPrefetchLocation, other, 1 << 20),
+               "asking"))
+        return 1;
+    printf("%s address, prefetched to %d\n", block == other ? "the same" : "another", number);
+    return failed(cudaFree(other), "free");
+}
+
 int main(int argc, char **argv)
 {
     program_register();
-    int result = use(argc > 1 && strcmp(argv[1], "right") == 0);
+    const char *what = argc > 1 ? argv[1] : "";
+    int result = strcmp(what, "again") == 0 ? again() : use(strcmp(what, "right") == 0);
     program_unregister();
     return result;
 }

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs of the CUDA runtime under `tenure run --driver sim`: one in C that plays what nvcc
 leaves in a program, and those of cu/, where there is an nvcc to build them."""
+import ctypes
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -41,6 +43,11 @@ class Played(unittest.TestCase):
         result = run("--check", "--driver", "sim", "--", CHECKED, "wrong", code=99)
         self.assertIn("_Z7unknownPfS_", result.stderr)
 
+    def test_managed_again(self):
+        """What was said of managed memory ends with it. Seen to fail where it stayed."""
+        result = run("--driver", "sim", "--", CHECKED, "again", code=0)
+        self.assertEqual(result.stdout, "the same address, prefetched to -2\n")
+
     def test_opened_by_name(self):
         """The runtime of either version by its name, and after it a child that is told."""
         program = ("import ctypes, os, sys\n"
@@ -72,7 +79,7 @@ class Played(unittest.TestCase):
                                     env=dict(os.environ, LD_LIBRARY_PATH=folder))
         self.assertEqual(result.returncode, 1)
         self.assertIn("is for the simulated device", result.stderr)
-        self.assertIn("insufficient driver", result.stderr)
+        self.assertIn("driver version is insufficient", result.stderr)
 
 
 @unittest.skipUnless(NVCC, NO_NVCC)
@@ -119,6 +126,21 @@ class Built(unittest.TestCase):
             names.append({line.split()[2] for line in said.splitlines() if " T " in line})
         self.assertEqual(names[0] - names[1], {"__cudaGetProcAddress@@libcudart.so.13",
                                                "__cudaRegisterUnifiedTable@@libcudart.so.13"})
+
+    def test_words(self):
+        """Of the errors that the simulated device gives, the words that NVIDIA's library has: a
+        program may look for them. Seen to fail with one letter of errors.def changed."""
+        theirs = pathlib.Path(NVCC).parent.parent / "lib" / "libcudart.so.13"
+        if not theirs.exists():
+            self.skipTest("there is no libcudart.so.13 of NVIDIA's")
+        table = pathlib.Path(__file__).parents[2] / "tools/simcudart/errors.def"
+        said = re.findall(r'^SAID\((\w+), "(.*)"\)$', table.read_text(), re.MULTILINE)
+        self.assertGreater(len(said), 30)
+        library = ctypes.CDLL(str(theirs))
+        library.cudaGetErrorName.restype = library.cudaGetErrorString.restype = ctypes.c_char_p
+        words = {library.cudaGetErrorName(code).decode(): library.cudaGetErrorString(code).decode()
+                 for code in range(1000)}
+        self.assertEqual({name: words.get(name) for name, _ in said}, dict(said))
 
     def test_page(self):
         """The CI file of the page: its last lines, on a program of a stranger's."""

@@ -4,8 +4,9 @@
  * variables are in test_code.c.
  *
  * Each was taken back once: with a success that ends an error, cudaMalloc(0) handed to the driver,
- * sets of rows in one piece, a stream's callback at the call, and a pool's peak set to any number,
- * the test of that subject failed.
+ * sets of rows in one piece, a stream's callback at the call, a pool's peak set to any number,
+ * bytes of which nothing was said left out of an answer, one of the two splits of a span left out,
+ * and memory of a managed pool that stays managed, the test of that subject failed.
  */
 #include "program.h"
 
@@ -39,10 +40,11 @@ static void test_errors(void **state)
     assert_string_equal(cudaGetErrorName(cudaErrorMemoryAllocation), "cudaErrorMemoryAllocation");
     assert_string_equal(cudaGetErrorString(cudaErrorMemoryAllocation), "out of memory");
     assert_string_equal(cudaGetErrorString(cudaSuccess), "no error");
-    assert_string_equal(cudaGetErrorString(cudaErrorInvalidConfiguration), "invalid configuration");
+    assert_string_equal(cudaGetErrorString(cudaErrorInvalidValue), "invalid argument");
+    assert_string_equal(cudaGetErrorString(cudaErrorInvalidTexture), "invalid texture");
     assert_string_equal(cudaGetErrorString(cudaErrorECCUncorrectable), "ECC uncorrectable");
     assert_string_equal(cudaGetErrorString(cudaErrorInvalidPtx), "invalid ptx");
-    assert_string_equal(cudaGetErrorString(cudaErrorNoDevice), "no device");
+    assert_string_equal(cudaGetErrorString(cudaErrorArrayIsMapped), "array is mapped");
     assert_string_equal(cudaGetErrorString((cudaError_t)5000), "unrecognized error code");
     assert_int_equal(cudaMalloc(&block, (size_t)1 << 60), cudaErrorMemoryAllocation);
     assert_null(block);
@@ -264,6 +266,130 @@ static void test_pointers(void **state)
     (void)cudaGetLastError();
 }
 
+/* What was said of a range of managed memory: of all of it, or it counts as not said. */
+static int range_number(const void *range, size_t bytes, enum cudaMemRangeAttribute attribute)
+{
+    int number = 77;
+    OK(cudaMemRangeGetAttribute(&number, sizeof(number), attribute, range, bytes));
+    return number;
+}
+
+static void test_advice(void **state)
+{
+    (void)state;
+    enum { BYTES = 1 << 20 };
+    const struct cudaMemLocation one = {.type = cudaMemLocationTypeDevice, .id = 1};
+    const struct cudaMemLocation host = {.type = cudaMemLocationTypeHost};
+    char *block = NULL, *other = NULL;
+    int readers[3] = {0, 0, 0};
+    OK(cudaMallocManaged((void **)&block, BYTES, cudaMemAttachGlobal));
+    const int prefetched = cudaMemRangeAttributeLastPrefetchLocation;
+    assert_int_equal(range_number(block, BYTES, prefetched), cudaInvalidDeviceId);
+    OK(cudaMemPrefetchAsync(block, BYTES, one, 0, NULL));
+    assert_int_equal(range_number(block, BYTES, prefetched), 1);
+    OK(cudaMemPrefetchAsync(block + 4096, 4096, host, 0, NULL));
+    assert_int_equal(range_number(block, BYTES, prefetched), cudaInvalidDeviceId);
+    assert_int_equal(range_number(block, 4096, prefetched), 1);
+    assert_int_equal(range_number(block + 4096, 4096, prefetched), cudaCpuDeviceId);
+    assert_int_equal(range_number(block + 4096, 1, cudaMemRangeAttributeLastPrefetchLocationType),
+                     cudaMemLocationTypeHost);
+    assert_int_equal(range_number(block + 8192, BYTES - 8192, prefetched), 1);
+    OK(cudaMemAdvise(block, BYTES / 2, cudaMemAdviseSetReadMostly, host));
+    assert_int_equal(range_number(block, BYTES / 2, cudaMemRangeAttributeReadMostly), 1);
+    assert_int_equal(range_number(block, BYTES / 2 + 1, cudaMemRangeAttributeReadMostly), 0);
+    OK(cudaMemAdvise(block, 1, cudaMemAdviseUnsetReadMostly, host));
+    assert_int_equal(range_number(block, 2, cudaMemRangeAttributeReadMostly), 0);
+    OK(cudaMemAdvise(block, BYTES, cudaMemAdviseSetPreferredLocation, one));
+    assert_int_equal(range_number(block, BYTES, cudaMemRangeAttributePreferredLocation), 1);
+    OK(cudaMemAdvise(block, BYTES, cudaMemAdviseUnsetPreferredLocation, one));
+    assert_int_equal(range_number(block, BYTES, cudaMemRangeAttributePreferredLocation),
+                     cudaInvalidDeviceId);
+    OK(cudaMemAdvise(block, BYTES, cudaMemAdviseSetAccessedBy, one));
+    OK(cudaMemAdvise(block, BYTES, cudaMemAdviseSetAccessedBy, host));
+    OK(cudaMemRangeGetAttribute(readers, sizeof(readers), cudaMemRangeAttributeAccessedBy, block,
+                                BYTES));
+    assert_int_equal(readers[0], cudaCpuDeviceId);
+    assert_int_equal(readers[1], 1);
+    assert_int_equal(readers[2], cudaInvalidDeviceId);
+    OK(cudaFree(block));
+    OK(cudaMallocManaged((void **)&other, BYTES, cudaMemAttachGlobal));
+    assert_int_equal(range_number(other, BYTES, prefetched), cudaInvalidDeviceId);
+    OK(cudaMemPrefetchAsync(other, BYTES / 2, one, 0, NULL)); /* and nothing of the rest */
+    assert_int_equal(range_number(other, BYTES, prefetched), cudaInvalidDeviceId);
+    OK(cudaFree(other));
+}
+
+static void test_advice_refused(void **state)
+{
+    (void)state;
+    const struct cudaMemLocation none = {.type = cudaMemLocationTypeDevice, .id = 9};
+    const struct cudaMemLocation one = {.type = cudaMemLocationTypeDevice, .id = 1};
+    char *block = NULL, *plain = NULL;
+    int number = 0;
+    OK(cudaMallocManaged((void **)&block, 4096, cudaMemAttachGlobal));
+    OK(cudaMalloc((void **)&plain, 4096));
+    assert_int_equal(cudaMemPrefetchAsync(block, 4096, none, 0, NULL), cudaErrorInvalidDevice);
+    assert_int_equal(cudaMemPrefetchAsync(block, 4097, one, 0, NULL), cudaErrorInvalidValue);
+    assert_int_equal(cudaMemAdvise(plain, 64, cudaMemAdviseSetReadMostly, one),
+                     cudaErrorInvalidValue);
+    assert_int_equal(cudaMemAdvise(block, 64, (enum cudaMemoryAdvise)9, one),
+                     cudaErrorInvalidValue);
+    assert_int_equal(
+        cudaMemRangeGetAttribute(&number, 2, cudaMemRangeAttributeReadMostly, block, 64),
+        cudaErrorInvalidValue);
+    assert_int_equal(
+        cudaMemRangeGetAttribute(&number, 4, cudaMemRangeAttributeReadMostly, plain, 64),
+        cudaErrorInvalidValue);
+    void *pointers[] = {block, block + 2048};
+    size_t sizes[] = {2048, 2048}, first[] = {0, 1};
+    struct cudaMemLocation places[] = {one, {.type = cudaMemLocationTypeHost}};
+    OK(cudaMemPrefetchBatchAsync(pointers, sizes, 2, places, first, 2, 0, cudaStreamPerThread));
+    const int prefetched = cudaMemRangeAttributeLastPrefetchLocation;
+    assert_int_equal(range_number(block, 2048, prefetched), 1);
+    assert_int_equal(range_number(block + 2048, 2048, prefetched), cudaCpuDeviceId);
+    assert_int_equal(
+        cudaMemPrefetchBatchAsync(pointers, sizes, 2, places, first, 3, 0, cudaStreamPerThread),
+        cudaErrorInvalidValue);
+    (void)cudaGetLastError();
+    OK(cudaFree(block));
+    OK(cudaFree(plain));
+}
+
+/* Memory of such a pool is managed until it is freed, and the default pool is one. */
+static void test_managed_pools(void **state)
+{
+    (void)state;
+    struct cudaPointerAttributes what;
+    struct cudaMemLocation here = {.type = cudaMemLocationTypeDevice, .id = 0};
+    struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypeManaged, .location = here};
+    cudaMemPool_t usual = NULL, again = NULL, own = NULL;
+    char *block = NULL, *plain = NULL;
+    OK(cudaMemGetDefaultMemPool(&usual, &here, cudaMemAllocationTypeManaged));
+    OK(cudaMemGetDefaultMemPool(&again, &here, cudaMemAllocationTypeManaged));
+    assert_ptr_equal(usual, again);
+    OK(cudaMemPoolCreate(&own, &props));
+    OK(cudaMemSetMemPool(&here, cudaMemAllocationTypeManaged, own));
+    OK(cudaMemGetMemPool(&again, &here, cudaMemAllocationTypeManaged));
+    assert_ptr_equal(own, again);
+    OK(cudaMallocFromPoolAsync((void **)&block, 64, own, NULL));
+    OK(cudaStreamSynchronize(NULL));
+    block[63] = 4; /* the host reaches it */
+    OK(cudaPointerGetAttributes(&what, block));
+    assert_int_equal(what.type, cudaMemoryTypeManaged);
+    OK(cudaMallocAsync((void **)&plain, 64, NULL));
+    OK(cudaPointerGetAttributes(&what, plain));
+    assert_int_equal(what.type, cudaMemoryTypeDevice);
+    OK(cudaFreeAsync(block, NULL));
+    OK(cudaPointerGetAttributes(&what, block));
+    assert_int_not_equal(what.type, cudaMemoryTypeManaged);
+    OK(cudaFreeAsync(plain, NULL));
+    OK(cudaMemPoolDestroy(own));
+    OK(cudaMemGetMemPool(&again, &here, cudaMemAllocationTypeManaged));
+    assert_ptr_equal(usual, again);
+    assert_int_equal(cudaMemPoolDestroy(usual), cudaErrorInvalidValue);
+    (void)cudaGetLastError();
+}
+
 static void test_pools(void **state)
 {
     (void)state;
@@ -469,6 +595,9 @@ int main(void)
         cmocka_unit_test_teardown(test_boxes, reset),
         cmocka_unit_test_teardown(test_pointers, reset),
         cmocka_unit_test_teardown(test_pools, reset),
+        cmocka_unit_test_teardown(test_managed_pools, reset),
+        cmocka_unit_test_teardown(test_advice, reset),
+        cmocka_unit_test_teardown(test_advice_refused, reset),
         cmocka_unit_test_teardown(test_order, reset),
         cmocka_unit_test_teardown(test_captured, reset),
         cmocka_unit_test_teardown(test_built, reset),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Errors: their names, and each thread's last one. What cudaGetErrorString gives is the words of
- * the name, and not NVIDIA's sentence.
+ * Errors: their names, and each thread's last one. cudaGetErrorString gives NVIDIA's words for
+ * those that the simulated device gives, and the words of the name for others.
  */
 #include "rt.h"
 
@@ -73,12 +73,15 @@ cudaError_t cudaPeekAtLastError(void)
 typedef struct described {
     cudaError_t error;
     const char *name;
-    char words[64]; /* written once, under `once` */
+    const char *said; /* null: `words` */
+    char words[64];   /* written once, under `once` */
 } described;
 
 static described all[] = {
-#define ERROR(code) {code, #code, ""},
+#define ERROR(code) {code, #code, NULL, ""},
+#define SAID(code, sentence) {code, #code, sentence, ""},
 #include "errors.def"
+#undef SAID
 #undef ERROR
 };
 
@@ -106,8 +109,9 @@ static void words_of(char *words, size_t room, const char *name)
 
 static void all_describe(void)
 {
-    for (size_t i = 1; i < sizeof(all) / sizeof(all[0]); i++) /* all but cudaSuccess */
-        words_of(all[i].words, sizeof(all[i].words), all[i].name + (sizeof("cudaError") - 1));
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (all[i].said == NULL)
+            words_of(all[i].words, sizeof(all[i].words), all[i].name + (sizeof("cudaError") - 1));
 }
 
 static const described *error_find(cudaError_t error)
@@ -129,9 +133,7 @@ const char *cudaGetErrorName(cudaError_t error)
 const char *cudaGetErrorString(cudaError_t error)
 {
     const described *known = error_find(error);
-    if (error == cudaSuccess)
-        return "no error";
-    if (error == cudaErrorMemoryAllocation)
-        return "out of memory"; /* which programs look for */
-    return known == NULL ? "unrecognized error code" : known->words;
+    if (known == NULL)
+        return "unrecognized error code";
+    return known->said != NULL ? known->said : known->words;
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Managed memory: memory of the simulated device, which the host can reach as it is. This table
- * knows which blocks are managed; what a program says about where they should be is only checked.
+ * knows which blocks are managed. What a program says about where they should be is in advice.c.
  */
 #include "rt.h"
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct managed {
     uintptr_t begin;
@@ -28,7 +27,7 @@ static size_t block_find(uintptr_t address)
     return i;
 }
 
-static int block_add(managed block)
+int rt_managed_add(CUdeviceptr address, size_t bytes)
 {
     pthread_mutex_lock(&lock);
     if (block_count == block_room) {
@@ -41,29 +40,38 @@ static int block_add(managed block)
         blocks = grown;
         block_room = room;
     }
-    blocks[block_count++] = block;
+    blocks[block_count++] = (managed){(uintptr_t)address, bytes};
     pthread_mutex_unlock(&lock);
     return 1;
 }
 
 int rt_managed_is(const void *address)
 {
-    pthread_mutex_lock(&lock);
-    int is_managed = block_find((uintptr_t)address) < block_count;
-    pthread_mutex_unlock(&lock);
-    return is_managed;
+    return rt_managed_holds(address, 1);
 }
 
-/* 1 if the block begins there, and is forgotten now. */
-int rt_managed_forget(const void *address)
+/* 1 if the range is not empty and lies in one block. */
+int rt_managed_holds(const void *address, size_t bytes)
 {
     pthread_mutex_lock(&lock);
     size_t i = block_find((uintptr_t)address);
-    int is_managed = i < block_count && blocks[i].begin == (uintptr_t)address;
-    if (is_managed)
+    int holds = i < block_count && bytes != 0 &&
+                bytes <= blocks[i].bytes - ((uintptr_t)address - blocks[i].begin);
+    pthread_mutex_unlock(&lock);
+    return holds;
+}
+
+/* The block that begins there, if there is one, is managed no longer. */
+void rt_managed_forget(const void *address)
+{
+    pthread_mutex_lock(&lock);
+    size_t i = block_find((uintptr_t)address);
+    size_t bytes = i < block_count && blocks[i].begin == (uintptr_t)address ? blocks[i].bytes : 0;
+    if (bytes != 0)
         blocks[i] = blocks[--block_count];
     pthread_mutex_unlock(&lock);
-    return is_managed;
+    if (bytes != 0)
+        rt_advice_forget((uintptr_t)address, bytes);
 }
 
 void rt_managed_forget_all(void)
@@ -71,38 +79,20 @@ void rt_managed_forget_all(void)
     pthread_mutex_lock(&lock);
     block_count = 0;
     pthread_mutex_unlock(&lock);
+    rt_advice_forget(0, SIZE_MAX);
 }
 
 CUresult rt_managed_alloc(void **out, size_t bytes)
 {
     CUdeviceptr address = 0;
     CUresult result = rt.cuMemAlloc(&address, bytes);
-    if (result == CUDA_SUCCESS && !block_add((managed){(uintptr_t)address, bytes})) {
+    if (result == CUDA_SUCCESS && !rt_managed_add(address, bytes)) {
         (void)rt.cuMemFree(address);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (result == CUDA_SUCCESS)
         *out = (void *)(uintptr_t)address;
     return result;
-}
-
-/* ---- where it should be --------------------------------------------------------------------- */
-
-cudaError_t cudaMemPrefetchAsync(const void *devPtr, size_t count, struct cudaMemLocation location,
-                                 unsigned int flags, cudaStream_t stream)
-{
-    (void)location, (void)stream;
-    RT_BEGIN();
-    return rt_fail(flags == 0 && count != 0 && rt_managed_is(devPtr) ? cudaSuccess
-                                                                     : cudaErrorInvalidValue);
-}
-
-cudaError_t cudaMemAdvise(const void *devPtr, size_t count, enum cudaMemoryAdvise advice,
-                          struct cudaMemLocation location)
-{
-    (void)location, (void)advice;
-    RT_BEGIN();
-    return rt_fail(count != 0 && rt_managed_is(devPtr) ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void *devPtr, size_t length,

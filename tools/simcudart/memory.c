@@ -30,7 +30,7 @@ cudaError_t cudaMalloc(void **devPtr, size_t size)
 cudaError_t cudaFree(void *devPtr)
 {
     RT_BEGIN();
-    (void)rt_managed_forget(devPtr);
+    rt_managed_forget(devPtr);
     return rt_end(devPtr == NULL ? CUDA_SUCCESS : rt.cuMemFree((CUdeviceptr)(uintptr_t)devPtr));
 }
 
@@ -84,6 +84,11 @@ static CUresult stream_alloc(void **out, size_t bytes, cudaMemPool_t pool, cudaS
     if (result == CUDA_SUCCESS)
         result = pool == NULL ? rt.cuMemAllocAsync(&address, bytes, stream)
                               : rt.cuMemAllocFromPoolAsync(&address, bytes, pool, stream);
+    if (result == CUDA_SUCCESS && pool != NULL && rt_pool_is_managed(pool) &&
+        !rt_managed_add(address, bytes)) {
+        (void)rt.cuMemFreeAsync(address, stream);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
     if (result == CUDA_SUCCESS)
         *out = (void *)(uintptr_t)address;
     return result;
@@ -107,6 +112,7 @@ cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPo
 cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
 {
     RT_BEGIN();
+    rt_managed_forget(devPtr);
     return rt_end(rt.cuMemFreeAsync((CUdeviceptr)(uintptr_t)devPtr, hStream));
 }
 

@@ -145,6 +145,30 @@ FORM(cudaFreeAsync_ptsz, (void *devPtr, cudaStream_t stream))
     return cudaFreeAsync(devPtr, rt_own(stream));
 }
 
+FORM(cudaMemPrefetchBatchAsync_ptsz,
+     (void **dptrs, size_t *sizes, size_t count, struct cudaMemLocation *prefetchLocs,
+      size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
+      cudaStream_t stream))
+{
+    return cudaMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+                                     numPrefetchLocs, flags, rt_own(stream));
+}
+
+FORM(cudaMemDiscardBatchAsync_ptsz,
+     (void **dptrs, size_t *sizes, size_t count, unsigned long long flags, cudaStream_t stream))
+{
+    return cudaMemDiscardBatchAsync(dptrs, sizes, count, flags, rt_own(stream));
+}
+
+FORM(cudaMemDiscardAndPrefetchBatchAsync_ptsz,
+     (void **dptrs, size_t *sizes, size_t count, struct cudaMemLocation *prefetchLocs,
+      size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
+      cudaStream_t stream))
+{
+    return cudaMemDiscardAndPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+                                               numPrefetchLocs, flags, rt_own(stream));
+}
+
 FORM(cudaMemPrefetchAsync_ptsz, (const void *devPtr, size_t count, struct cudaMemLocation location,
                                  unsigned int flags, cudaStream_t stream))
 {

@@ -124,10 +124,14 @@ cudaError_t rt_variable(const void *symbol, CUdeviceptr *address, size_t *bytes)
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-int rt_managed_is(const void *address); /* of cudaMallocManaged (managed.c) */
+int rt_managed_is(const void *address); /* of cudaMallocManaged, or a pool (managed.c) */
+int rt_managed_holds(const void *address, size_t bytes);
 CUresult rt_managed_alloc(void **out, size_t bytes);
-int rt_managed_forget(const void *address);
+int rt_managed_add(CUdeviceptr address, size_t bytes); /* 0 when memory is short */
+void rt_managed_forget(const void *address);
 void rt_managed_forget_all(void);
+void rt_advice_forget(uintptr_t begin, size_t bytes); /* advice.c */
+int rt_pool_is_managed(cudaMemPool_t pool);           /* pool.c */
 
 /* Copies (copy.c). `is_async`: as the call's name says. */
 CUresult rt_copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
