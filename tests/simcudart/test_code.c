@@ -5,8 +5,9 @@
  * Each was taken back once: with the highest architecture chosen rather than the device's own, no
  * check of a host version's parameters, plain names for templates too, an unknown kernel without
  * accesses, the end of a range counted as touched, variables without their contents, a reset that
- * does not wait, code packed by LZ4 left out, a kernel node's function as the driver has it, and
- * functions found by handles of contexts that are over, the test of that subject failed. With names
+ * does not wait, code packed by LZ4 left out, a kernel node's function as the driver has it,
+ * functions found by handles of contexts that are over, and the device's architecture given as
+ * that of the code, the test of that subject failed. With names
  * read from sections that have no contents in the file, test_broken_code does not end.
  */
 #include "program.h"
@@ -262,6 +263,29 @@ static void test_kernel_node(void **state)
     OK(cudaGraphDestroy(graph));
 }
 
+/* What a kernel was compiled for is what its code says, and what it runs as is the device's: CUB
+ * looks up by the first how it launches, and refuses where the program was not built for that. */
+static void test_compiled_for(void **state)
+{
+    (void)state;
+    static unsigned char image[PLAYED_BYTES];
+    static _Alignas(16) unsigned char fatbin[2 * PLAYED_BYTES];
+    const played_kernel kernel = {"_Z3addPfPKfi", 3, {8, 8, 4}, 10, 64, 128};
+    size_t bytes = played_cubin(image, &kernel, 1, NULL, 0);
+    char entry_here = 0;
+    const played_entry entry = {2, 80, 0x11, image, bytes, 0};
+    (void)played_fatbin(fatbin, sizeof(fatbin), &entry, 1);
+    played_wrapper wrapper = {0x466243b1, 1, fatbin, NULL};
+    void **binary = __cudaRegisterFatBinary(&wrapper);
+    __cudaRegisterFunction(binary, &entry_here, &entry_here, kernel.name, -1, NULL, NULL, NULL,
+                           NULL, NULL);
+    struct cudaFuncAttributes attributes;
+    OK(cudaFuncGetAttributes(&attributes, &entry_here));
+    assert_int_equal(attributes.ptxVersion, 80);
+    assert_int_equal(attributes.binaryVersion, 90);
+    __cudaUnregisterFatBinary(binary);
+}
+
 /* ---- broken code ---------------------------------------------------------------------------- */
 
 /* Compressed code is read; whatever is cut off of it leaves none. */
@@ -356,6 +380,7 @@ int main(void)
         cmocka_unit_test_teardown(test_unknown_reads, reset),
         cmocka_unit_test_teardown(test_variables, reset),
         cmocka_unit_test_teardown(test_kernel_node, reset),
+        cmocka_unit_test_teardown(test_compiled_for, reset),
         cmocka_unit_test_teardown(test_packed_code, reset),
         cmocka_unit_test_teardown(test_broken_code, reset),
     };

@@ -130,6 +130,8 @@ static int entry_read(const entry *one, const unsigned char *payload, rt_code *c
         rt_code_free(&found);
         return 0;
     }
+    for (size_t i = 0; i < found.kernel_count; i++)
+        found.kernels[i].architecture = found.architecture;
     rt_code_free(code);
     *code = found;
     return 1;

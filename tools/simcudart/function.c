@@ -58,7 +58,9 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *f
         attr->localSizeBytes = code->local_bytes;
         attr->numRegs = code->registers;
     }
-    attr->binaryVersion = attr->ptxVersion = 90;
+    attr->binaryVersion = 10 * attribute_of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+                          attribute_of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    attr->ptxVersion = code != NULL ? code->architecture : attr->binaryVersion;
     attr->maxDynamicSharedSizeBytes = rt_dynamic_bytes_max(kernel, code);
     attr->preferredShmemCarveout = kernel->carveout;
     return cudaSuccess;

@@ -312,10 +312,13 @@ const rt_code_kernel *rt_kernel_code(rt_kernel *kernel)
     pthread_mutex_lock(&lock);
     code_read(kernel->binary);
     const rt_code *code = &kernel->binary->code;
-    const rt_code_kernel *found = NULL;
-    for (size_t i = 0; found == NULL && i < code->kernel_count; i++)
-        if (strcmp(code->kernels[i].name, kernel->name) == 0)
-            found = &code->kernels[i];
+    for (size_t i = 0; !kernel->is_looked_up && i < code->kernel_count; i++)
+        if (strcmp(code->kernels[i].name, kernel->name) == 0) {
+            kernel->code = &code->kernels[i];
+            break;
+        }
+    kernel->is_looked_up = 1;
+    const rt_code_kernel *found = kernel->code;
     pthread_mutex_unlock(&lock);
     return found;
 }

@@ -75,7 +75,8 @@ typedef struct rt_code_kernel {
     size_t shared_bytes, local_bytes;
     int registers;
     int threads_max;
-    int launches; /* it launches kernels itself, from the device */
+    int architecture; /* what it was compiled for: 90 of sm_90 */
+    int launches;     /* it launches kernels itself, from the device */
 } rt_code_kernel;
 
 typedef struct rt_code_variable {
@@ -110,6 +111,8 @@ typedef struct rt_kernel {
     rt_binary *binary;
     int dynamic_bytes_max; /* cudaFuncSetAttribute */
     int carveout;
+    const rt_code_kernel *code; /* once it was looked up; null: none, too */
+    int is_looked_up;
     CUfunction function; /* of the context with that number */
     unsigned long long context_id;
     struct rt_kernel *next, *next_named;
