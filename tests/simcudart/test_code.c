@@ -6,8 +6,8 @@
  * check of a host version's parameters, plain names for templates too, an unknown kernel without
  * accesses, the end of a range counted as touched, variables without their contents, a reset that
  * does not wait, code packed by LZ4 left out, a kernel node's function as the driver has it,
- * functions found by handles of contexts that are over, and the device's architecture given as
- * that of the code, the test of that subject failed. With names
+ * functions found by handles of contexts that are over, the device's architecture given as that of
+ * the code, and machine code by itself not read, the test of that subject failed. With names
  * read from sections that have no contents in the file, test_broken_code does not end.
  */
 #include "program.h"
@@ -263,6 +263,92 @@ static void test_kernel_node(void **state)
     OK(cudaGraphDestroy(graph));
 }
 
+/* ---- code that is loaded -------------------------------------------------------------------- */
+
+/* A library's kernels run as those of the program do, and its variables are its own. */
+static void library_use(const void *code)
+{
+    cudaLibrary_t library = NULL, gone = NULL;
+    cudaKernel_t add = NULL, all[4] = {NULL};
+    unsigned count = 0;
+    float *block = NULL, *other = NULL, answer[4];
+    int *number = NULL, value = 0, steps = 4;
+    size_t bytes = 0;
+    OK(cudaLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0));
+    OK(cudaLibraryGetKernelCount(&count, library));
+    assert_int_equal(count, 2);
+    OK(cudaLibraryEnumerateKernels(all, 4, library));
+    assert_null(all[2]);
+    OK(cudaLibraryGetKernel(&add, library, "_Z3addPfPKfi"));
+    assert_true(add == all[0] || add == all[1]);
+    assert_int_equal(cudaLibraryGetKernel(&add, library, "none"), cudaErrorSymbolNotFound);
+    OK(cudaMalloc((void **)&block, 16));
+    OK(cudaMalloc((void **)&other, 16));
+    for (int i = 0; i < 4; i++)
+        answer[i] = (float)i;
+    OK(cudaMemcpy(block, answer, 16, cudaMemcpyHostToDevice));
+    OK(cudaMemcpy(other, answer, 16, cudaMemcpyHostToDevice));
+    void *parameters[] = {&block, &other, &steps};
+    OK(cudaLaunchKernel((const void *)add, (dim3){1, 1, 1}, (dim3){4, 1, 1}, parameters, 0, NULL));
+    OK(cudaMemcpy(answer, block, 16, cudaMemcpyDeviceToHost));
+    assert_true(answer[3] == 6);
+    OK(cudaLibraryGetGlobal((void **)&number, &bytes, library, "counter"));
+    assert_int_equal(bytes, 4);
+    OK(cudaMemcpy(&value, number, 4, cudaMemcpyDeviceToHost));
+    assert_int_equal(value, 11);
+    assert_int_equal(cudaLibraryGetGlobal(NULL, NULL, library, "none"), cudaErrorSymbolNotFound);
+    OK(cudaFree(block));
+    OK(cudaFree(other));
+    gone = library;
+    OK(cudaLibraryUnload(library));
+    assert_int_equal(cudaLibraryUnload(gone), cudaErrorInvalidResourceHandle);
+    assert_int_equal(cudaLibraryGetKernelCount(&count, gone), cudaErrorInvalidResourceHandle);
+    (void)cudaGetLastError();
+}
+
+static void test_library(void **state)
+{
+    (void)state;
+    static const int eleven = 11;
+    static unsigned char image[PLAYED_BYTES];
+    static _Alignas(16) unsigned char fatbin[2 * PLAYED_BYTES];
+    const played_kernel kernels[] = {{"_Z3addPfPKfi", 3, {8, 8, 4}, 10, 64, 128},
+                                     {"_Z7anotherv", 0, {0}, 10, 0, 0}};
+    const played_variable variable = {"counter", 4, &eleven, 0};
+    size_t bytes = played_cubin(image, kernels, 2, &variable, 1);
+    unsigned char *code = malloc(bytes); /* so that reading beyond it is seen */
+    assert_non_null(code);
+    memcpy(code, image, bytes);
+    library_use(code);
+    const played_entry entry = {2, 90, 0x11, image, bytes, 0};
+    (void)played_fatbin(fatbin, sizeof(fatbin), &entry, 1);
+    library_use(fatbin);
+    const played_wrapper wrapper = {0x466243b1, 1, fatbin, NULL};
+    library_use(&wrapper);
+    free(code);
+}
+
+static void test_library_refused(void **state)
+{
+    (void)state;
+    cudaLibrary_t library = NULL;
+    static _Alignas(16) unsigned char fatbin[PLAYED_BYTES];
+    const played_entry text = {1, 90, 0x11, ".version 9.0", 13, 0};
+    (void)played_fatbin(fatbin, sizeof(fatbin), &text, 1);
+    assert_int_equal(cudaLibraryLoadData(&library, fatbin, NULL, NULL, 0, NULL, NULL, 0),
+                     cudaErrorNoKernelImageForDevice);
+    assert_int_equal(
+        cudaLibraryLoadData(&library, ".version 9.0\n.target sm_90", NULL, NULL, 0, NULL, NULL, 0),
+        cudaErrorJitCompilerNotFound);
+    assert_int_equal(cudaLibraryLoadData(&library, "something", NULL, NULL, 0, NULL, NULL, 0),
+                     cudaErrorInvalidKernelImage);
+    assert_int_equal(
+        cudaLibraryLoadFromFile(&library, "/nowhere/code", NULL, NULL, 0, NULL, NULL, 0),
+        cudaErrorFileNotFound);
+    assert_null(library);
+    (void)cudaGetLastError();
+}
+
 /* What a kernel was compiled for is what its code says, and what it runs as is the device's: CUB
  * looks up by the first how it launches, and refuses where the program was not built for that. */
 static void test_compiled_for(void **state)
@@ -381,6 +467,9 @@ int main(void)
         cmocka_unit_test_teardown(test_variables, reset),
         cmocka_unit_test_teardown(test_kernel_node, reset),
         cmocka_unit_test_teardown(test_compiled_for, reset),
+        cmocka_unit_test_teardown(test_compiled_for, reset),
+        cmocka_unit_test_teardown(test_library, reset),
+        cmocka_unit_test_teardown(test_library_refused, reset),
         cmocka_unit_test_teardown(test_packed_code, reset),
         cmocka_unit_test_teardown(test_broken_code, reset),
     };

@@ -85,6 +85,32 @@ static int cubin_open(elf *file, const void *image, size_t bytes)
     return 1;
 }
 
+static size_t farther(size_t end, size_t begin, size_t bytes)
+{
+    return begin + bytes > end ? begin + bytes : end;
+}
+
+/* Machine code by itself ends with the last of its headers and sections. */
+size_t rt_cubin_bytes(const void *image)
+{
+    Elf64_Ehdr header;
+    Elf64_Shdr section;
+    if (memcmp(image, ELFMAG, SELFMAG) != 0)
+        return 0;
+    memcpy(&header, image, sizeof(header));
+    if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shentsize != sizeof(section))
+        return 0;
+    size_t end = farther(sizeof(header), header.e_shoff, header.e_shnum * sizeof(section));
+    end = farther(end, header.e_phoff, (size_t)header.e_phnum * header.e_phentsize);
+    for (size_t i = 0; i < header.e_shnum; i++) {
+        memcpy(&section, (const char *)image + header.e_shoff + i * sizeof(section),
+               sizeof(section));
+        if (section.sh_type != SHT_NOBITS)
+            end = farther(end, section.sh_offset, section.sh_size);
+    }
+    return end;
+}
+
 static Elf64_Sym symbol_get(const elf *file, size_t index)
 {
     Elf64_Sym symbol;
@@ -243,6 +269,14 @@ static int symbols_read(const elf *file, rt_code *code)
     return 1;
 }
 
+/* CUDA 13 has it in another byte than those before. */
+static int architecture_of(const Elf64_Ehdr *header)
+{
+    enum { ABI_OF_13 = 8 };
+    int shift = header->e_ident[EI_ABIVERSION] >= ABI_OF_13 ? 8 : 0;
+    return (int)(header->e_flags >> shift & 0xff);
+}
+
 int rt_cubin_read(const void *image, size_t bytes, rt_code *code)
 {
     static const char info[] = ".nv.info", shared[] = ".nv.shared.";
@@ -252,6 +286,10 @@ int rt_cubin_read(const void *image, size_t bytes, rt_code *code)
         return 1;
     if (!symbols_read(&file, code))
         return 0;
+    if (code->architecture == 0)
+        code->architecture = architecture_of(&file.header);
+    for (size_t i = 0; i < code->kernel_count; i++)
+        code->kernels[i].architecture = code->architecture;
     about_all all = {&file, code};
     for (size_t i = 0; i < file.header.e_shnum; i++) {
         if (!section_get(&file, i, &section))

@@ -130,11 +130,19 @@ static int entry_read(const entry *one, const unsigned char *payload, rt_code *c
         rt_code_free(&found);
         return 0;
     }
-    for (size_t i = 0; i < found.kernel_count; i++)
-        found.kernels[i].architecture = found.architecture;
     rt_code_free(code);
     *code = found;
     return 1;
+}
+
+size_t rt_fatbin_bytes(const void *fatbin)
+{
+    container head;
+    memcpy(&head.magic, fatbin, sizeof(head.magic));
+    if (head.magic != (uint32_t)CONTAINER_MAGIC)
+        return rt_cubin_bytes(fatbin);
+    memcpy(&head, fatbin, sizeof(head));
+    return head.header_bytes + head.bytes;
 }
 
 int rt_fatbin_read(const void *fatbin, rt_code *code)
@@ -145,7 +153,7 @@ int rt_fatbin_read(const void *fatbin, rt_code *code)
         return 1;
     memcpy(&head, fatbin, sizeof(head));
     if (head.magic != (uint32_t)CONTAINER_MAGIC)
-        return 1;
+        return rt_cubin_read(fatbin, rt_cubin_bytes(fatbin), code);
     const unsigned char *at = (const unsigned char *)fatbin + head.header_bytes;
     const unsigned char *end = at + head.bytes;
     while ((size_t)(end - at) >= sizeof(entry)) {

@@ -56,14 +56,6 @@ static rt_kernel **bucket_of(const void *entry)
 
 /* ---- registering ---------------------------------------------------------------------------- */
 
-/* As fatbinary_section.h has it. */
-typedef struct wrapper {
-    int magic;
-    int version;
-    const void *data;
-    void *others;
-} wrapper;
-
 void **__cudaRegisterFatBinary(void *fatCubin)
 {
     rt_binary *binary = calloc(1, sizeof(*binary));
@@ -71,9 +63,8 @@ void **__cudaRegisterFatBinary(void *fatCubin)
         rt_say("no host memory for a program's code");
         abort();
     }
-    const wrapper *one = fatCubin;
-    enum { WRAPPER_MAGIC = 0x466243b1 };
-    if (one != NULL && one->magic == WRAPPER_MAGIC)
+    const rt_fatbin_wrapper *one = fatCubin;
+    if (one != NULL && one->magic == RT_WRAPPER_MAGIC)
         binary->fatbin = one->data;
     pthread_mutex_lock(&lock);
     binary->next = binaries;
@@ -153,6 +144,14 @@ static void code_read(rt_binary *binary)
     binary->is_read = 1;
     if (!rt_fatbin_read(binary->fatbin, &binary->code))
         rt_say("no host memory for a program's code");
+}
+
+const rt_code *rt_binary_code(rt_binary *binary)
+{
+    pthread_mutex_lock(&lock);
+    code_read(binary);
+    pthread_mutex_unlock(&lock);
+    return &binary->code;
 }
 
 static CUresult image_load(const rt_code *code, CUmodule *module)

@@ -95,9 +95,20 @@ typedef struct rt_code {
     void *unpacked;   /* what the names point into, where it was compressed */
 } rt_code;
 
-/* The code for the simulated device, of the fat binary; empty where there is none that can be read.
- * Names point into the image. 0 when memory is short. */
+/* As fatbinary_section.h has it: what nvcc's output leads to its fat binary with. */
+enum { RT_WRAPPER_MAGIC = 0x466243b1 };
+typedef struct rt_fatbin_wrapper {
+    int magic;
+    int version;
+    const void *data;
+    void *others;
+} rt_fatbin_wrapper;
+
+/* The code for the simulated device, of the fat binary, or of machine code by itself; empty where
+ * there is none that can be read. Names point into the image. 0 when memory is short. */
 int rt_fatbin_read(const void *fatbin, rt_code *code);
+size_t rt_fatbin_bytes(const void *fatbin); /* of either; 0: it is neither */
+size_t rt_cubin_bytes(const void *image);   /* 0: it is not machine code */
 int rt_cubin_read(const void *image, size_t bytes, rt_code *code);
 void rt_code_free(rt_code *code);
 
@@ -121,6 +132,7 @@ typedef struct rt_kernel {
 rt_kernel *rt_kernel_find(const void *entry); /* an entry, a cudaKernel_t or a cudaFunction_t */
 rt_kernel *rt_kernel_of(CUfunction function); /* null: the program's own */
 const rt_code_kernel *rt_kernel_code(rt_kernel *kernel); /* null: unknown */
+const rt_code *rt_binary_code(rt_binary *binary);
 cudaError_t rt_kernel_function(rt_kernel *kernel, CUfunction *function);
 cudaError_t rt_function(const void *entry, CUfunction *function);
 cudaError_t rt_variable(const void *symbol, CUdeviceptr *address, size_t *bytes);
