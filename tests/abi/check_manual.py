@@ -3,8 +3,10 @@
 """Checks that the public headers say of every function since when it is there, and what can fail.
 
 The comment above a declaration is its manual; declarations without one of their own share the one
-before. It has to have "Since N.N.N", none newer than the header's own version, and that of a
-function that returns a tnr_status has to name an error, or whose errors are its own ("as ...").
+before. It has to begin with what the function does, and not with its errors. It has to have "Since
+N.N.N", none newer than the header's own version, and that of a function that returns a tnr_status
+has to name an error, or whose errors are its own ("as ..."). Threads, waiting and the driver have
+rules at the head of <tenure/alloc.h>; tests/misuse holds each function to that of the driver.
 
     check_manual.py --root DIR          the public headers
     check_manual.py --root DIR --self   planted mistakes are found
@@ -42,6 +44,8 @@ def header_check(name, text, version):
             comment = re.sub(r"\s*\n\s*\*\s*", " ", found[0])
             continue
         since = [tuple(map(int, one)) for one in SINCE.findall(comment)]
+        if re.match(r"/\* *(Errors|Since)\b", comment):
+            problems.append(f"{name}: {found[1]}: the comment does not say what it does")
         if not since:
             problems.append(f"{name}: {found[1]}: the comment does not say \"Since N.N.N\"")
         elif max(since) > version:
@@ -61,7 +65,9 @@ def self_check(headers, version):
     plants = [("Since 0.1.0. */\nTNR_NODISCARD TNR_API tnr_status tnr_free(",
                "*/\nTNR_NODISCARD TNR_API tnr_status tnr_free("),
               ("Never fails, never calls the driver. Since 0.1.0.", "Since 9.0.0."),
-              ("Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_INVALID_ARGUMENT, those of tnr_init. ", "")]
+              ("Errors: TNR_ERR_INVALID_ARGUMENT (struct_bytes not\n * set), those of tnr_init. ",
+               ""),
+              ("/* Describes a device; `in_use` as it is now. Errors:", "/* Errors:")]
     wrong = []
     for before, after in plants:
         changed = alloc.replace(before, after)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes calls.inc from the public headers: every public function with the kind of each of its
-arguments, and a function that calls it with values of these kinds (misuse.h).
+arguments, a function that calls it with values of these kinds (misuse.h), and whether its manual
+lets it call the driver.
 
     calls.py --root DIR OUTPUT
 
@@ -14,7 +15,7 @@ import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "statuses"))
-from manual import declared, headers_of, parameters_of  # noqa: E402
+from manual import DRIVER, declared, headers_of, named_of, parameters_of  # noqa: E402
 
 # The first that fits an argument as it is declared, with single spaces: the kind, and which member
 # of the union of values it is given as.
@@ -50,6 +51,8 @@ KINDS = [(re.compile(pattern), kind, member) for pattern, kind, member in (
     (r"tnr_moment before", "MOMENT", "u"),
     (r"tnr_\w+ (access|content|mode|format|status)", "ENUM", "i"),
 )]
+# A manual that says so; "does not call the driver" and "never calls the driver" say the opposite.
+CALLS_DRIVER = re.compile(r"(?<!not )(?<!ever )\b[Cc]alls? the driver")
 CALLBACK = re.compile(r"\btypedef\s+(\w+)\s+\(\*(tnr_\w+)\)\s*\(([^;{}]*?)\)\s*;", re.S)
 
 
@@ -83,7 +86,7 @@ def kind_of(argument, text):
     return None
 
 
-def function_of(name, returns, arguments, text):
+def function_of(name, returns, arguments, may_call_driver, text):
     """(lines that call it, row of the table, problems)."""
     parts, _ = parameters_of(arguments)
     kinds, details, values, problems = [], [], [], []
@@ -108,7 +111,8 @@ def function_of(name, returns, arguments, text):
     else:
         lines += ["    " + ("" if returns == "void" else "(void)") + f"{call};",
                   "    return TNR_OK;", "}", ""]
-    row = (f"    {{\"{name}\", call_{name}, {len(parts)}, {{{', '.join(kinds) or '0'}}}, "
+    row = (f"    {{\"{name}\", call_{name}, {may_call_driver:d}, {len(parts)}, "
+           f"{{{', '.join(kinds) or '0'}}}, "
            f"{{{', '.join(details) or '{0}'}}}}},")
     return lines, row, problems
 
@@ -121,15 +125,16 @@ def main():
     arguments = parser.parse_args()
     headers = headers_of(arguments.root)
     text = re.sub(r"/\*.*?\*/", "", "\n".join(headers), flags=re.S)
-    functions = declared(headers)
+    functions, named = declared(headers), named_of(headers)[0]
     exported = (arguments.root / "tests/abi/exported_symbols.txt").read_text("utf-8").split()
     lines, rows, problems = [], [], []
     for name in sorted(one.split("@")[0] for one in exported):
         if name not in functions:
             problems.append(f"{name}: exported, and no header declares it")
             continue
-        returns, parameters, _ = functions[name]
-        more, row, wrong = function_of(name, returns, parameters, text)
+        returns, parameters, comment = functions[name]
+        may_call_driver = DRIVER in named.get(name, ()) or bool(CALLS_DRIVER.search(comment))
+        more, row, wrong = function_of(name, returns, parameters, may_call_driver, text)
         lines += more
         rows.append(row)
         problems += wrong

@@ -11,6 +11,7 @@
  *   - its status is one that its manual names: tests/statuses/note.h, where that is linked in;
  *   - a call that is refused leaves a sentence in tnr_last_error, and has changed nothing: the
  *     picture of the process (below) is the same before and after;
+ *   - it does not call the driver, unless its manual says so or names TNR_ERR_DRIVER;
  *   - its status is not false: "no driver" where there is one, "asleep" where nothing sleeps;
  *   - tnr_validate finds nothing, whatever the call returned.
  *
@@ -22,6 +23,8 @@
  *   use.c       block_check in tnr_keep_until, and in record_use_of_peer (a stream was kept)
  *   at.c        arena_take_at: the first tnri_world_find (it crashed)
  *   staging.c   tnri_staging_check: the bound of `missing` (a false status, after much pinning)
+ * and with these words out of the manual: "calls the driver" of tnr_stream_is_asked (lifetime.h)
+ * and of tnr_stats_json (alloc.h).
  */
 #include "misuse.h"
 
@@ -292,12 +295,16 @@ static void call_check(const misuse_state *state, const misuse_call *call,
     picture_take(&before, world);
     if (state->before != NULL)
         state->before();
+    uint64_t driver_calls = simcuda_calls_here();
     tnr_status status = call->call(values);
+    driver_calls = simcuda_calls_here() - driver_calls;
     if (state->after != NULL)
         state->after();
     snprintf(said, sizeof(said), "%s", tnr_last_error());
     if (status != TNR_OK && said[0] == '\0')
         wrong("tnr_last_error is empty", "", status);
+    if (driver_calls > 0 && !call->may_call_driver)
+        wrong("calls the driver, and its manual does not say so", "", status);
     if (is_false(state, status))
         wrong("the status is false", "", status);
     picture_take(&after, world);

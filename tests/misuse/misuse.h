@@ -72,6 +72,7 @@ typedef struct misuse_detail {
 typedef struct misuse_call {
     const char *name;
     tnr_status (*call)(const misuse_value *values); /* TNR_OK if the function returns no status */
+    int may_call_driver;                            /* by its manual */
     size_t arguments;
     misuse_kind kinds[MISUSE_ARGUMENTS_MAX];
     misuse_detail details[MISUSE_ARGUMENTS_MAX];

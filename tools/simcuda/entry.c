@@ -121,7 +121,9 @@ CUresult sim_enter(enum sim_entry entry, unsigned needs)
     if (thread_state.is_in_callback && needs != SIM_NEEDS_NOTHING)
         return CUDA_ERROR_NOT_PERMITTED;
     sim_lock();
-    sim_thread()->entry = entry;
+    struct sim_thread *thread = sim_thread();
+    thread->entry = entry;
+    thread->calls++;
     CUresult result = entry_check(entry, needs);
     if (result != CUDA_SUCCESS)
         sim_unlock();
@@ -252,6 +254,11 @@ uint64_t simcuda_calls_total(void)
         count += sim.calls[i];
     sim_unlock();
     return count;
+}
+
+uint64_t simcuda_calls_here(void)
+{
+    return thread_state.calls;
 }
 
 void simcuda_calls_reset(void)

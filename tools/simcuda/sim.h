@@ -501,6 +501,7 @@ struct sim_thread {
     int owners_paused;    /* operations are not checked against owners */
     uint32_t origin;      /* label of what the thread is doing */
     enum sim_entry entry; /* the latest entry point it came in by */
+    uint64_t calls;       /* how often it came in */
 };
 
 /* ---- functions by file ---------------------------------------------------------------------- */

@@ -14,18 +14,17 @@
  *   tnr_last_error            what went wrong, why, and what to do about it
  *
  * Three words are used throughout. A *block* is what tnr_malloc hands out. A *chunk* is a piece of
- * physical memory: one driver handle, mapped whole. An *arena* is the set of free memory that one
- * stream of one pool allocates from. Each arena has its own lock, so threads that work on different
- * streams never wait for each other.
+ * physical memory: one driver handle, mapped whole. An *arena* is the free memory that one stream
+ * of one pool allocates from. Each arena has its own lock, so threads on different streams never
+ * wait for each other.
  *
  * Stream order. A block belongs to the stream that it was allocated on. Earlier work of that stream
- * may still be using its memory. Work that is enqueued on the stream after tnr_malloc returns is
- * safe. tnr_free is stream-ordered in the same way. It returns at once. Tenure hands the memory out
- * again only to work that the device runs after everything that was enqueued on that stream so far.
+ * may still use its memory; work enqueued there after tnr_malloc returns is safe. tnr_free returns
+ * at once. Tenure hands the memory out again only to work that comes after all that was enqueued on
+ * that stream so far.
  *
  * Order of arguments, everywhere: what the call writes, the object or pointer that it is about,
- * sizes, device, stream, options. docs/upgrading.md says which things stay as they are, and what
- * has changed.
+ * sizes, device, stream, options. docs/upgrading.md says what stays as it is, and what has changed.
  *
  * Threads. Every function may be called from any thread at any time, except where it says
  * otherwise. Context. No call changes the calling thread's current CUDA context. Fork. CUDA does
@@ -34,9 +33,13 @@
  * waits, and never inside a call. An allocation that needs no driver call doesn't end a thread.
  *
  * Signals. Do not call Tenure from a signal handler that may have interrupted a call of Tenure in
- * the same thread. Both calls would be inside one structure: totals and lists go wrong, or the
- * thread waits for itself without end. No call checks for this. Let the handler set a flag, or
- * block the signal in threads that call Tenure (pthread_sigmask).
+ * the same thread: totals and lists go wrong, or the thread waits for itself without end. No call
+ * checks for this. Let the handler set a flag, or block the signal in threads that call Tenure.
+ *
+ * The driver. A call may call the driver if its comment says so, or names TNR_ERR_DRIVER, itself or
+ * among the errors of another function. No other call does. Waiting. A call may wait for a lock. It
+ * waits for work of the GPU or another process only if its comment says so, or that of the function
+ * that it works like.
  *
  * Failure. A call that returns an error has changed nothing: no block lost, no block made.
  * Every function that returns a tnr_status also leaves a sentence for tnr_last_error().
@@ -44,8 +47,8 @@
  * Errors. The comment of each function names the errors that it can return; a test compares. Three
  * rules make these lists short:
  *   - In a child of a fork every call returns TNR_ERR_AFTER_FORK.
- *   - What names TNR_ERR_DRIVER calls the driver. If the driver has no memory for that call, the
- *     error is TNR_ERR_OUT_OF_MEMORY; if it goes down with the process, TNR_ERR_SHUTDOWN.
+ *   - Where TNR_ERR_DRIVER is named: if the driver has no memory for a call, the error is
+ *     TNR_ERR_OUT_OF_MEMORY; if it goes down with the process, TNR_ERR_SHUTDOWN.
  *   - "Those of a device's first use" belong to calls that put the device into use, if no call has
  *     before.
  *
@@ -69,9 +72,8 @@
 #define TNR_NODISCARD
 #endif
 
-/* Marks a declaration that the next major version removes. The text says what to use instead, and
- * since when. Compilers warn where it is used, unless a program defines TNR_NO_DEPRECATED before it
- * includes the header. */
+/* Marks a declaration that the next major version removes: what to use instead, and since when.
+ * Compilers warn where it is used, unless TNR_NO_DEPRECATED is defined before. */
 #if defined(__GNUC__) && !defined(TNR_NO_DEPRECATED)
 #define TNR_DEPRECATED(text) __attribute__((deprecated(text)))
 #else
@@ -90,8 +92,8 @@ extern "C" {
 /* One number that grows with every release: major * 10000 + minor * 100 + patch. */
 #define TNR_VERSION_NUMBER (TNR_VERSION_MAJOR * 10000 + TNR_VERSION_MINOR * 100 + TNR_VERSION_PATCH)
 
-/* The version of the library that was loaded, to compare with TNR_VERSION_NUMBER of the header
- * that was compiled against. Never fails, never calls the driver. Since 0.1.0. */
+/* The version of the library that was loaded, to compare with the header's TNR_VERSION_NUMBER.
+ * Never fails, never calls the driver. Since 0.1.0. */
 TNR_API unsigned tnr_version(void);
 
 /* ---- types --------------------------------------------------------------------------------- */
@@ -197,9 +199,9 @@ TNR_NODISCARD TNR_API tnr_status tnr_device_end(int device, int force);
 TNR_NODISCARD TNR_API tnr_status tnr_malloc(void **ptr, size_t bytes, int device,
                                             tnr_stream stream);
 
-/* As tnr_malloc, with the address at a multiple of `alignment`: a power of two between 1 and
- * TNR_ALIGNMENT_MAX. Costs addresses, of which there are plenty, and no more memory than a block of
- * tnr_malloc. Adds TNR_ERR_INVALID_ALIGNMENT. Since 0.1.0. */
+/* As tnr_malloc, with the address at a multiple of `alignment`: a power of two from 1 to
+ * TNR_ALIGNMENT_MAX. Costs addresses, and no more memory. Adds TNR_ERR_INVALID_ALIGNMENT. Since
+ * 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_malloc_aligned(void **ptr, size_t bytes, size_t alignment,
                                                     int device, tnr_stream stream);
 
@@ -243,8 +245,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_reserve(void **ptr, size_t bytes_max, int d
  * nothing. Memory comes in whole pages (the setting chunk_mb), new or idle in the pool. Tenure
  * makes the block's stream wait, on the device, for the streams that used this memory before.
  * Growing calls no driver function that a stream capture forbids, unless memory is short and must
- * be reclaimed. If another thread frees the block meanwhile, the free wins and the commit fails
- * with TNR_ERR_NOT_LIVE.
+ * be reclaimed; then it may wait, as tnr_malloc does. If another thread frees the block meanwhile,
+ * the free wins and the commit fails with TNR_ERR_NOT_LIVE.
  *
  * Errors: TNR_ERR_INVALID_SIZE (more than was reserved), TNR_ERR_BUSY (another thread is committing
  * to the block), TNR_ERR_INVALID_ARGUMENT (a block of tnr_malloc), TNR_ERR_FOREIGN_POINTER,
@@ -363,10 +365,9 @@ typedef struct tnr_pool_options {
 TNR_NODISCARD TNR_API tnr_status tnr_pool_create(tnr_pool *pool, int device,
                                                  const tnr_pool_options *options);
 
-/* Ends a pool and gives its memory back to the driver, after waiting for work enqueued on it. The
- * handle is invalid afterwards; Tenure detects later use of it (TNR_ERR_INVALID_POOL). If graphs
- * need its memory, the call waits up to graph_end_ms for the driver to let go of those that were
- * destroyed.
+/* Ends a pool and gives its memory back to the driver, after waiting for work enqueued on it. Later
+ * use of the handle is TNR_ERR_INVALID_POOL. If graphs need its memory, the call waits up to
+ * graph_end_ms for the driver to let go of those that were destroyed.
  * Errors: TNR_ERR_BUSY (there are live blocks; a thread that lives is routed to it; graphs or
  * captures need it; blocks of it are exported (<tenure/export.h>); or the pool is over foreign
  * segments and the call comes from a callback of an owner of segments), TNR_ERR_INVALID_POOL,
@@ -413,9 +414,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_memory_registered(const void *ptr);
 
 /* Routes the calling thread's tnr_malloc calls on the pool's device to this pool, until the
  * matching tnr_pool_pop, or until the thread ends. Null routes the thread's calls on every device
- * to that device's default pool: until tnr_pool_pop(NULL) the thread allocates as if it were routed
- * nowhere, whatever was pushed before. Calls nest, up to 16 deep. On each device the latest routing
- * that is for that device counts. Other threads are not affected.
+ * to that device's default pool, until tnr_pool_pop(NULL). Calls nest, up to 16 deep; on each
+ * device the latest routing for it counts. Other threads are not affected.
  * Errors: TNR_ERR_INVALID_POOL, TNR_ERR_INVALID_ARGUMENT (nested too deep), TNR_ERR_HOST_MEMORY
  * (the thread's first), TNR_ERR_AFTER_FORK; for null, those of tnr_init. Since 0.1.0; null since
  * 0.2.0. */
@@ -441,8 +441,7 @@ typedef enum tnr_access {
  *
  * Opening calls the driver once for each chunk that there is. It also makes each new chunk more
  * expensive, because access costs as much again for each device. So open only what a peer needs.
- * Closing waits for all work that `peer` has been given. It does not hold back work that `peer` is
- * given meanwhile; that work then fails.
+ * Closing waits for all work that `peer` has been given; work that it is given meanwhile fails.
  *
  * Tenure does not know what a peer's streams do: tell it with tnr_record_use, as for any other
  * stream, or free with tnr_free_sync. May block. Like cudaMemPoolSetAccess.
@@ -483,18 +482,18 @@ TNR_NODISCARD TNR_API tnr_status tnr_device_access_set(int device, int peer, tnr
 TNR_NODISCARD TNR_API tnr_status tnr_trim(size_t *released, size_t keep_bytes, int device);
 
 /* The same for one pool (null: the default pool of `device`; else `device` must be the pool's):
- * until it has at most `keep_bytes` mapped. Unlike tnr_trim, the call also gives back memory of a
- * pool for network cards (gpu_direct_rdma), and foreign segments to their owner. So do tnr_tag_trim
- * (<tenure/tag.h>) and the pool's end; foreign segments also go back if their own pool lacks
- * memory. A pool that sleeps has none to give, and a graph pool keeps what its graphs need. Errors:
- * those of tnr_trim, TNR_ERR_INVALID_POOL, TNR_ERR_BUSY (the call comes from a callback of an owner
- * of segments). Since 0.2.0. */
+ * until it has at most `keep_bytes` mapped. Waits as tnr_trim does. Unlike tnr_trim, the call also
+ * gives back memory of a pool for network cards (gpu_direct_rdma), and foreign segments to their
+ * owner. So do tnr_tag_trim (<tenure/tag.h>) and the pool's end; foreign segments also go back if
+ * their own pool lacks memory. A pool that sleeps has none to give, and a graph pool keeps what its
+ * graphs need. Errors: those of tnr_trim, TNR_ERR_INVALID_POOL, TNR_ERR_BUSY (the call comes from a
+ * callback of an owner of segments). Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_trim(size_t *released, tnr_pool pool, size_t keep_bytes,
                                                int device);
 
-/* The most that all pools of the device may have reserved, in bytes; SIZE_MAX for no limit.
- * If a limit is below what is reserved now, it takes effect as memory is given back. At first the
- * limit is the part of the device's memory that the setting per_process_memory_fraction says.
+/* Sets the most that all pools of the device may have reserved, in bytes; SIZE_MAX: no limit. A
+ * limit below what is reserved now takes effect as memory is given back. At first the limit is the
+ * part of the device's memory that the setting per_process_memory_fraction says.
  * Errors: those of a device's first use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_limit_set(size_t limit_bytes, int device);
 
@@ -502,11 +501,10 @@ TNR_NODISCARD TNR_API tnr_status tnr_limit_set(size_t limit_bytes, int device);
  * first use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_limit_get(size_t *limit_bytes, int device);
 
-/* The most that a pool (null: the default pool of `device`; else `device` must be the pool's) may
- * have mapped, in bytes; SIZE_MAX for no limit of its own. As with the device's limit, a limit
- * below what is reserved now takes effect as memory is given back; tnr_pool_trim gives it back.
- * tnr_stats shows the limit of a pool that was made. Errors: TNR_ERR_INVALID_POOL, those of a
- * device's first use. Since 0.2.0. */
+/* Sets the most that a pool (null: the default pool of `device`; else `device` must be the pool's)
+ * may have mapped, in bytes; SIZE_MAX: no limit of its own. Takes effect as tnr_limit_set does;
+ * tnr_pool_trim gives memory back. tnr_stats shows the limit of a pool that was made. Errors:
+ * TNR_ERR_INVALID_POOL, those of a device's first use. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_limit_set(tnr_pool pool, size_t limit_bytes, int device);
 
 /* What an allocation lacks. */
@@ -546,7 +544,8 @@ typedef struct tnr_oom_info {
  * limit allows, for an invalid size, and where addresses or host memory run out. */
 typedef int (*tnr_oom_callback)(const tnr_oom_info *info, void *user);
 
-/* Sets the callback of the process; null removes it. Since 0.1.0; the callback's arguments since
+/* Sets the callback of the process; null removes it. Never fails. The former callback may still be
+ * running on another thread when this call returns. Since 0.1.0; the callback's arguments since
  * 0.2.0. */
 TNR_API void tnr_oom_callback_set(tnr_oom_callback callback, void *user);
 
@@ -721,7 +720,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_stats_reset_peaks(int device);
 
 /* Writes the same as JSON into `buffer` of `bytes`, always terminated. The keys have PyTorch's
  * names where the meaning is the same. Returns the length of the whole text, as snprintf does; 0 on
- * an error. Since 0.1.0. */
+ * an error. Calls the driver as tnr_stats_get does. Since 0.1.0. */
 TNR_API size_t tnr_stats_json(char *buffer, size_t bytes, tnr_pool pool, int device);
 
 /* ---- what is in force ---------------------------------------------------------------------- */
@@ -752,7 +751,8 @@ typedef struct tnr_device_info {
     size_t address_bytes;   /* size of that range */
 } tnr_device_info;
 
-/* Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_INVALID_ARGUMENT, those of tnr_init. Since 0.1.0. */
+/* Describes a device; `in_use` as it is now. Errors: TNR_ERR_INVALID_DEVICE,
+ * TNR_ERR_INVALID_ARGUMENT (info is null, struct_bytes not set), those of tnr_init. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_device_get(tnr_device_info *info, int device);
 
 /* One setting of TENURE_CONF. Strings belong to the library; `value` lives until the thread's next
@@ -770,7 +770,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_setting_get(tnr_setting_info *info, size_t 
 
 /* ---- errors -------------------------------------------------------------------------------- */
 
-/* Its name, such as "TNR_ERR_LIMIT"; "TNR_ERR_?" if no status has this number. Since 0.1.0. */
+/* The name of a status, such as "TNR_ERR_LIMIT"; "TNR_ERR_?" if none has this number. Since
+ * 0.1.0. */
 TNR_API const char *tnr_status_name(tnr_status status);
 
 /* The default text of a status, without the circumstances. Since 0.1.0. */

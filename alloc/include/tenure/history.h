@@ -59,7 +59,8 @@ typedef struct tnr_history_info {
     uint64_t stacks_missed; /* stacks that were not kept: too many, or no host memory */
 } tnr_history_info;
 
-/* Errors: TNR_ERR_INVALID_ARGUMENT (struct_bytes not set). Since 0.1.0. */
+/* Fills *info. Starts nothing. Errors: TNR_ERR_INVALID_ARGUMENT (struct_bytes not set). Since
+ * 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_history_get(tnr_history_info *info);
 
 /* Frames of an interpreter. With TNR_HISTORY_FULL a stack is a list of return addresses, which say

@@ -9,7 +9,8 @@
  *   tnr_free_on(staging, stream);                     free again when the copy has ended
  *
  * Sizes are rounded up to 512 bytes and to nothing else. Freed blocks are merged, and idle memory
- * goes back when it is asked for. No call waits for a copy, and none but a growth calls the driver.
+ * goes back when it is asked for. An allocation waits for copies only before it would fail, a free
+ * never does, and only a growth calls the driver.
  *
  * Whose it is. Host memory is of no stream, because the host itself reads and writes it. So
  * tnr_host_malloc hands out only memory whose recorded uses are over, as the host has seen. The
@@ -59,7 +60,8 @@ extern "C" {
 
 /* Allocates `bytes` of pinned host memory near device 0, the only one of most processes, and stores
  * the address in *ptr: tnr_malloc on TNR_HOST(0). The memory is the caller's at once. Zero bytes
- * give a null pointer and success. On an error *ptr is set to null. Usually calls no driver.
+ * give a null pointer and success. On an error *ptr is set to null. Usually it neither calls the
+ * driver nor waits; before it would fail for lack of memory it waits for recorded uses.
  *
  * Errors: TNR_ERR_INVALID_ARGUMENT (ptr is null), TNR_ERR_INVALID_SIZE, TNR_ERR_OUT_OF_MEMORY (the
  * machine, a control group or the driver has no host memory left), TNR_ERR_LIMIT,

@@ -237,10 +237,10 @@ TNR_NODISCARD TNR_API tnr_status tnr_graph_launch(tnr_graph graph, tnr_cuda_grap
 TNR_NODISCARD TNR_API tnr_status tnr_graph_launching(tnr_graph graph, tnr_stream stream);
 
 /* For the same engine: call it right after cuGraphLaunch, on the same thread. While the history is
- * on, it records the launch's end too; tnr_graph_launch does that by itself. Without this call the
- * launch has no end in the history, and nothing else is missing. Does nothing if the thread's
- * latest tnr_graph_launching was of another graph or stream, if the history was off then, or if the
- * end of the stream's work cannot be marked. Since 1.1.0. */
+ * on, it records the launch's end too, and calls the driver for that; tnr_graph_launch does it by
+ * itself. Without this call the launch has no end in the history, and nothing else is missing. Does
+ * nothing if the thread's latest tnr_graph_launching was of another graph or stream, if the history
+ * was off then, or if the end of the stream's work cannot be marked. Since 1.1.0. */
 TNR_API void tnr_graph_launched(tnr_graph graph, tnr_stream stream);
 
 /* What is known of a graph. */
@@ -259,7 +259,9 @@ typedef struct tnr_graph_info {
     uint64_t launches; /* how many were reported to Tenure */
 } tnr_graph_info;
 
-/* Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_GRAPH. Since 0.1.0. */
+/* Describes a graph as it is now. May call the driver, for graphs that it finds to have ended.
+ * Errors: TNR_ERR_INVALID_ARGUMENT (info is null, struct_bytes not set), TNR_ERR_INVALID_GRAPH
+ * (none has that number, or it has ended). Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_graph_get(tnr_graph_info *info, tnr_graph graph);
 
 /* ---- audit --------------------------------------------------------------------------------- */

@@ -71,7 +71,8 @@ extern "C" {
  * TNR_ERR_AFTER_FORK, those of a device's first use. Since 1.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_compact(size_t *released, tnr_pool pool, int device);
 
-/* The same for all pools of a device that can be compacted; the others are left as they are.
+/* The same for all pools of a device that can be compacted; the others are left as they are. Waits
+ * as tnr_compact does.
  * Errors: those of tnr_compact but TNR_ERR_INVALID_POOL, TNR_ERR_ASLEEP and
  * TNR_ERR_FOREIGN_SEGMENT. Since 1.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_device_compact(size_t *released, int device);

@@ -114,12 +114,12 @@ typedef struct tnr_sleep_options {
 TNR_NODISCARD TNR_API tnr_status tnr_pool_sleep(tnr_pool pool, int device,
                                                 const tnr_sleep_options *options);
 
-/* Wakes a pool. If memory is short, or a limit is too low by now, Tenure gives idle memory of other
- * pools back, and does not wake what is free in this one. If what is live does not fit then, the
- * wake fails. A pool in which nothing is live wakes without memory. If the pool is awake,
- * the call leaves it as it is and succeeds. Errors: those of tnr_pool_sleep but
- * TNR_ERR_INVALID_ARGUMENT, TNR_ERR_CAPTURE and TNR_ERR_FOREIGN_SEGMENT; TNR_ERR_OUT_OF_MEMORY,
- * TNR_ERR_LIMIT (others took the memory meanwhile). Since 0.1.0. */
+/* Wakes a pool, and waits until its contents are back. If memory is short, or a limit is too low by
+ * now, Tenure gives idle memory of other pools back, and does not wake what is free in this one. If
+ * what is live does not fit then, the wake fails. A pool in which nothing is live wakes without
+ * memory. If the pool is awake, the call leaves it as it is and succeeds. Errors: those of
+ * tnr_pool_sleep but TNR_ERR_INVALID_ARGUMENT, TNR_ERR_CAPTURE and TNR_ERR_FOREIGN_SEGMENT;
+ * TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT (others took the memory meanwhile). Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_wake(tnr_pool pool, int device);
 
 /* Puts all pools of a device that are awake to sleep, or none. Graph pools keep their contents
@@ -141,10 +141,10 @@ TNR_NODISCARD TNR_API tnr_status tnr_device_wake(int device);
 TNR_NODISCARD TNR_API tnr_status tnr_block_content_set(const void *ptr, tnr_content content);
 
 /* Makes pinned host memory ready for `bytes` of contents of the device, so that a sleep does not
- * have to pin it. Pinning costs much more than the copy. No more and no less is ready afterwards: 0
- * gives back all of it that is not in use. Errors: TNR_ERR_BUSY (a stream capture is under
- * way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD, those of a device's first use.
- * Since 0.1.0. */
+ * have to pin it. May block: pinning costs much more than the copy. No more and no less is ready
+ * afterwards: 0 gives back all of it that is not in use. Errors: TNR_ERR_BUSY (a stream capture is
+ * under way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD, those of a device's
+ * first use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_sleep_prepare(size_t bytes, int device);
 
 /* ---- being told ---------------------------------------------------------------------------- */

@@ -82,7 +82,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_tag_trim(size_t *released, const char *tag,
  * but TNR_ERR_INVALID_POOL; TNR_ERR_INVALID_ARGUMENT also if there is no such tag. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_tag_stats_get(tnr_stats *stats, const char *tag, int device);
 
-/* The same as JSON: tnr_stats_json for a tag. Since 0.2.0. */
+/* The same as JSON: tnr_stats_json for a tag. Calls the driver as that does. Since 0.2.0. */
 TNR_API size_t tnr_tag_stats_json(char *buffer, size_t bytes, const char *tag, int device);
 
 /* The name of tag number `index`, counted from 0 in the order in which they were first asked for;

@@ -127,7 +127,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_stream_destroying(int device, tnr_stream st
  *     still make Tenure forget what was announced of the event before (tnr_event_destroyed, before
  *     the record). tnr_keep_until then no longer accepts the event.
  * tnr_event_is_announced: 1 if something may be announced of the event; else 0. Any thread, at any
- * time. tnr_stream_is_asked: 1 if the announcement counts, or if that is not known; else 0. Since
+ * time. tnr_stream_is_asked: 1 if the announcement counts, or if that is not known; else 0. It
+ * calls the driver for a stream that Tenure has not seen, and puts the device into use. Since
  * 0.2.0. */
 TNR_API int tnr_event_is_announced(tnr_event event);
 TNR_API int tnr_stream_is_asked(int device, tnr_stream stream);

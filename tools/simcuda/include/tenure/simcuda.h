@@ -100,6 +100,7 @@ int simcuda_kernel_known(const char *name, size_t param_count, const size_t *par
  * that form). Unknown names give 0. */
 uint64_t simcuda_calls(const char *entry_point);
 uint64_t simcuda_calls_total(void);
+uint64_t simcuda_calls_here(void); /* by this thread, since it began */
 void simcuda_calls_reset(void);
 
 /* What those calls would have cost on an H200, in nanoseconds, by a table of measurements
