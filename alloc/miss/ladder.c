@@ -69,6 +69,22 @@ static tnr_status ladder_take(tnri_span **span, tnri_arena *arena, size_t wanted
     return tnri_ladder_take_span(span, arena->device, wanted, least);
 }
 
+/* The least that a new span of a world has: all of the device's memory, while a quarter of its
+ * addresses is enough for that. There may be thousands of graph pools, most of them small; and
+ * guarded blocks go over all addresses that they have, whatever memory they need. */
+static size_t span_bytes_least(const tnri_arena *arena, const tnri_world *world)
+{
+    const tnri_space *space = &arena->device->space;
+    size_t memory = arena->device->capabilities.memory_bytes;
+    size_t least = (size_t)1 << 30;
+    if (world->is_small || arena->account->is_graph)
+        return least / 16;
+    return arena->is_guard || memory < least ||
+                   memory + atomic_load(&space->used_bytes) > space->bytes / 4
+               ? least
+               : memory;
+}
+
 /* Adds a span with room for the request, twice as large as all that the world has. A guarded block
  * needs a page more, and is in the large world whatever its size. */
 static tnr_status ladder_add_span(tnri_arena *arena, const tnri_request *request)
@@ -80,10 +96,8 @@ static tnr_status ladder_add_span(tnri_arena *arena, const tnri_request *request
     tnri_arena_enter(arena);
     size_t wanted = world->spans_bytes * 2;
     tnri_arena_leave(arena);
-    /* There may be thousands of graph pools, most of them small. */
-    size_t first = (size_t)(world->is_small || arena->pool->account.is_graph ? 64 : 1024) << 20;
-    if (wanted < first)
-        wanted = first;
+    if (wanted < span_bytes_least(arena, world))
+        wanted = span_bytes_least(arena, world);
     while (wanted < least)
         wanted *= 2;
     tnri_span *span;

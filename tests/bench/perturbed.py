@@ -4,16 +4,18 @@
 at its start, in its recorded time, on the simulated device (whose schedule is `random`, unless
 TENURE_SIM_SCHEDULE says otherwise).
 
-    perturbed.py --tenure build/bin/tenure [--conf STR]... [--tries N] [--loops N] [--csv FILE]
-                 [TRACE...]
+    perturbed.py --tenure build/bin/tenure [--conf STR]... [--tries N] [--loops N]
+                 [--sizes PERCENT] [--csv FILE] [TRACE...]
 
 Where a program's first blocks lie decides where all later ones do, so reserved over live of one
 trace is one draw of many: of moe_infer 1.013 to 1.024. A setting that is better in one trace may be
 worse in the mean. Try 0 is the trace as it is; each further one has three blocks of up to 2 MiB
 before its first allocation, on that one's stream, which stay live. The same number of a try gives
-the same blocks for each --conf. What is shown is reserved over live at the end of the last pass:
-the mean, the least and the most of the tries. The CSV also has the first pass: the mean, the most,
-and the mean of the time in the driver that the simulated device models.
+the same blocks for each --conf. With --sizes a further try draws, for each size above 4 KiB,
+another one within so many percent, for all blocks of that size, instead of adding blocks: what fits
+where is drawn again, and not only where it begins. What is shown is reserved over live at the end
+of the last pass: the mean, the least and the most of the tries. The CSV also has the first pass:
+the mean, the most, and the mean of the time in the driver that the simulated device models.
 
 Without TRACE, the traces in tests/traces. --conf "" is the default.
 
@@ -31,7 +33,7 @@ import subprocess
 import sys
 import tempfile
 
-BLOCKS, GRAIN, GRAINS_MAX = 3, 512, 4096
+BLOCKS, GRAIN, GRAINS_MAX, SIZE_KEPT = 3, 512, 4096, 4096
 COLUMNS = ["trace", "conf", "passes", "tries", "mean", "least", "most", "first_mean", "first_most",
            "first_modelled_ms"]
 
@@ -67,6 +69,23 @@ def perturbed(lines, number):
     return lines[:made[0]] + added + lines[made[0]:]
 
 
+def resized(lines, number, percent):
+    """The trace with the sizes of try `number`."""
+    if number == 0:
+        return lines
+    draw, sizes, made = random.Random(number), {}, []
+    for line in lines:
+        words = line.split(",")
+        if line[:2] in ("a,", "F,", "f,") and int(words[2]) > SIZE_KEPT:
+            size = int(words[2])
+            if size not in sizes:
+                drawn = size * draw.uniform(1 - percent / 100, 1 + percent / 100)
+                sizes[size] = round(drawn / GRAIN) * GRAIN
+            words[2] = str(sizes[size])
+        made.append(",".join(words))
+    return made
+
+
 def replay(tenure, path, conf, loops):
     command = [tenure, "replay", "--driver", "sim", "--check", "none", "--paced", "--json",
                "--loops", str(loops)]
@@ -88,7 +107,8 @@ def rows_of(arguments, path, scratch):
     found = {conf: [] for conf in arguments.conf}
     for number in range(arguments.tries):
         try:
-            text = perturbed(lines, number)
+            text = resized(lines, number, arguments.sizes) if arguments.sizes else perturbed(
+                lines, number)
         except ValueError as problem:
             raise BadTrace(f"{path}: {problem}") from None
         (scratch / "perturbed.csv").write_text("\n".join(text) + "\n", encoding="utf-8")
@@ -112,6 +132,7 @@ def row_of(name, conf, arguments, runs):
 def rows_write(arguments, rows, commit):
     given = "".join(f" --conf '{conf}'" for conf in arguments.conf if conf)
     given += "".join(f" {path.name}" for path in arguments.traces)
+    given = (f" --sizes {arguments.sizes}" if arguments.sizes else "") + given
     schedule = os.environ.get("TENURE_SIM_SCHEDULE", "random")
     with arguments.csv.open("w", encoding="utf-8", newline="") as out:
         out.write(f'# command="TENURE_SIM_SCHEDULE={schedule} tests/bench/perturbed.py --tenure '
@@ -131,10 +152,14 @@ def main():
     parser.add_argument("--conf", action="append", help="settings; again for others beside them")
     parser.add_argument("--tries", type=int, default=8, help="with the trace as it is (default 8)")
     parser.add_argument("--loops", type=int, default=1, help="passes (default 1)")
+    parser.add_argument("--sizes", type=int, default=0, metavar="PERCENT",
+                        help="draw sizes instead of adding blocks")
     parser.add_argument("--csv", type=pathlib.Path, metavar="FILE", help="also write rows there")
     arguments = parser.parse_args()
     if arguments.tries < 1 or arguments.loops < 1:
         parser.error("--tries and --loops must be at least 1")
+    if not 0 <= arguments.sizes <= 50:
+        parser.error("--sizes must be 0 to 50")
     arguments.conf = arguments.conf or [""]
     traces = arguments.traces or sorted((root / "tests" / "traces").glob("*.csv.gz"))
     rows, commit = [], ""

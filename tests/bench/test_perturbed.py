@@ -5,7 +5,7 @@ traces are refused.
 
 Broken to see it fail: try 0 changes the trace; blocks are put at its end, or of ids that it uses;
 the mean is of other tries than the least and the most; the first pass is the last one; the file
-says nothing of the commit.
+says nothing of the commit; a size is drawn for each line, or also that of small blocks.
 
 Environment: TENURE is the command.
 """
@@ -38,6 +38,20 @@ class Perturbed(unittest.TestCase):
                 self.assertTrue(0 < int(size) <= 2 << 20)
         self.assertNotEqual(perturbed.perturbed(TRACE, 1), perturbed.perturbed(TRACE, 2))
 
+    def test_what_a_try_resizes(self):
+        lines = [*TRACE, "a,4,3000000,7,50", "F,4,3000000,7,60"]
+        self.assertEqual(perturbed.resized(lines, 0, 4), lines)
+        drawn = set()
+        for number in range(1, 20):
+            found = perturbed.resized(lines, number, 4)
+            self.assertEqual(found, perturbed.resized(lines, number, 4), "the same each time")
+            [size] = {int(line.split(",")[2]) for line in found[1:] if line[2] != "9"}
+            self.assertEqual(size % 512, 0)
+            self.assertTrue(0.96 * 3000000 - 512 <= size <= 1.04 * 3000000 + 512)
+            self.assertEqual([line.replace(str(size), "3000000") for line in found], lines)
+            drawn.add(size)
+        self.assertGreater(len(drawn), 15)
+
     def run_tool(self, lines, *options):
         with tempfile.TemporaryDirectory() as folder:
             path, out = pathlib.Path(folder) / "mine.csv", pathlib.Path(folder) / "out.csv"
@@ -62,6 +76,8 @@ class Perturbed(unittest.TestCase):
             self.assertGreater(float(row["first_modelled_ms"]), 0)
         self.assertRegex(self.made, r'^# command=".*--tries 1 --loops 1 --conf \'chunk_max_mb:2\' '
                                     r'mine.csv" commit=\w+')
+        self.run_tool(TRACE, "--tries", "2", "--sizes", "3")
+        self.assertIn("--tries 2 --loops 1 --sizes 3 mine.csv", self.made)
         done, [row] = self.run_tool(TRACE, "--tries", "4", "--loops", "2")
         self.assertEqual((row["tries"], row["passes"], row["trace"]), ("4", "2", "mine"))
         self.assertLess(float(row["least"]), float(row["most"]))
@@ -83,6 +99,7 @@ class Perturbed(unittest.TestCase):
                 (["# nothing"], [], 2, "without any allocation"),
                 (["a,1,x,0,0"], [], 2, "perturbed.csv:1"),
                 (TRACE, ["--tries", "0"], 2, "at least 1"),
+                (TRACE, ["--sizes", "51"], 2, "0 to 50"),
                 (TRACE, ["--conf", "no_such_key:1"], 2, "no_such_key")]:
             done, rows = self.run_tool(lines, *options)
             self.assertEqual((done.returncode, rows), (code, []), done.stderr)

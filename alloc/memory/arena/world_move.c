@@ -14,6 +14,7 @@ void tnri_world_add_span(tnri_world *world, tnri_span *span)
     hole->slack = 0;
     hole->below = NULL;
     hole->above = NULL;
+    span->begun = 0;
     span->next = world->spans;
     world->spans = span;
     world->spans_bytes += span->bytes;
@@ -79,10 +80,19 @@ void tnri_world_hole(tnri_world *world, tnri_block *stale)
     tnri_record_merge(world, stale, TNRI_HOLE);
 }
 
+/* Memory comes to addresses below `end`. A range that is borrowed had memory before. */
+static void spans_begin(const tnri_world *world, uintptr_t end)
+{
+    for (tnri_span *span = world->spans; span != NULL; span = span->next)
+        if (end - 1 - span->base < span->bytes && span->begun < end - span->base)
+            span->begun = end - span->base;
+}
+
 tnri_block *tnri_world_claim(tnri_world *world, tnri_block *first, uintptr_t base, uintptr_t end)
 {
     tnri_assert(base >= first->base && base < tnri_block_end(first));
     tnri_state state = (tnri_state)first->state;
+    spans_begin(world, end);
     tnri_record_leave(world, first);
     tnri_block *claim = record_trim_below(world, first, base, state);
     while (tnri_block_end(claim) < end) {

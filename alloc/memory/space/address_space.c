@@ -129,6 +129,8 @@ tnri_span *tnri_space_take(tnri_space *space, size_t bytes, int *addresses_left)
         *addresses_left = 0;
     }
     tnri_lock_release(&space->lock);
+    if (span != NULL)
+        span->begun = span->bytes;
     return span;
 }
 
@@ -150,7 +152,8 @@ static void returned_put(tnri_space *space, tnri_span *span)
 
 void tnri_space_return(tnri_space *space, tnri_span *span)
 {
-    tnri_block_map_wipe(&space->map, span->base, span->bytes);
+    size_t begun = (span->begun + TNRI_GRANULE_BYTES - 1) & ~(TNRI_GRANULE_BYTES - 1);
+    tnri_block_map_wipe(&space->map, span->base, begun);
     tnri_lock_take(&space->lock);
     returned_put(space, span);
     tnri_lock_release(&space->lock);
@@ -210,6 +213,8 @@ tnri_span *tnri_space_take_at(tnri_space *space, uintptr_t base, size_t bytes, i
             span = returned_cut_at(link, base, bytes);
     }
     tnri_lock_release(&space->lock);
+    if (span != NULL)
+        span->begun = span->bytes;
     return span;
 }
 

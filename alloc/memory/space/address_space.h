@@ -3,8 +3,10 @@
  * A device's address space: one large reservation, dealt out to arenas in spans.
  *
  * Addresses are plentiful, memory is not: each device has 8 TiB of addresses, and eight such ranges
- * fit into the 47 bits of a process. An arena takes a new span when its own spans have no room,
- * each time twice as large as all it has. So hundreds of arenas, a few of them large, share a
+ * fit into the 47 bits of a process. Free memory never merges over the border of two spans, so the
+ * first span of a stream's large blocks has room for all of the device's memory, as long as a
+ * quarter of the range is enough for that. Other spans begin small. When its own spans have no
+ * room, an arena takes one that is twice as large as all it has. So thousands of arenas share a
  * device's range, and an arena has few spans. The size of a span is a power of two. Spans return
  * when their pool ends. Returned spans that touch become one range again, from which spans of other
  * sizes are cut.
@@ -24,10 +26,11 @@ struct tnri_chunk;
 
 enum { TNRI_SPAN_LOG2_MIN = 26, TNRI_SPAN_LOG2_MAX = 44 };
 
-/* A span, kept in its world's list. Constant after creation. */
+/* A span, kept in its world's list. Constant after creation, but for `begun`. */
 typedef struct tnri_span {
     uintptr_t base;
     size_t bytes; /* a power of two, except for ranges that were returned */
+    size_t begun; /* no block ever lay above so many of them; the lock of the world's arena */
     struct tnri_span *next;
 } tnri_span;
 
