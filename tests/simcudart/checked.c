@@ -5,6 +5,7 @@
  *
  *   checked right    frees its memory in the order of its streams
  *   checked wrong    frees what a kernel of another stream still uses
+ *   checked texture  the same, of memory that the kernel reads as a texture
  *   checked again    managed memory at an address that had other managed memory
  */
 #include "program.h"
@@ -19,16 +20,32 @@ static int failed(cudaError_t error, const char *what)
     return error != cudaSuccess;
 }
 
-static int use(int is_right)
+/* A texture of the memory, in the place of its address. */
+static int texture_make(void *block, cudaTextureObject_t *texture)
+{
+    const struct cudaTextureDesc how = {0};
+    const struct cudaResourceDesc what = {
+        .resType = cudaResourceTypeLinear,
+        .res.linear = {.devPtr = block,
+                       .desc = {32, 0, 0, 0, cudaChannelFormatKindFloat},
+                       .sizeInBytes = 1 << 20}};
+    return failed(cudaCreateTextureObject(texture, &what, &how, NULL), "texture");
+}
+
+static int use(int is_right, int is_texture)
 {
     cudaStream_t one = NULL, other = NULL;
     cudaEvent_t event = NULL;
+    cudaTextureObject_t texture = 0;
     void *block = NULL, *second = NULL, *parameters[] = {&block, &second};
+    if (is_texture)
+        parameters[0] = &texture;
     if (failed(cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking), "stream") ||
         failed(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "stream") ||
         failed(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event") ||
         failed(cudaMallocAsync(&block, 1 << 20, one), "memory") ||
         failed(cudaMallocAsync(&second, 1 << 20, one), "memory") ||
+        (is_texture && texture_make(block, &texture)) ||
         failed(cudaEventRecord(event, one), "record") ||
         failed(cudaStreamWaitEvent(other, event, 0), "wait") ||
         failed(program_launch(entry_unknown, 32, 0, other, parameters), "launch"))
@@ -69,7 +86,9 @@ int main(int argc, char **argv)
 {
     program_register();
     const char *what = argc > 1 ? argv[1] : "";
-    int result = strcmp(what, "again") == 0 ? again() : use(strcmp(what, "right") == 0);
+    int result = strcmp(what, "again") == 0
+                     ? again()
+                     : use(strcmp(what, "right") == 0, strcmp(what, "texture") == 0);
     program_unregister();
     return result;
 }

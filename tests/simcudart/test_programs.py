@@ -43,6 +43,12 @@ class Played(unittest.TestCase):
         result = run("--check", "--driver", "sim", "--", CHECKED, "wrong", code=99)
         self.assertIn("_Z7unknownPfS_", result.stderr)
 
+    def test_texture(self):
+        """What a kernel reads as a texture counts as used. Seen to fail with handles that lead
+        nowhere."""
+        result = run("--check", "--driver", "sim", "--", CHECKED, "texture", code=99)
+        self.assertIn("2 distinct certain findings", result.stderr)
+
     def test_managed_again(self):
         """What was said of managed memory ends with it. Seen to fail where it stayed."""
         result = run("--driver", "sim", "--", CHECKED, "again", code=0)

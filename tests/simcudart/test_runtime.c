@@ -6,7 +6,8 @@
  * Each was taken back once: with a success that ends an error, cudaMalloc(0) handed to the driver,
  * sets of rows in one piece, a stream's callback at the call, a pool's peak set to any number,
  * bytes of which nothing was said left out of an answer, one of the two splits of a span left out,
- * and memory of a managed pool that stays managed, the test of that subject failed.
+ * memory of a managed pool that stays managed, boxes of arrays in bytes, rows beyond an array's
+ * last, and textures kept after their array, the test of that subject failed.
  */
 #include "program.h"
 
@@ -63,11 +64,12 @@ static void test_errors(void **state)
 static void test_unserved(void **state)
 {
     (void)state;
-    cudaArray_t array = NULL;
+    cudaMipmappedArray_t array = NULL;
     struct cudaChannelFormatDesc format =
         cudaCreateChannelDesc(32, 0, 0, 0, cudaChannelFormatKindFloat);
-    assert_int_equal(format.x, 32);
-    assert_int_equal(cudaMallocArray(&array, &format, 16, 16, 0), cudaErrorNotSupported);
+    assert_int_equal(
+        cudaMallocMipmappedArray(&array, &format, (struct cudaExtent){16, 16, 0}, 2, 0),
+        cudaErrorNotSupported);
     assert_null(array);
     assert_int_equal(cudaGetLastError(), cudaErrorNotSupported);
 }
@@ -265,6 +267,133 @@ static void test_pointers(void **state)
     assert_int_equal(cudaMallocManaged((void **)&managed, 64, 9), cudaErrorInvalidValue);
     (void)cudaGetLastError();
 }
+
+/* ---- arrays --------------------------------------------------------------------------------- */
+
+static const struct cudaChannelFormatDesc two_floats = {32, 32, 0, 0, cudaChannelFormatKindFloat};
+
+static void test_array(void **state)
+{
+    (void)state;
+    enum { WIDTH = 10, ROW = WIDTH * 8, ROWS = 4 };
+    unsigned char host[ROWS][ROW], answer[ROWS][ROW];
+    cudaArray_t array = NULL, other = NULL;
+    struct cudaChannelFormatDesc format;
+    struct cudaExtent extent;
+    unsigned flags = 0;
+    OK(cudaMallocArray(&array, &two_floats, WIDTH, ROWS, cudaArraySurfaceLoadStore));
+    OK(cudaMallocArray(&other, &two_floats, WIDTH, ROWS, 0));
+    OK(cudaArrayGetInfo(&format, &extent, &flags, array));
+    assert_int_equal(format.y, 32);
+    assert_int_equal(extent.height, ROWS);
+    assert_int_equal(flags, cudaArraySurfaceLoadStore);
+    for (int i = 0; i < ROWS * ROW; i++)
+        host[i / ROW][i % ROW] = (unsigned char)i;
+    OK(cudaMemcpy2DToArray(array, 0, 0, host, ROW, ROW, ROWS, cudaMemcpyHostToDevice));
+    OK(cudaMemcpy2DArrayToArray(other, 0, 0, array, 0, 0, ROW, ROWS, cudaMemcpyDeviceToDevice));
+    memset(answer, 0, sizeof(answer));
+    OK(cudaMemcpy2DFromArray(answer, ROW, other, 8, 1, ROW - 8, 3, cudaMemcpyDeviceToHost));
+    assert_memory_equal(answer[2], host[3] + 8, ROW - 8);
+    assert_int_equal(cudaMemcpy2DToArray(array, 8, 0, host, ROW, ROW, ROWS, cudaMemcpyHostToDevice),
+                     cudaErrorInvalidValue);
+    assert_int_equal(cudaMemcpy2DToArray(array, 0, 1, host, ROW, ROW, ROWS, cudaMemcpyHostToDevice),
+                     cudaErrorInvalidValue);
+    const struct cudaMemcpy3DParms box = {.srcArray = array,
+                                          .srcPos = {1, 2, 0},
+                                          .dstPtr = {answer, ROW, ROW, ROWS},
+                                          .extent = {3, 2, 1},
+                                          .kind = cudaMemcpyDeviceToHost};
+    OK(cudaMemcpy3D(&box));
+    assert_memory_equal(answer[1], host[3] + 8, 24);
+    struct cudaMemcpy3DParms beyond = box;
+    beyond.extent.width = 10;
+    assert_int_equal(cudaMemcpy3D(&beyond), cudaErrorInvalidValue);
+    OK(cudaFreeArray(array));
+    OK(cudaFreeArray(other));
+    assert_int_equal(cudaFreeArray(array), cudaErrorInvalidResourceHandle);
+    (void)cudaGetLastError();
+}
+
+/* Layers of a box; and what no array can be. */
+static void test_array_layers(void **state)
+{
+    (void)state;
+    unsigned short host[3][2][4], answer[3][2][4];
+    cudaArray_t array = NULL;
+    const struct cudaChannelFormatDesc half = {16, 0, 0, 0, cudaChannelFormatKindUnsigned};
+    const struct cudaChannelFormatDesc three = {8, 8, 8, 0, cudaChannelFormatKindUnsigned};
+    OK(cudaMalloc3DArray(&array, &half, (struct cudaExtent){4, 2, 3}, cudaArrayLayered));
+    for (int i = 0; i < 24; i++)
+        host[i / 8][i / 4 % 2][i % 4] = (unsigned short)(i * 1000);
+    struct cudaMemcpy3DParms to = {.srcPtr = {host, 8, 4, 2},
+                                   .dstArray = array,
+                                   .extent = {4, 2, 3},
+                                   .kind = cudaMemcpyHostToDevice};
+    OK(cudaMemcpy3D(&to));
+    struct cudaMemcpy3DParms from = {.srcArray = array,
+                                     .dstPtr = {answer, 8, 4, 2},
+                                     .extent = {4, 2, 3},
+                                     .kind = cudaMemcpyDeviceToHost};
+    OK(cudaMemcpy3DAsync(&from, NULL));
+    OK(cudaDeviceSynchronize());
+    assert_memory_equal(answer, host, sizeof(host));
+    to.dstPtr = (struct cudaPitchedPtr){host, 8, 4, 2}; /* two ends */
+    assert_int_equal(cudaMemcpy3D(&to), cudaErrorInvalidValue);
+    OK(cudaFreeArray(array));
+    array = NULL;
+    assert_int_equal(cudaMallocArray(&array, &three, 4, 4, 0), cudaErrorInvalidChannelDescriptor);
+    assert_int_equal(cudaMallocArray(&array, &half, 0, 4, 0), cudaErrorInvalidValue);
+    assert_int_equal(cudaMallocArray(&array, &half, SIZE_MAX / 2, 1, 0), cudaErrorInvalidValue);
+    assert_int_equal(cudaMallocArray(&array, &half, 4, 4, cudaArraySparse), cudaErrorNotSupported);
+    assert_null(array);
+    (void)cudaGetLastError();
+}
+
+/* An object is what was said of it, until it or its array is gone. */
+static void test_textures(void **state)
+{
+    (void)state;
+    cudaArray_t array = NULL;
+    char *block = NULL;
+    cudaTextureObject_t one = 0, other = 0, linear = 0;
+    cudaSurfaceObject_t surface = 0;
+    struct cudaResourceDesc found;
+    struct cudaTextureDesc how = {.normalizedCoords = 1}, said;
+    OK(cudaMallocArray(&array, &two_floats, 8, 8, cudaArraySurfaceLoadStore));
+    OK(cudaMalloc((void **)&block, 256));
+    const struct cudaResourceDesc of_array = {.resType = cudaResourceTypeArray,
+                                              .res.array.array = array};
+    const struct cudaResourceDesc of_block = {
+        .resType = cudaResourceTypeLinear,
+        .res.linear = {.devPtr = block, .desc = two_floats, .sizeInBytes = 256}};
+    OK(cudaCreateTextureObject(&one, &of_array, &how, NULL));
+    OK(cudaCreateTextureObject(&other, &of_array, &how, NULL));
+    OK(cudaCreateTextureObject(&linear, &of_block, &how, NULL));
+    OK(cudaCreateSurfaceObject(&surface, &of_array));
+    assert_true(one != 0 && one != other && linear != one && surface != one && surface != other);
+    assert_true(linear >= (uintptr_t)block && linear < (uintptr_t)block + 256);
+    OK(cudaGetTextureObjectResourceDesc(&found, other));
+    assert_ptr_equal(found.res.array.array, array);
+    OK(cudaGetTextureObjectTextureDesc(&said, linear));
+    assert_int_equal(said.normalizedCoords, 1);
+    OK(cudaDestroyTextureObject(one));
+    assert_int_equal(cudaDestroyTextureObject(one), cudaErrorInvalidValue);
+    OK(cudaFreeArray(array));
+    assert_int_equal(cudaGetTextureObjectResourceDesc(&found, other), cudaErrorInvalidValue);
+    assert_int_equal(cudaDestroySurfaceObject(surface), cudaErrorInvalidValue);
+    assert_int_equal(cudaCreateTextureObject(&one, &of_array, &how, NULL),
+                     cudaErrorInvalidResourceHandle);
+    OK(cudaMallocArray(&array, &two_floats, 8, 8, 0));
+    const struct cudaResourceDesc no_surface = {.resType = cudaResourceTypeArray,
+                                                .res.array.array = array};
+    assert_int_equal(cudaCreateSurfaceObject(&surface, &no_surface), cudaErrorInvalidValue);
+    (void)cudaGetLastError();
+    OK(cudaFreeArray(array));
+    OK(cudaDestroyTextureObject(linear));
+    OK(cudaFree(block));
+}
+
+/* ---- managed memory ------------------------------------------------------------------------- */
 
 /* What was said of a range of managed memory: of all of it, or it counts as not said. */
 static int range_number(const void *range, size_t bytes, enum cudaMemRangeAttribute attribute)
@@ -594,6 +723,9 @@ int main(void)
         cmocka_unit_test_teardown(test_rows, reset),
         cmocka_unit_test_teardown(test_boxes, reset),
         cmocka_unit_test_teardown(test_pointers, reset),
+        cmocka_unit_test_teardown(test_array, reset),
+        cmocka_unit_test_teardown(test_array_layers, reset),
+        cmocka_unit_test_teardown(test_textures, reset),
         cmocka_unit_test_teardown(test_pools, reset),
         cmocka_unit_test_teardown(test_managed_pools, reset),
         cmocka_unit_test_teardown(test_advice, reset),

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies and sets of memory. Rows and boxes are the driver's copies of rows; there are no arrays.
+ * Copies and sets of memory. Rows and boxes are the driver's copies of rows, also in arrays, which
+ * are memory of the device here.
  */
-#include "rt.h"
+#include "array.h"
 
 #include <string.h>
 
@@ -158,31 +159,77 @@ cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t 
 
 /* ---- boxes ---------------------------------------------------------------------------------- */
 
+/* One end of a box: memory, or an array, whose unit is its elements. */
+typedef struct box_end {
+    struct cudaPitchedPtr memory;
+    struct cudaPos at; /* x in bytes */
+    size_t element_bytes;
+    int is_array;
+} box_end;
+
+static cudaError_t end_make(cudaArray_t array, struct cudaPitchedPtr memory, struct cudaPos at,
+                            const struct cudaExtent *extent, box_end *end)
+{
+    *end = (box_end){memory, at, 1, array != NULL};
+    if (array == NULL)
+        return cudaSuccess;
+    const rt_array *one = rt_array_get(array);
+    if (one == NULL || memory.ptr != NULL)
+        return one == NULL ? cudaErrorInvalidResourceHandle : cudaErrorInvalidValue;
+    size_t width = one->extent.width;
+    if (at.x > width || extent->width > width - at.x || at.y > one->rows ||
+        extent->height > one->rows - at.y || at.z > one->layers ||
+        extent->depth > one->layers - at.z)
+        return cudaErrorInvalidValue;
+    end->memory = (struct cudaPitchedPtr){.ptr = (void *)(uintptr_t)one->memory,
+                                          .pitch = one->pitch,
+                                          .xsize = one->row_bytes,
+                                          .ysize = one->rows};
+    end->element_bytes = one->element_bytes;
+    end->at.x *= one->element_bytes;
+    return cudaSuccess;
+}
+
+/* Arrays are memory of the device, whatever the direction says of the other end. */
+static CUmemorytype end_type(const box_end *end, enum cudaMemcpyKind kind, int is_source)
+{
+    return end->is_array ? CU_MEMORYTYPE_DEVICE : memory_type(kind, is_source);
+}
+
 cudaError_t rt_box_make(const struct cudaMemcpy3DParms *asked, CUDA_MEMCPY3D *box)
 {
+    box_end from, to;
     if (asked == NULL)
         return rt_fail(cudaErrorInvalidValue);
-    if (asked->srcArray != NULL || asked->dstArray != NULL)
-        return rt_unserved("CUDA arrays");
     if (!kind_is_valid(asked->kind))
         return rt_fail(cudaErrorInvalidMemcpyDirection);
-    *box = (CUDA_MEMCPY3D){.srcXInBytes = asked->srcPos.x,
-                           .srcY = asked->srcPos.y,
-                           .srcZ = asked->srcPos.z,
-                           .srcMemoryType = memory_type(asked->kind, 1),
-                           .srcHost = asked->srcPtr.ptr,
-                           .srcDevice = device_address(asked->srcPtr.ptr),
-                           .srcPitch = asked->srcPtr.pitch,
-                           .srcHeight = asked->srcPtr.ysize,
-                           .dstXInBytes = asked->dstPos.x,
-                           .dstY = asked->dstPos.y,
-                           .dstZ = asked->dstPos.z,
-                           .dstMemoryType = memory_type(asked->kind, 0),
-                           .dstHost = asked->dstPtr.ptr,
-                           .dstDevice = device_address(asked->dstPtr.ptr),
-                           .dstPitch = asked->dstPtr.pitch,
-                           .dstHeight = asked->dstPtr.ysize,
-                           .WidthInBytes = asked->extent.width,
+    cudaError_t error =
+        end_make(asked->srcArray, asked->srcPtr, asked->srcPos, &asked->extent, &from);
+    if (error == cudaSuccess)
+        error = end_make(asked->dstArray, asked->dstPtr, asked->dstPos, &asked->extent, &to);
+    if (error == cudaSuccess && from.is_array && to.is_array &&
+        from.element_bytes != to.element_bytes)
+        error = cudaErrorInvalidValue;
+    if (error != cudaSuccess)
+        return rt_fail(error);
+    size_t unit = from.is_array ? from.element_bytes : to.element_bytes;
+    *box = (CUDA_MEMCPY3D){.srcXInBytes = from.at.x,
+                           .srcY = from.at.y,
+                           .srcZ = from.at.z,
+                           .srcMemoryType = end_type(&from, asked->kind, 1),
+                           .srcHost = from.memory.ptr,
+                           .srcDevice = device_address(from.memory.ptr),
+                           .srcPitch = from.memory.pitch,
+                           .srcHeight = from.memory.ysize,
+                           .dstXInBytes = to.at.x,
+                           .dstY = to.at.y,
+                           .dstZ = to.at.z,
+                           .dstMemoryType = end_type(&to, asked->kind, 0),
+                           .dstHost = to.memory.ptr,
+                           .dstDevice = device_address(to.memory.ptr),
+                           .dstPitch = to.memory.pitch,
+                           .dstHeight = to.memory.ysize,
+                           .WidthInBytes = asked->extent.width * unit,
                            .Height = asked->extent.height,
                            .Depth = asked->extent.depth};
     return cudaSuccess;
@@ -216,7 +263,7 @@ static cudaError_t copy_box_peer(const struct cudaMemcpy3DPeerParms *asked, cuda
     if (asked == NULL)
         return rt_fail(cudaErrorInvalidValue);
     if (asked->srcArray != NULL || asked->dstArray != NULL)
-        return rt_unserved("CUDA arrays");
+        return rt_unserved("arrays in copies between devices");
     CUDA_MEMCPY3D_PEER box = {.srcXInBytes = asked->srcPos.x,
                               .srcY = asked->srcPos.y,
                               .srcZ = asked->srcPos.z,

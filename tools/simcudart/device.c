@@ -115,6 +115,7 @@ cudaError_t cudaDeviceReset(void)
         (void)cudaDeviceSynchronize();
     CUresult result = rt.cuDevicePrimaryCtxReset(rt_device());
     rt_managed_forget_all();
+    rt_arrays_forget_all();
     rt_errors_clear();
     return rt_end(result);
 }

@@ -38,6 +38,34 @@ FORM(cudaMemcpy3DPeer_ptds, (const struct cudaMemcpy3DPeerParms *p))
     return waited(cudaMemcpy3DPeerAsync(p, cudaStreamPerThread));
 }
 
+FORM(cudaMemcpy2DToArray_ptds,
+     (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch, size_t width,
+      size_t height, enum cudaMemcpyKind kind))
+{
+    return waited(cudaMemcpy2DToArrayAsync(dst, wOffset, hOffset, src, spitch, width, height, kind,
+                                           cudaStreamPerThread));
+}
+
+FORM(cudaMemcpy2DFromArray_ptds,
+     (void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t width,
+      size_t height, enum cudaMemcpyKind kind))
+{
+    return waited(cudaMemcpy2DFromArrayAsync(dst, dpitch, src, wOffset, hOffset, width, height,
+                                             kind, cudaStreamPerThread));
+}
+
+/* It has no form with a stream: after the thread's work, and before what follows. */
+FORM(cudaMemcpy2DArrayToArray_ptds,
+     (cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src,
+      size_t wOffsetSrc, size_t hOffsetSrc, size_t width, size_t height, enum cudaMemcpyKind kind))
+{
+    cudaError_t error = cudaStreamSynchronize(cudaStreamPerThread);
+    return error != cudaSuccess
+               ? error
+               : cudaMemcpy2DArrayToArray(dst, wOffsetDst, hOffsetDst, src, wOffsetSrc, hOffsetSrc,
+                                          width, height, kind);
+}
+
 FORM(cudaMemcpyToSymbol_ptds,
      (const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind))
 {
@@ -143,6 +171,22 @@ FORM(cudaMallocFromPoolAsync_ptsz,
 FORM(cudaFreeAsync_ptsz, (void *devPtr, cudaStream_t stream))
 {
     return cudaFreeAsync(devPtr, rt_own(stream));
+}
+
+FORM(cudaMemcpy2DToArrayAsync_ptsz,
+     (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch, size_t width,
+      size_t height, enum cudaMemcpyKind kind, cudaStream_t stream))
+{
+    return cudaMemcpy2DToArrayAsync(dst, wOffset, hOffset, src, spitch, width, height, kind,
+                                    rt_own(stream));
+}
+
+FORM(cudaMemcpy2DFromArrayAsync_ptsz,
+     (void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t width,
+      size_t height, enum cudaMemcpyKind kind, cudaStream_t stream))
+{
+    return cudaMemcpy2DFromArrayAsync(dst, dpitch, src, wOffset, hOffset, width, height, kind,
+                                      rt_own(stream));
 }
 
 FORM(cudaMemPrefetchBatchAsync_ptsz,

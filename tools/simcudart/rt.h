@@ -146,6 +146,7 @@ int rt_managed_add(CUdeviceptr address, size_t bytes); /* 0 when memory is short
 void rt_managed_forget(const void *address);
 void rt_managed_forget_all(void);
 void rt_advice_forget(uintptr_t begin, size_t bytes); /* advice.c */
+void rt_arrays_forget_all(void);                      /* array.c */
 int rt_pool_is_managed(cudaMemPool_t pool);           /* pool.c */
 
 /* Copies (copy.c). `is_async`: as the call's name says. */
