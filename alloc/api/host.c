@@ -11,7 +11,7 @@
 #include "base/host_limit.h"
 #include "base/prim/calm.h"
 #include "base/prim/process.h"
-#include "memory/device/device.h"
+#include "memory/device/host.h"
 
 tnr_status tnr_host_malloc_near(void **ptr, size_t bytes, int device)
 {
@@ -43,7 +43,8 @@ tnr_status tnr_host_get(tnr_host_info *info)
     memset(info, 0, sizeof(*info));
     info->struct_bytes = sizeof(*info);
     info->left_bytes = limit.left;
-    info->untouched_bytes = TNRI_HOST_LIMIT_REST;
+    const tnri_device *first = tnri_device_nth(0);
+    info->untouched_bytes = first == NULL ? TNRI_HOST_LIMIT_REST : tnri_host_rest(first);
     info->locked_bytes = tnri_locked_limit();
     snprintf(info->limited_by, sizeof(info->limited_by), "%s", limit.where);
     return TNR_OK;

@@ -161,7 +161,7 @@ static tnr_status library_start_device(tnri_device *device)
         tnri_device_publish(device);
     if (status == TNR_OK && tnri_nvtx_listens() && device_is_heap(device))
         tnri_nvtx_heap(device->range_base, device->range_bytes);
-    if (status == TNR_OK && tnri_cgroup_has(device))
+    if (status == TNR_OK && tnri_device_is_watched(device))
         tnri_control_watch();
     return status;
 }

@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/prim/process.h"
 
+enum { PRESSED_PERCENT = 10 };
+
 /* How a version of control groups names what it says. */
 typedef struct version {
     const char *folder; /* where groups are */
@@ -97,11 +99,18 @@ void tnri_host_limit_read(tnri_host_limit *limit)
     }
 }
 
-int tnri_host_limit_allows(tnri_host_limit *limit, size_t bytes)
+int tnri_host_limit_allows(tnri_host_limit *limit, size_t bytes, uint64_t rest)
 {
     tnri_host_limit_read(limit);
-    return limit->left == UINT64_MAX ||
-           (limit->left > TNRI_HOST_LIMIT_REST && bytes <= limit->left - TNRI_HOST_LIMIT_REST);
+    return limit->left == UINT64_MAX || (limit->left > rest && bytes <= limit->left - rest);
+}
+
+int tnri_host_is_pressed(void)
+{
+    char text[TNRI_CGROUP_FILE_BYTES];
+    uint64_t percent;
+    return tnri_cgroup_file("/proc/pressure/memory", text, sizeof(text)) > 0 &&
+           field_read(text, "some avg10=", &percent) && percent >= PRESSED_PERCENT;
 }
 
 void tnri_host_limit_explain(void)

@@ -9,6 +9,7 @@
  *   /proc/self/cgroup                         the group, "/a/b"
  *   /sys/fs/cgroup/a/b, /a, /                 memory.max, memory.current, memory.stat
  *   /sys/fs/cgroup/memory/a/b, /a, /          memory.limit_in_bytes, memory.usage_in_bytes, ...
+ *   /proc/pressure/memory                     how long threads stood still: not a limit
  * Contents of files that a group has in memory are counted as left, because the
  * kernel gives them up. A file that is not there limits nothing.
  *
@@ -37,8 +38,12 @@ typedef struct tnri_host_limit {
 /* The tightest limit. */
 void tnri_host_limit_read(tnri_host_limit *limit);
 
-/* 1 if so many bytes more would leave TNRI_HOST_LIMIT_REST. *limit is what was read. */
-int tnri_host_limit_allows(tnri_host_limit *limit, size_t bytes);
+/* 1 if so many bytes more would leave `rest`. *limit is what was read. */
+int tnri_host_limit_allows(tnri_host_limit *limit, size_t bytes, uint64_t rest);
+
+/* 1 if threads of the machine stand still for want of memory: for a tenth of the last 10 s or more
+ * (/proc/pressure/memory). 0 also where the kernel does not tell. */
+int tnri_host_is_pressed(void);
 
 /* After the system has refused to pin memory: adds the limit on locked memory to the sentence. */
 void tnri_host_limit_explain(void);

@@ -6,6 +6,7 @@
 #include "memory/arena/upper.h"
 #include "memory/device/cgroup.h"
 #include "memory/device/chunk.h"
+#include "memory/device/host.h"
 #include "memory/device/tag.h"
 #include "memory/pool/asleep.h"
 #include "miss/give_back.h"
@@ -32,7 +33,7 @@ static size_t device_left(const tnri_device *device)
 {
     size_t left = 0;
     size_t total = 0;
-    if (tnri_device_is_host(device)) /* of which others take and give all the time */
+    if (tnri_device_in_host(device)) /* of which others take and give all the time */
         return 0;
     return tnri_gpu_memory_left(&left, &total) == CUDA_SUCCESS ? left : 0;
 }

@@ -40,6 +40,7 @@
 #include "memory/arena/find.h"
 #include "memory/arena/note.h"
 #include "memory/device/group.h"
+#include "memory/device/host.h"
 #include "memory/device/segment.h"
 #include "memory/pool/asleep.h"
 #include "memory/pool/family.h"
@@ -204,7 +205,7 @@ static int set_has_room(const tnri_pool_set *set)
     uint64_t reserved = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
     uint64_t limit = tnri_device_most(device);
     return reserved <= limit && missing <= limit - reserved &&
-           tnri_gpu_memory_left(&available, &total) == CUDA_SUCCESS && missing <= available;
+           tnri_device_left(device, &available, &total) == CUDA_SUCCESS && missing <= available;
 }
 
 /* Takes all memory before anything is copied, where it looks as if that could fail: what is copied

@@ -11,6 +11,7 @@
 #include "base/prim/clock.h"
 #include "base/prim/pages.h"
 #include "base/thread_number.h"
+#include "memory/device/host.h"
 #include "miss/reclaim.h"
 
 tnri_staging tnri_stagings[TNRI_DEVICE_NUMBERS];
@@ -235,14 +236,14 @@ tnr_status tnri_staging_check(const tnri_device *device, size_t count)
     size_t most = SIZE_MAX / TNRI_BUFFER_BYTES;
     size_t bytes = missing > most ? SIZE_MAX : missing * TNRI_BUFFER_BYTES;
     tnri_host_limit limit;
-    if (missing == 0 || tnri_host_limit_allows(&limit, bytes))
+    if (missing == 0 || tnri_host_limit_allows(&limit, bytes, tnri_host_rest(device)))
         return TNR_OK;
     return tnri_error(TNR_ERR_HOST_MEMORY,
                       "contents need %s of host memory, and %s has %s left, of which %s are not "
                       "touched. Nothing was taken. Raise that limit, keep less "
                       "(TNR_CONTENT_DISCARD), or let fewer pools sleep.",
                       TNRI_BYTES(bytes), limit.where, TNRI_BYTES(limit.left),
-                      TNRI_BYTES(TNRI_HOST_LIMIT_REST));
+                      TNRI_BYTES(tnri_host_rest(device)));
 }
 
 /* Has at least so many spares, or as many as can be had. */

@@ -114,7 +114,7 @@ tnr_status tnri_staging_wait(tnri_device *device);
 /* How many buffers so many bytes fill. */
 size_t tnri_buffers_for(size_t bytes);
 /* TNR_ERR_HOST_MEMORY if `count` buffers, less those that are spare, would leave less than
- * TNRI_HOST_LIMIT_REST of the memory that the machine or a control group has left. Called once for
+ * tnri_host_rest() of the memory that the machine or a control group has left. Called once for
  * all pools of a sleep, because the system counts a buffer only when something is written to it. */
 tnr_status tnri_staging_check(const tnri_device *device, size_t count);
 /* Takes buffers for `bytes`, all or none; in the list the ordinary ones come first. `pinned_max`,

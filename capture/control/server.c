@@ -240,7 +240,7 @@ static int groups_follow(tnri_server *server)
         return -1;
     for (int i = 0; (device = tnri_device_nth(i)) != NULL; i++)
         if (atomic_load_explicit(&device->in_use, memory_order_acquire) &&
-            tnri_cgroup_has(device)) {
+            tnri_device_is_watched(device)) {
             atomic_store(&server->watches, 1);
             is_coming |= tnri_reclaim_above_groups(device, TNRI_CGROUP_APART_NS);
         }

@@ -172,7 +172,7 @@ static void cgroup_tell(tnri_answer *answer, const tnri_device *device)
     if (info.soft_bytes != SIZE_MAX)
         cgroup_limit_tell(answer, "cgroup_soft", info.soft_bytes, info.soft_used_bytes,
                           info.soft_file);
-    if (tnri_cgroup_has(device))
+    if (tnri_device_is_watched(device))
         tnri_json_number(&answer->json, "cgroup_given_bytes", info.given_bytes);
 }
 

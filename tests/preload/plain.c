@@ -69,6 +69,18 @@ void scenario_basic(void)
     CHECK(after + (64 << 20) >= before);
 }
 
+/* What there is to have, beside one block. */
+void scenario_room(void)
+{
+    CUdeviceptr block;
+    size_t left, total;
+    (void)engine_start(0);
+    MUST(cu.cuMemAlloc(&block, 4 << 20));
+    MUST(cu.cuMemGetInfo(&left, &total));
+    printf("%zu of %zu\n", left >> 20, total >> 20);
+    MUST(cu.cuMemFree(block));
+}
+
 void scenario_async(void)
 {
     CUstream streams[2];

@@ -7,9 +7,11 @@ tnr_free_sync (frees_of_what_is_in_use); device_await left out, or the wait for 
 (frees_wait_for_others); free_serve that leaves what is not live to the driver, which then frees a
 slab (wrong_calls); no tnr_trim (idle_memory_goes_back); the setting `host` left as it is
 (devices_and_contexts and frees_wait_for_others); is_off not asked (both_kinds); flags not kept
-(answers); sizes not rounded to pages (every_way).
+(answers); sizes not rounded to pages (every_way); in describe.c shared_free left out
+(memory_that_devices_share_with_the_host).
 """
 import json
+import os
 import unittest
 
 from preloaded import PROGRAMS, WAYS, PreloadTest, engine
@@ -33,6 +35,17 @@ class Pinned(PreloadTest):
                 self.check_pinned(result.counts[0], 120)
                 self.assertEqual(result.messages, [])
                 self.assertIn("0 large blocks begin beside pages", result.err)
+
+    def test_memory_that_devices_share_with_the_host(self):
+        """The driver has half of 8 TiB for it, which no host has."""
+        shared = {"TENURE_SIM_INTEGRATED": self.folder / "meminfo", "TENURE_SIM_MEMORY": "8T"}
+        result = self.run_with(engine("lookup2", "room"), environment=shared)
+        free, total = map(int, result.out.split("\n")[0].split(" of "))
+        whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+        self.assertEqual(total, 8 << 20)
+        self.assertLess(free, whole + 64, result.err)
+        native = self.run_program(engine("lookup2", "room"), environment=shared)
+        self.assertGreater(int(native.out.split()[0]), 4000 << 10)
 
     def test_both_kinds(self):
         """What the settings leave to the driver, and what is not left to it. A driver of CUDA 13.0

@@ -42,7 +42,7 @@ static void nothing_there_limits_nothing(void **state)
     (void)state;
     assert_int_equal(left(""), UINT64_MAX);
     tnri_host_limit limit;
-    assert_true(tnri_host_limit_allows(&limit, SIZE_MAX));
+    assert_true(tnri_host_limit_allows(&limit, SIZE_MAX, 0));
     put("/proc/self/cgroup", "0::/a\n");
     put("/sys/fs/cgroup/a/memory.current", "123\n");
     assert_int_equal(left(""), UINT64_MAX);
@@ -116,7 +116,7 @@ static void files_in_memory_are_left(void **state)
     put("/sys/fs/cgroup/memory/memory.limit_in_bytes", V1_NONE);
     assert_true(left("/sys/fs/cgroup/memory/memory.limit_in_bytes") > (uint64_t)1 << 62);
     tnri_host_limit limit;
-    assert_true(tnri_host_limit_allows(&limit, (size_t)1 << 50));
+    assert_true(tnri_host_limit_allows(&limit, (size_t)1 << 50, TNRI_HOST_LIMIT_REST));
 }
 
 /* Texts that nobody would write. */

@@ -59,6 +59,7 @@ static const struct {
     {"guard_mb", {"2", "4096", "1048576"}, {"1", "1048577", "4G"}},
     {"poison", SWITCHES},
     {"contents_dir", {"/tmp/x", ""}, {TOO_LONG}},
+    {"shared_rest_mb", {"64", "1024", "1048576"}, {"63", "1048577", "1G"}},
     {"trap_file", {"/tmp/x", ""}, {TOO_LONG}},
     {"trap_every", {"1", "1000000"}, {"0", "1000001", "1/2"}},
     {"trap_fill_kb", {"1", "64"}, {"0", "65", "-1"}},

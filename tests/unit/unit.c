@@ -21,9 +21,9 @@ static CUcontext contexts[DEVICES_MAX]; /* retained by the fixture */
 static uint64_t contexts_count;
 
 static const char *const sim_names[] = {
-    "DEVICES", "MEMORY",      "GRANULARITY", "RESERVE", "SEED",         "SCHEDULE",
-    "THREADS", "DEADLOCK_MS", "FAIL",        "STRICT",  "VMM",          "VERSION",
-    "MISSING", "RACES",       "PEERS",       "RDMA",    "PINNED_ALIGN", "DMEM"};
+    "DEVICES",     "MEMORY", "GRANULARITY",  "RESERVE", "SEED",      "SCHEDULE", "THREADS",
+    "DEADLOCK_MS", "FAIL",   "STRICT",       "VMM",     "VERSION",   "MISSING",  "RACES",
+    "PEERS",       "RDMA",   "PINNED_ALIGN", "DMEM",    "INTEGRATED"};
 
 static void settings_apply(const char *conf, const char *first, va_list more)
 {

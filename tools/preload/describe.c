@@ -6,6 +6,8 @@
  */
 #include <string.h>
 
+#include <tenure/host.h>
+
 #include "handles.h"
 #include "ipc.h"
 #include "memory.h"
@@ -47,6 +49,24 @@ void memory_forget(CUdeviceptr address)
 
 /* ---- how much there is ---------------------------------------------------------------------- */
 
+/* Of a device that shares the host's memory the driver does not know what the kernel would give up.
+ * Tenure goes by the host, so this does. */
+static void shared_free(int device, size_t *free_bytes, const size_t *total_bytes)
+{
+    CUdevice handle;
+    int is_integrated = 0;
+    tnr_host_info host = {.struct_bytes = sizeof(host)};
+    if (REAL(cuDeviceGet, (&handle, device)) != CUDA_SUCCESS ||
+        REAL(cuDeviceGetAttribute, (&is_integrated, CU_DEVICE_ATTRIBUTE_INTEGRATED, handle)) !=
+            CUDA_SUCCESS ||
+        !is_integrated || tnr_host_get(&host) != TNR_OK || host.left_bytes == UINT64_MAX)
+        return;
+    uint64_t rest = host.untouched_bytes, left = host.left_bytes;
+    *free_bytes = left > rest ? (size_t)(left - rest) : 0;
+    if (total_bytes != NULL && *free_bytes > *total_bytes)
+        *free_bytes = *total_bytes;
+}
+
 CUresult CUDAAPI replace_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     CUresult result = REAL(cuMemGetInfo_v2, (free_bytes, total_bytes));
@@ -55,6 +75,7 @@ CUresult CUDAAPI replace_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes
     service_device *device = service_here_started();
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
     if (device != NULL && tnr_stats_get(&stats, NULL, device->index) == TNR_OK) {
+        shared_free(device->index, free_bytes, total_bytes);
         /* What Tenure keeps for the next allocation is as good as free. */
         uint64_t used = stats.bytes_live + stats.bytes_slack;
         uint64_t held = stats.reserved_bytes.current;

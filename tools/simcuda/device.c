@@ -219,6 +219,8 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevi
         *pi = sim.settings.vmm;
     if (attrib == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)
         *pi = sim.settings.vmm && sim.settings.rdma;
+    if (attrib == CU_DEVICE_ATTRIBUTE_INTEGRATED)
+        *pi = sim.settings.meminfo[0] != '\0';
     if (attrib == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
         *pi = dev + 1;
     return sim_leave(CUDA_SUCCESS);
@@ -233,6 +235,8 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t *free, size_t *total)
     if (free == NULL || total == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
     *free = sim_memory_left(device);
+    if (sim.settings.meminfo[0] != '\0')
+        *free /= 2; /* the other half has contents of files, which the kernel would give up */
     *total = device->capacity_bytes;
     return sim_leave(CUDA_SUCCESS);
 }

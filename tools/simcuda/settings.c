@@ -188,6 +188,11 @@ static int parse_dmem(const char *text, struct sim_settings *settings)
     return parse_path(text, settings->dmem);
 }
 
+static int parse_integrated(const char *text, struct sim_settings *settings)
+{
+    return parse_path(text, settings->meminfo);
+}
+
 static int parse_races(const char *text, struct sim_settings *settings)
 {
     settings->races = strcmp(text, "0") != 0;
@@ -295,6 +300,7 @@ static const struct variable variables[] = {
     {"TENURE_SIM_VIEW", "0, 1 or beside", parse_view},
     {"TENURE_SIM_RACES", "0 or 1", parse_races},
     {"TENURE_SIM_DMEM", "the path of a folder, of at most 255 characters", parse_dmem},
+    {"TENURE_SIM_INTEGRATED", "the path of a file, of at most 255 characters", parse_integrated},
     {"TENURE_SIM_SHARED", "the path of a file, of at most 255 characters", parse_shared},
     {"TENURE_SIM_VERSION", "a version from 2000 to 13000, such as 12080", parse_version},
     {"TENURE_SIM_MISSING", "names of entry points the simulation has, by commas", parse_missing},

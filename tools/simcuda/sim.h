@@ -101,7 +101,10 @@ struct sim_settings {
     int races; /* the race detector starts with cuInit */
     int abort_on_violation;
     uint64_t overhead_bytes[SIM_OVERHEADS];
-    char dmem[256];   /* the folder of a control group; empty: none */
+    char dmem[256]; /* the folder of a control group; empty: none */
+    char
+        meminfo[256]; /* the file that plays /proc/meminfo of the memory that devices share with the
+                        * host; empty: they do not */
     char shared[256]; /* the file of a budget in common with other processes; empty: none */
     uint8_t missing[SIM_ENTRY_COUNT]; /* entry points that cannot be found */
 };

@@ -84,7 +84,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_host_free(void *ptr);
 typedef struct tnr_host_info {
     size_t struct_bytes;      /* set by the caller to sizeof(tnr_host_info) */
     uint64_t left_bytes;      /* by the tightest limit that was found; UINT64_MAX: none was */
-    uint64_t untouched_bytes; /* of these, what Tenure leaves to the program */
+    uint64_t untouched_bytes; /* of these, what Tenure leaves: 64 MiB; shared_rest_mb once it has
+                               * started and GPU 0 shares the memory */
     uint64_t locked_bytes;    /* the limit on locked memory (ulimit -l); UINT64_MAX: none */
     char limited_by[256];     /* the file that says left_bytes: /proc/meminfo, or a group's */
     uint64_t reserved[4];     /* 0: room for what later versions tell */

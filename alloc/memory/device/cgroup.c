@@ -5,19 +5,21 @@
 #include "base/bytes_text.h"
 #include "base/conf/conf.h"
 #include "base/error.h"
+#include "base/host_limit.h"
 #include "base/prim/clock.h"
+#include "memory/device/host.h"
 
 void tnri_cgroup_begin(tnri_device *device)
 {
     tnri_dmem dmem;
     tnri_dmem_read(&dmem, &device->capabilities.pci, tnri_conf_get()->cgroup);
-    atomic_store(&device->in_cgroup, dmem.is_found);
+    atomic_store(&device->is_watched, dmem.is_found || device->capabilities.is_integrated);
 }
 
 tnr_status tnri_cgroup_room(const tnri_device *device, size_t gone, size_t come)
 {
     tnri_dmem dmem;
-    if (!tnri_cgroup_has(device))
+    if (!tnri_device_is_watched(device))
         return TNR_OK;
     tnri_dmem_read(&dmem, &device->capabilities.pci, tnri_conf_get()->cgroup);
     if (come <= INT64_MAX && (int64_t)come - (int64_t)gone <= dmem.hard.left)
@@ -37,16 +39,17 @@ static size_t over(const tnri_dmem_limit *limit)
 size_t tnri_cgroup_over_hard(const tnri_device *device)
 {
     tnri_dmem dmem;
-    if (!tnri_cgroup_has(device))
+    if (!tnri_device_is_watched(device))
         return 0;
     tnri_dmem_read(&dmem, &device->capabilities.pci, tnri_conf_get()->cgroup);
-    return over(&dmem.hard);
+    size_t lack = tnri_host_lack(device), hard = over(&dmem.hard);
+    return hard > lack ? hard : lack;
 }
 
 size_t tnri_cgroup_over(tnri_device *device, uint64_t apart_ns)
 {
     tnri_dmem dmem;
-    if (!tnri_cgroup_has(device))
+    if (!tnri_device_is_watched(device))
         return 0;
     uint64_t now = tnri_clock_ns();
     uint64_t looked = atomic_load_explicit(&device->cgroup_looked_ns, memory_order_relaxed);
@@ -54,6 +57,9 @@ size_t tnri_cgroup_over(tnri_device *device, uint64_t apart_ns)
         return 0;
     atomic_store_explicit(&device->cgroup_looked_ns, now, memory_order_relaxed);
     tnri_dmem_read(&dmem, &device->capabilities.pci, tnri_conf_get()->cgroup);
-    size_t soft = over(&dmem.soft), hard = over(&dmem.hard);
-    return soft > hard ? soft : hard;
+    size_t soft = over(&dmem.soft), hard = over(&dmem.hard), most = soft > hard ? soft : hard;
+    size_t lack = tnri_host_lack(device);
+    if (device->capabilities.is_integrated && tnri_host_is_pressed())
+        return SIZE_MAX;
+    return most > lack ? most : lack;
 }

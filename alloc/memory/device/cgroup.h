@@ -9,6 +9,10 @@
  * Whether groups have the device's memory at all is asked once, when it is put into use. If they
  * have not, this is one load where memory is taken from the driver, and one for each such request.
  * A group whose files vanish later limits nothing.
+ *
+ * An integrated GPU is looked at in the same places: idle memory goes back while the host has less
+ * left than its rest (memory/device/host.h), and all of it while threads of the machine stand still
+ * for want of memory.
  */
 #ifndef TNRI_DEVICE_CGROUP_H
 #define TNRI_DEVICE_CGROUP_H
@@ -19,9 +23,10 @@
  * are at least: a request that has just looked must not cost the thread its turn. */
 enum { TNRI_CGROUP_LOOK_MS = 20, TNRI_CGROUP_AGAIN_MS = 5, TNRI_CGROUP_APART_NS = 1000000 };
 
-static inline int tnri_cgroup_has(const tnri_device *device)
+/* 1 if there is anything to look at. */
+static inline int tnri_device_is_watched(const tnri_device *device)
 {
-    return atomic_load_explicit(&device->in_cgroup, memory_order_relaxed);
+    return atomic_load_explicit(&device->is_watched, memory_order_relaxed);
 }
 
 /* When the device is put into use. */
@@ -31,9 +36,10 @@ void tnri_cgroup_begin(tnri_device *device);
  * TNR_ERR_OUT_OF_MEMORY. */
 tnr_status tnri_cgroup_room(const tnri_device *device, size_t gone, size_t come);
 
-/* How much the group has above the hard limit, which may have been lowered. */
+/* How much is taken above the hard limit, which may have been lowered, or of the host's rest. */
 size_t tnri_cgroup_over_hard(const tnri_device *device);
-/* Above either limit; 0 if that was looked at less than `apart_ns` ago. */
+/* Above either limit, or SIZE_MAX while the host is pressed; 0 if that was looked at less than
+ * `apart_ns` ago. */
 size_t tnri_cgroup_over(tnri_device *device, uint64_t apart_ns);
 
 #endif

@@ -162,12 +162,18 @@ static CUmemAllocationProp chunk_properties(const tnri_account *account)
     return properties;
 }
 
-/* What control groups allow, once `gone` bytes have gone back. */
-static tnr_status cgroup_check(const tnri_device *device, size_t gone, size_t come)
+/* What control groups allow, and a host that shares its memory, once `gone` bytes have gone
+ * back. */
+static tnr_status outside_check(const tnri_device *device, size_t gone, size_t come)
 {
     tnr_status status = tnri_cgroup_room(device, gone, come);
-    if (status != TNR_OK)
+    if (status != TNR_OK) {
         tnri_chunk_lacks = TNR_OOM_CGROUP;
+        return status;
+    }
+    status = tnri_host_room(device, come > gone ? come - gone : 0);
+    if (status != TNR_OK)
+        tnri_chunk_lacks = TNR_OOM_HOST;
     return status;
 }
 
@@ -182,10 +188,10 @@ static tnr_status headroom_check(const tnri_device *device, size_t bytes)
         tnri_chunk_lacks = TNR_OOM_HOST; /* in case */
         return tnri_host_room(device, bytes);
     }
-    tnr_status status = cgroup_check(device, 0, bytes);
+    tnr_status status = outside_check(device, 0, bytes);
     if (status != TNR_OK)
         return status;
-    if (tnri_likely(kept == 0) || tnri_gpu_memory_left(&left, &total) != CUDA_SUCCESS ||
+    if (tnri_likely(kept == 0) || tnri_device_left(device, &left, &total) != CUDA_SUCCESS ||
         (left >= kept && left - kept >= bytes))
         return TNR_OK;
     tnri_chunk_lacks = TNR_OOM_HEADROOM;
@@ -202,7 +208,7 @@ size_t tnri_chunk_headroom_lack(const tnri_device *device, size_t bytes)
     size_t left = 0;
     size_t total = 0;
     if (kept == 0 || tnri_device_is_host(device) ||
-        tnri_gpu_memory_left(&left, &total) != CUDA_SUCCESS)
+        tnri_device_left(device, &left, &total) != CUDA_SUCCESS)
         return over;
     size_t most = device->capabilities.memory_bytes;
     size_t lack = left < kept && kept < most && bytes <= most - kept ? kept - left : 0;
@@ -227,12 +233,12 @@ tnr_status tnri_chunk_exchange_check(const tnri_account *account, size_t gone, s
          !sum_allows(&sum->reserved_bytes, gone, come, atomic_load(&sum->limit_bytes))))
         return tnri_error(TNR_ERR_LIMIT, "pool \"%s\" has more than a limit allows by now.",
                           account->name);
-    if (kept != 0 && tnri_gpu_memory_left(&left, &total) == CUDA_SUCCESS &&
+    if (kept != 0 && tnri_device_left(device, &left, &total) == CUDA_SUCCESS &&
         left + gone < kept + come)
         return tnri_error(TNR_ERR_OUT_OF_MEMORY,
                           "device %d has %zu bytes left, and headroom_mb keeps %zu for others.",
                           device->index, left, kept);
-    return cgroup_check(device, gone, come);
+    return outside_check(device, gone, come);
 }
 
 /* 1 if the driver may well refuse so many bytes: it says that less is left, or, on a device that
@@ -245,9 +251,10 @@ static int may_be_refused(const tnri_device *device, size_t bytes, size_t *left)
     uint64_t reserved = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
     int was_full = atomic_load_explicit(&device->retries_count, memory_order_relaxed) > 0;
     *left = 0;
-    if (!was_full && reserved < memory && bytes <= (memory - reserved) / 2)
+    if (!was_full && reserved < memory && bytes <= (memory - reserved) / 2 &&
+        !device->capabilities.is_integrated) /* where others are not in the books */
         return 0;
-    if (tnri_gpu_memory_left(left, &total) != CUDA_SUCCESS)
+    if (tnri_device_left(device, left, &total) != CUDA_SUCCESS)
         return 0;
     return bytes > (was_full ? *left / 2 : *left);
 }
@@ -368,13 +375,13 @@ tnr_status tnri_chunk_foresee(tnri_account *account, size_t bytes, int was_refus
     tnri_chunk_discharge(account, bytes);
     if (tnri_device_is_host(device)) /* nobody tries what the machine has no room for */
         return tnri_host_room(device, bytes);
-    status = cgroup_check(device, 0, bytes);
+    status = outside_check(device, 0, bytes);
     if (status != TNR_OK)
         return status;
     if (!was_refused)
         return may_be_refused(device, bytes, &left) ? memory_try(account, bytes) : TNR_OK;
     size_t withheld = tnri_chunk_withheld;
-    if (tnri_gpu_memory_left(&left, &total) != CUDA_SUCCESS ||
+    if (tnri_device_left(device, &left, &total) != CUDA_SUCCESS ||
         (left >= withheld && left - withheld >= bytes))
         return TNR_OK;
     return tnri_error_driver(TNR_ERR_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY,

@@ -30,6 +30,7 @@ static CUresult capabilities_ask_attributes(tnri_capabilities *can)
         {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, &can->has_posix_fd},
         {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, &can->has_fabric},
         {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, &can->has_gpu_direct_rdma},
+        {CU_DEVICE_ATTRIBUTE_INTEGRATED, &can->is_integrated},
         {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, &can->pci.domain},
         {CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, &can->pci.bus},
         {CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, &can->pci.device},

@@ -47,6 +47,7 @@ typedef struct tnri_capabilities {
     size_t granularity_bytes; /* 0 without VMM */
     int compute_major, compute_minor;
     int has_vmm, has_posix_fd, has_fabric, has_gpu_direct_rdma;
+    int is_integrated; /* its memory is the host's */
     tnri_pci pci;
 } tnri_capabilities;
 
@@ -88,8 +89,8 @@ typedef struct tnri_device {
     _Atomic(const char *) limit_by; /* who set it, for people: a constant text */
     _Atomic uint64_t ceiling_bytes; /* in its group: memory/device/group.h; UINT64_MAX: none */
     _Atomic int in_group;
-    _Atomic int in_cgroup; /* control groups have its memory: memory/device/cgroup.h. Set when it is
-                            * put into use */
+    _Atomic int is_watched; /* control groups have its memory, or the host has: see
+                             * memory/device/cgroup.h. Set when it is put into use */
     _Atomic uint64_t cgroup_looked_ns, cgroup_given_bytes;
     tnri_handling handling;
     tnri_flow chunks;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/prim/thread.h"
 #include "memory/device/chunk.h"
+#include "memory/device/host.h"
 #include "miss/reclaim.h"
 
 /* How often it is looked who has died meanwhile, how often the driver is asked what it has, and how
@@ -285,7 +286,7 @@ static tnr_status limit_check(const tnri_device *device, const others *sum, size
 static tnr_status floors_check(const tnri_device *device, const others *sum, size_t bytes)
 {
     size_t left = 0, total;
-    if (sum->lack == 0 || tnri_gpu_memory_left(&left, &total) != CUDA_SUCCESS ||
+    if (sum->lack == 0 || tnri_device_left(device, &left, &total) != CUDA_SUCCESS ||
         (left >= sum->lack && left - sum->lack >= sum->coming &&
          left - sum->lack - sum->coming >= bytes))
         return TNR_OK;
