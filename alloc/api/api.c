@@ -20,8 +20,8 @@
 #include "memory/arena/find.h"
 #include "memory/arena/free.h"
 #include "memory/arena/range.h"
-#include "memory/arena/upper.h"
 #include "memory/device/segment.h"
+#include "memory/device/upper.h"
 #include "memory/pool/family.h"
 #include "miss/reclaim.h"
 
@@ -47,10 +47,9 @@ tnr_status tnr_configure(const char *settings)
     for (int i = 0; i < tnri_devices_count(); i++)
         running |= atomic_load(&tnri_device_at(i)->in_use);
     tnri_lock_take(&tnri_library_lock);
-    tnri_library_connect();
-    tnr_status status = tnri_conf_apply(settings, "tnr_configure", running);
+    tnr_status status = tnri_library_configure(settings, "tnr_configure", running);
     tnri_lock_release(&tnri_library_lock);
-    tnri_control_reap();
+    tnri_control_reap(0);
     return status;
 }
 
@@ -104,7 +103,7 @@ tnr_status tnr_block_get(tnr_block_info *info, const void *ptr)
         info->bytes_requested = is_bare ? 0 : is_range ? info->bytes : tnri_block_requested(block);
         info->bytes_reserved = arena->growable.base != 0 ? arena->growable.bytes_max : info->bytes;
         info->device = device->index;
-        info->stream = tnri_arena_is_graph(arena) ? tnri_captures_get()->home(block)
+        info->stream = tnri_arena_is_graph(arena) ? tnri_upper_of(TNRI_ROOM_GRAPH)->home(block)
                                                   : tnri_arena_handle(arena);
         info->pool = tnri_pool_handle(arena->pool);
         segment_describe(info, arena, block);
@@ -292,7 +291,7 @@ tnr_status tnr_pool_pop(tnr_pool handle)
 /* Gives idle memory of a pool back, or with null of all pools of the device. */
 static tnr_status trim(tnri_device *device, tnr_pool pool, size_t keep_bytes, size_t *released)
 {
-    tnri_captures_settle(device);
+    (void)tnri_uppers_settle(device, 0);
     uint64_t mapped =
         atomic_load(pool != NULL ? &pool->account.reserved_bytes : &device->reserved_bytes);
     if (mapped <= keep_bytes && keep_bytes > 0)

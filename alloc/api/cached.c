@@ -44,9 +44,9 @@
 #include "memory/arena/note.h"
 #include "memory/arena/returns.h"
 #include "memory/arena/serve.h"
-#include "memory/arena/upper.h"
 #include "memory/device/device.h"
 #include "memory/device/segment.h"
+#include "memory/device/upper.h"
 #include "memory/pool/asleep.h"
 #include "memory/pool/lane.h"
 #include "miss/at.h"
@@ -303,7 +303,7 @@ static inline __attribute__((always_inline)) tnr_status block_malloc_plain(
     if (tnri_unlikely(status != TNR_OK))
         return status;
     if (tnri_unlikely(tnri_capturing()) && bytes > 0 &&
-        tnri_captures_get()->malloc(device, handle, stream, &request, ptr, &status))
+        tnri_upper_of(TNRI_ROOM_GRAPH)->malloc(device, handle, stream, &request, ptr, &status))
         return status;
     status = tnri_library_arena(device, handle, stream, &arena);
     if (tnri_unlikely(status != TNR_OK))
@@ -424,14 +424,14 @@ static inline __attribute__((always_inline)) tnr_status arena_free(tnri_arena *a
         int is_used = is_parked && block->uses != NULL;
         arena_release(arena, seen);
         if (is_used)
-            return tnri_upper_get()->free_used(arena, block, ptr);
+            return tnri_upper_of(TNRI_ROOM_ORDER)->free(arena, block, ptr, 0);
         if (was_bare || (is_parked && tnri_parked_free(arena, ptr)))
             return TNR_OK;
         return tnri_free_refused(arena->device, ptr);
     }
     if (tnri_unlikely(block->uses != NULL)) {
         arena_release(arena, seen);
-        return tnri_upper_get()->free_used(arena, block, ptr);
+        return tnri_upper_of(TNRI_ROOM_ORDER)->free(arena, block, ptr, 0);
     }
     if (seen && tnri_is_noting())
         tnri_note_freed(thread, ticks, arena, block);
@@ -557,14 +557,14 @@ static TNRI_SELDOM tnr_status free_by_settings(tnri_block *block, void *ptr, uin
 {
     tnri_arena *arena = block->world->arena;
     int is_trapped = (gate & TNRI_GATE_TRAPS) != 0;
-    int is_sync = (gate & TNRI_GATE_SYNC) != 0 && tnri_upper_free_sync != NULL &&
+    int is_sync = (gate & TNRI_GATE_SYNC) != 0 && tnri_upper_of(TNRI_ROOM_ORDER)->free != NULL &&
                   !arena->account->is_vouched && !arena->account->is_contents;
     uint32_t began = tnri_note_begin();
     tnr_status status = TNR_ERR_NOT_LIVE;
     if (is_trapped)
         is_sync = tnri_trap_freeing(block, ptr, is_sync);
     if (is_sync)
-        status = tnri_upper_free_sync(block, ptr);
+        status = tnri_upper_of(TNRI_ROOM_ORDER)->free(arena, block, ptr, 1);
     if (status == TNR_ERR_NOT_LIVE)
         status = tnri_arena_free(block, ptr);
     if (is_trapped && status == TNR_OK)
@@ -580,9 +580,11 @@ tnr_status tnri_free_found(tnri_block *block, void *ptr)
     tnr_status status;
     if (tnri_unlikely(tnri_nvtx_listens()))
         tnri_free_annotate(block, ptr);
-    if (tnri_unlikely(tnri_capturing()) &&
-        tnri_captures_get()->free(block->world->arena, block, ptr, is_sync, &status))
-        return status;
+    if (tnri_unlikely(tnri_capturing())) {
+        status = tnri_upper_of(TNRI_ROOM_GRAPH)->free(block->world->arena, block, ptr, is_sync);
+        if (status != TNR_ERR_NOT_LIVE)
+            return status;
+    }
     if (tnri_unlikely((gate & (TNRI_GATE_SYNC | TNRI_GATE_TRAPS)) != 0))
         return free_by_settings(block, ptr, gate);
     return tnri_arena_free(block, ptr);

@@ -5,7 +5,7 @@
 #include "api/pool_end.h"
 #include "base/conf/conf.h"
 #include "base/prim/clock.h"
-#include "memory/arena/upper.h"
+#include "memory/device/upper.h"
 
 enum { NAP_NS = 100000 };
 
@@ -43,19 +43,17 @@ static uint64_t deadline_ns(void)
 void tnri_graph_end_await(tnr_pool pool)
 {
     uint64_t until_ns = deadline_ns();
-    tnri_captures_settle(pool->device);
-    while (tnri_pool_is_kept(pool) && rest(pool->device, until_ns))
-        tnri_captures_settle(pool->device);
+    do
+        (void)tnri_uppers_settle(pool->device, 0);
+    while (tnri_pool_is_kept(pool) && rest(pool->device, until_ns));
 }
 
 tnr_status tnri_graph_end_await_device(tnri_device *device)
 {
-    const tnri_captures *captures = tnri_captures_get();
-    if (captures == NULL)
-        return TNR_OK;
     uint64_t until_ns = deadline_ns();
     tnr_status status;
-    while ((status = captures->device_ending(device, 0)) == TNR_ERR_BUSY && rest(device, until_ns))
-        ;
+    do
+        status = tnri_upper_device(TNRI_ROOM_GRAPH, device, TNRI_DEVICE_MAY_END);
+    while (status == TNR_ERR_BUSY && rest(device, until_ns));
     return status;
 }

@@ -16,12 +16,12 @@
 #include "base/ticks.h"
 #include "log/nvtx.h"
 #include "memory/arena/count.h"
-#include "memory/arena/upper.h"
 #include "memory/device/cgroup.h"
 #include "memory/device/allocated.h"
 #include "memory/device/group.h"
 #include "memory/device/segment.h"
 #include "memory/device/start.h"
+#include "memory/device/upper.h"
 #include "memory/pool/family.h"
 #include "memory/pool/handle.h"
 #include "memory/pool/peers.h"
@@ -66,6 +66,7 @@ tnr_status tnri_forked_error(void)
                       "GPU call.");
 }
 
+/* Does what the settings say, or fails and changes nothing. */
 static tnr_status library_follow(const tnri_conf *before, const tnri_conf *after)
 {
     tnr_status status = tnri_seeing_follow(before, after);
@@ -81,22 +82,30 @@ static tnr_status library_follow(const tnri_conf *before, const tnri_conf *after
     return status;
 }
 
-void tnri_library_connect(void)
+tnr_status tnri_library_configure(const char *text, const char *origin, int running)
 {
-    tnri_conf_listen(library_follow);
-    atomic_store(&tnri_oom_watched, tnri_snapshot_oom);
+    tnri_conf *read;
+    tnr_status status = tnri_conf_read(&read, text, origin, running);
+    if (status != TNR_OK)
+        return status;
+    status = library_follow(tnri_conf_get(), read); /* last, because it takes effect */
+    if (status == TNR_OK)
+        tnri_conf_adopt(read);
+    else
+        tnri_conf_drop(read);
+    return status;
 }
 
 /* The steps of a start, under the library lock. */
 static tnr_status library_start_locked(void)
 {
     const char *text = tnri_environment_conf();
-    tnri_library_connect();
+    atomic_store(&tnri_oom_watched, tnri_snapshot_oom);
     tnri_ticks_start();
     tnri_alive_start();
     tnri_lock_owners_start();
     tnri_streams_listen(tnri_pools_seal);
-    tnr_status status = tnri_conf_apply(text == NULL ? "" : text, "TENURE_CONF", 0);
+    tnr_status status = tnri_library_configure(text == NULL ? "" : text, "TENURE_CONF", 0);
     if (status == TNR_OK) {
         atomic_store(&driver_touched, 1); /* a shutdown does not undo cuInit */
         status = tnri_driver_load();
@@ -136,7 +145,7 @@ tnr_status tnri_library_start(void)
     if (atomic_load(&tnri_generation) == 0)
         status = library_start_alone();
     tnri_lock_release(&tnri_library_lock);
-    tnri_control_reap();
+    tnri_control_reap(0);
     return status;
 }
 
@@ -162,7 +171,7 @@ static tnr_status library_start_device(tnri_device *device)
     if (status == TNR_OK && tnri_nvtx_listens() && device_is_heap(device))
         tnri_nvtx_heap(device->range_base, device->range_bytes);
     if (status == TNR_OK && tnri_device_is_watched(device))
-        tnri_control_watch();
+        (void)tnri_uppers_device(device, TNRI_DEVICE_IS_LIMITED);
     return status;
 }
 
@@ -264,10 +273,9 @@ static tnr_status device_check_idle(tnri_device *device)
 {
     uint64_t live = 0;
     tnr_pool pool = NULL;
-    const tnri_sharing *sharing = tnri_sharing_get();
     tnr_status status = tnri_graph_end_await_device(device);
-    if (status == TNR_OK && sharing != NULL)
-        status = sharing->device_ending(device, 0);
+    if (status == TNR_OK)
+        status = tnri_upper_device(TNRI_ROOM_SHARE, device, TNRI_DEVICE_MAY_END);
     if (status != TNR_OK)
         return status;
     while ((pool = tnri_pool_walk(device, pool)) != NULL)
@@ -292,20 +300,6 @@ static tnri_device *device_host(const tnri_device *device)
     return tnri_device_at(TNR_HOST(device->gpu->index));
 }
 
-/* Gives back what the layer above has of the host memory near a GPU. */
-static tnr_status contents_end(tnri_device *gpu)
-{
-    tnri_visit visit;
-    if (gpu->upper_empty == NULL)
-        return TNR_OK;
-    tnr_status status = tnri_device_enter(gpu, &visit);
-    if (status != TNR_OK)
-        return status;
-    status = gpu->upper_empty(gpu);
-    tnri_device_leave(&visit);
-    return status;
-}
-
 static tnr_status device_end(tnri_device *device);
 
 /* Ends the host memory near a GPU that is to end. All blocks of the GPU are freed before, since the
@@ -320,7 +314,7 @@ static tnr_status device_end_host(tnri_device *gpu)
             return status;
         }
     }
-    status = contents_end(gpu);
+    status = tnri_uppers_device(gpu, TNRI_DEVICE_ENDS_CONTENTS);
     return status == TNR_OK ? device_end(device_host(gpu)) : status;
 }
 
@@ -332,13 +326,7 @@ static tnr_status device_end_pools(tnri_device *device)
     tnr_status status = tnri_device_enter(device, &visit);
     if (status != TNR_OK)
         return status;
-    const tnri_captures *captures = tnri_captures_get();
-    const tnri_sharing *sharing = tnri_sharing_get();
-    const tnri_upper *upper = tnri_upper_get();
-    if (captures != NULL)
-        status = captures->device_ending(device, 1);
-    if (status == TNR_OK && sharing != NULL)
-        status = sharing->device_ending(device, 1);
+    status = tnri_uppers_device(device, TNRI_DEVICE_ENDS_HOLDS);
     tnri_trap_device_ending(device);
     if (tnri_nvtx_listens() && device_is_heap(device))
         tnri_nvtx_heap_end(device->range_base);
@@ -351,8 +339,8 @@ static tnr_status device_end_pools(tnri_device *device)
             tnri_pool_drop(pool);
     }
     /* Here, while the context is at hand: entering it once more could fail. */
-    if (status == TNR_OK && upper != NULL && !tnri_device_is_host(device))
-        upper->device_gone(device);
+    if (status == TNR_OK && !tnri_device_is_host(device))
+        status = tnri_uppers_device(device, TNRI_DEVICE_ENDS_USES);
     if (status == TNR_OK)
         tnri_streams_forget(device);
     tnri_device_leave(&visit);
@@ -365,10 +353,8 @@ static tnr_status device_end_pools(tnri_device *device)
 /* Ends the captures that need memory of a device. */
 static tnr_status device_end_captures(tnri_device *device)
 {
-    const tnri_captures *captures = tnri_captures_get();
-    if (captures == NULL || !atomic_load(&device->in_use))
-        return TNR_OK;
-    return captures->captures_end(device);
+    return atomic_load(&device->in_use) ? tnri_uppers_device(device, TNRI_DEVICE_ENDS_CAPTURES)
+                                        : TNR_OK;
 }
 
 /* All that a device that is in use, or was, has of the driver, a GPU with the host memory near it.
@@ -406,8 +392,8 @@ tnr_status tnr_device_end(int index, int force)
         status = device_check_idle(device);
     if (status != TNR_OK)
         return status;
-    tnri_control_pause();
-    tnri_group_pause(device);
+    (void)tnri_uppers_device(NULL, TNRI_DEVICE_PAUSES);
+    (void)tnri_uppers_device(device, TNRI_DEVICE_PAUSES);
     tnri_watcher_pause();
     tnri_routes_forget_device(host->index);
     tnri_routes_forget_device(index);
@@ -415,15 +401,23 @@ tnr_status tnr_device_end(int index, int force)
     if (status == TNR_OK)
         status = device_end_captures(device);
     if (status == TNR_OK && host == device)
-        status = contents_end(device->gpu);
+        status = tnri_uppers_device(device->gpu, TNRI_DEVICE_ENDS_CONTENTS);
     if (status == TNR_OK)
         status = device_end(device);
     if (status == TNR_OK)
         device->peers = 0; /* of pools that will be made */
     tnri_watcher_resume();
-    tnri_group_resume(device);
-    tnri_control_resume();
+    (void)tnri_uppers_device(device, TNRI_DEVICE_RESUMES);
+    (void)tnri_uppers_device(NULL, TNRI_DEVICE_RESUMES);
     return status;
+}
+
+/* Has all that threads of the library do by themselves rest, or go on. */
+static void devices_pause(tnri_device_step step)
+{
+    (void)tnri_uppers_device(NULL, step);
+    for (int i = 0; i < tnri_devices_count(); i++)
+        (void)tnri_uppers_device(tnri_device_at(i), step);
 }
 
 tnr_status tnr_shutdown(int force)
@@ -432,7 +426,7 @@ tnr_status tnr_shutdown(int force)
     if (tnri_library_is_forked())
         return tnri_forked_error();
     if (atomic_load(&tnri_generation) == 0) {
-        tnri_control_end();
+        tnri_control_reap(1);
         tnri_lock_take(&tnri_library_lock);
         tnri_seeing_end();
         tnri_conf_reset(); /* what tnr_configure set before any start */
@@ -446,9 +440,7 @@ tnr_status tnr_shutdown(int force)
             status = device_check_idle(device);
     int is_paused = status == TNR_OK;
     if (is_paused) {
-        tnri_control_pause();
-        for (int i = 0; i < tnri_devices_count(); i++)
-            tnri_group_pause(tnri_device_at(i));
+        devices_pause(TNRI_DEVICE_PAUSES);
         tnri_seeing_pause();
     }
     /* First those of all devices: none is proved idle while another one captures. */
@@ -459,13 +451,11 @@ tnr_status tnr_shutdown(int force)
     if (status != TNR_OK) {
         if (is_paused) { /* it goes on for now */
             tnri_seeing_resume();
-            for (int i = 0; i < tnri_devices_count(); i++)
-                tnri_group_resume(tnri_device_at(i));
-            tnri_control_resume();
+            devices_pause(TNRI_DEVICE_RESUMES);
         }
         return status;
     }
-    tnri_control_end();
+    tnri_control_reap(1);
     tnri_trap_sums_tell();
     tnri_lock_take(&tnri_library_lock);
     tnri_gate_set(0, TNRI_GATE_STOPPED);

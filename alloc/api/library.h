@@ -14,9 +14,9 @@
 /* The library lock: start, shutdown, settings, putting devices into use. */
 extern tnri_lock tnri_library_lock;
 
-/* Makes lower parts of the library tell snapshots and history what concerns them. Under the library
- * lock, before settings are applied. */
-void tnri_library_connect(void);
+/* Puts the settings in `text` in force, or fails and changes nothing: see tnri_conf_read. Under the
+ * library lock. */
+tnr_status tnri_library_configure(const char *text, const char *origin, int running);
 
 /* Starts the library if it is not running. Errors: those of tnr_init. */
 tnr_status tnri_library_start(void);

@@ -11,7 +11,7 @@
 #include "memory/arena/note.h"
 #include "memory/arena/range.h"
 #include "memory/arena/run.h"
-#include "memory/arena/upper.h"
+#include "memory/device/upper.h"
 #include "memory/pool/asleep.h"
 #include "memory/pool/cache.h"
 #include "memory/pool/donors.h"
@@ -52,7 +52,7 @@ static void world_free_all(tnri_arena *arena, tnri_world *world)
         for (tnri_block *block = world->span_first[i]; block != NULL; block = block->above)
             if (block->state == TNRI_LIVE) {
                 if (block->uses != NULL)
-                    tnri_upper_get()->forget(arena, block);
+                    tnri_upper_of(TNRI_ROOM_ORDER)->forget(arena, block);
                 tnri_arena_count_freed(arena, block);
                 block = tnri_world_free(world, block);
             }
@@ -66,7 +66,7 @@ static void arenas_free_all(tnr_pool pool)
         tnri_arena_enter(arena);
         tnri_range *range = tnri_range_of(arena);
         if (range != NULL)
-            tnri_upper_get()->forget(arena, &range->whole);
+            tnri_upper_of(TNRI_ROOM_ORDER)->forget(arena, &range->whole);
         for (int i = 0; i < TNRI_WORLDS; i++)
             world_free_all(arena, &arena->worlds[i]);
         (void)tnri_grow_free_bare(arena, arena->growable.base);
@@ -76,7 +76,7 @@ static void arenas_free_all(tnr_pool pool)
 
 tnr_status tnri_pool_free_all(tnr_pool pool)
 {
-    tnr_status status = tnri_asleep_settle(pool);
+    tnr_status status = tnri_uppers_pool_end(pool, 0);
     if (status == TNR_OK)
         arenas_free_all(pool);
     return status;
@@ -105,7 +105,7 @@ static int pool_has_aliases(tnr_pool pool)
 /* Gives everything that the pool has back to the driver, live blocks included if `force`. */
 static tnr_status pool_give_back(tnr_pool pool, int force)
 {
-    tnr_status status = force ? tnri_pool_free_all(pool) : tnri_asleep_settle(pool);
+    tnr_status status = force ? tnri_pool_free_all(pool) : tnri_uppers_pool_end(pool, 0);
     if (status != TNR_OK)
         return status;
     uint64_t errors = tnri_error_latest().count;
@@ -204,13 +204,10 @@ tnr_status tnri_pool_end(tnr_pool pool, int force)
     }
     tnri_note_pool(&pool->account, NULL, TNRI_NOTED_POOL_ENDED, 0, pool->account.id);
     tnri_generation_advance();
-    tnri_asleep_end(pool);
-    const tnri_upper *upper = tnri_upper_get();
+    (void)tnri_uppers_pool_end(pool, 1);
     tnri_arena *arena = atomic_exchange(&pool->arenas, NULL);
     while (arena != NULL) {
         tnri_arena *next = atomic_load(&arena->next);
-        if (upper != NULL)
-            upper->arena_gone(arena);
         tnri_arena_destroy(arena);
         arena = next;
     }
@@ -218,9 +215,6 @@ tnr_status tnri_pool_end(tnr_pool pool, int force)
     tnri_host_free(pool->table, pool->table_slots * sizeof(pool->table[0]));
     pool->table = NULL;
     pool->arenas_count = 0;
-    const tnri_captures *captures = tnri_captures_get();
-    if (pool->captures != NULL)
-        captures->pool_gone(pool);
     tnri_pool_unpublish(pool);
     tnri_pool_drop(pool);
     tnri_pool_retire(pool);

@@ -15,7 +15,7 @@
 #include "log/ring.h"
 #include "log/stacks.h"
 #include "log/texts.h"
-#include "memory/arena/upper.h"
+#include "memory/device/upper.h"
 #include "memory/pool/family.h"
 #include "see/snapshot/snapshot.h"
 
@@ -159,7 +159,7 @@ tnr_status tnr_snapshot_write(const char *path, tnr_snapshot_format format)
     tnr_status status = tnri_library_start();
     if (status != TNR_OK)
         return status;
-    tnri_captures_settle(NULL); /* graphs that have ended are in no picture */
+    (void)tnri_uppers_settle(NULL, 0); /* graphs that have ended are in no picture */
     return tnri_snapshot_take(path, format, TNRI_SNAPSHOT_CALL);
 }
 
@@ -193,6 +193,6 @@ tnr_status tnr_memory_walk(tnr_pool handle, int device, tnr_walk_visit visit, vo
         handle = tnri_family_is(handle) ? pool->handle : handle;
         tnri_pool_drop(pool);
     }
-    tnri_captures_settle(NULL); /* graphs that have ended keep nothing */
+    (void)tnri_uppers_settle(NULL, 0); /* graphs that have ended keep nothing */
     return tnri_memory_walk(handle, device, visit, user);
 }

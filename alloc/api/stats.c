@@ -12,11 +12,11 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "memory/arena/count.h"
-#include "memory/arena/upper.h"
 #include "memory/arena/world_validate.h"
 #include "memory/device/chunk.h"
 #include "memory/device/group.h"
 #include "memory/device/held.h"
+#include "memory/device/upper.h"
 #include "miss/grow.h"
 #include "miss/park.h"
 #include "miss/stale.h"
@@ -525,11 +525,7 @@ static tnr_status device_validate(tnri_device *device)
             "thread allocates).",
             device->index, (unsigned long long)held_small, (unsigned long long)held_large, small,
             (unsigned long long)reserved);
-    const tnri_captures *captures = tnri_captures_get();
-    const char *broken = captures == NULL ? NULL : captures->validate(device);
-    if (broken != NULL)
-        return tnri_error(TNR_ERR_INTERNAL, "device %d, captures: %s.", device->index, broken);
-    return TNR_OK;
+    return tnri_uppers_device(device, TNRI_DEVICE_VALIDATES);
 }
 
 tnr_status tnr_validate(int device_index)
@@ -541,15 +537,15 @@ tnr_status tnr_validate(int device_index)
         return tnri_error(TNR_ERR_INVALID_DEVICE, "there is no device %d.", device_index);
     /* The threads of control and of the group put pools to sleep and give memory back. */
     tnr_status status = TNR_OK;
-    tnri_control_pause();
+    (void)tnri_uppers_device(NULL, TNRI_DEVICE_PAUSES);
     tnri_device *device;
     for (int i = 0; (device = tnri_device_nth(i)) != NULL && status == TNR_OK; i++) {
         if ((device_index >= 0 && device->index != device_index) || !atomic_load(&device->in_use))
             continue;
-        tnri_group_pause(device);
+        (void)tnri_uppers_device(device, TNRI_DEVICE_PAUSES);
         status = device_validate(device);
-        tnri_group_resume(device);
+        (void)tnri_uppers_device(device, TNRI_DEVICE_RESUMES);
     }
-    tnri_control_resume();
+    (void)tnri_uppers_device(NULL, TNRI_DEVICE_RESUMES);
     return status;
 }

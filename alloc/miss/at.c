@@ -12,8 +12,8 @@
 #include "memory/arena/count.h"
 #include "memory/arena/note.h"
 #include "memory/arena/serve.h"
-#include "memory/arena/upper.h"
 #include "memory/arena/world_retired.h"
+#include "memory/pool/graph_lock.h"
 #include "memory/stream/idle.h"
 #include "miss/reclaim.h"
 
@@ -40,10 +40,9 @@ static tnr_status arena_take_at(tnri_arena *arena, uintptr_t address, const tnri
 static tnr_status pool_take_at(tnr_pool pool, uintptr_t address, const tnri_request *request,
                                const tnri_stream *stream)
 {
-    const tnri_captures *captures = pool->account.is_graph ? tnri_captures_get() : NULL;
     tnr_status status = TNR_ERR_FOREIGN_POINTER;
-    if (captures != NULL)
-        captures->still_begin();
+    if (pool->account.is_graph)
+        (void)tnri_graph_lock();
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
         uint32_t began = tnri_note_begin();
         tnri_arena_enter(arena);
@@ -53,8 +52,8 @@ static tnr_status pool_take_at(tnr_pool pool, uintptr_t address, const tnri_requ
         tnri_arena_leave(arena);
         tnri_note_end(began);
     }
-    if (captures != NULL)
-        captures->still_end();
+    if (pool->account.is_graph)
+        tnri_graph_unlock();
     return status;
 }
 

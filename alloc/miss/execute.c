@@ -24,7 +24,6 @@
 #include "memory/arena/trough.h"
 #include "memory/arena/note.h"
 #include "memory/arena/window_cache.h"
-#include "memory/arena/upper.h"
 #include "memory/arena/world_spent.h"
 #include "base/error.h"
 #include "base/conf/conf.h"

@@ -9,7 +9,6 @@
 #include "memory/arena/count.h"
 #include "memory/arena/trough.h"
 #include "memory/arena/serve.h"
-#include "memory/arena/upper.h"
 #include "memory/arena/world_move.h"
 #include "base/error.h"
 #include "base/conf/conf.h"
@@ -17,6 +16,7 @@
 #include "memory/device/cgroup.h"
 #include "memory/device/budget.h"
 #include "memory/device/group.h"
+#include "memory/device/upper.h"
 #include "gpu/capturing.h"
 #include "miss/cached_window.h"
 #include "miss/execute.h"
@@ -265,13 +265,13 @@ static ladder_means ladder_moves(tnri_arena *arena, const tnri_request *request,
 /* Has retired blocks of an arena become free, as far as the settings allow. Returns their bytes. */
 static size_t retired_collect(tnri_arena *arena, const tnri_request *request, size_t retired)
 {
-    const tnri_upper *upper = tnri_upper_get();
     const tnri_conf *conf = tnri_conf_get();
     uint64_t mapped =
         atomic_load_explicit(&arena->pool->account.reserved_bytes, memory_order_relaxed);
-    size_t freed = upper->collect(arena, SIZE_MAX, TNRI_COLLECT_OVER);
+    const tnri_upper *order = tnri_upper_of(TNRI_ROOM_ORDER);
+    size_t freed = order->collect(arena, SIZE_MAX, TNRI_COLLECT_OVER);
     if (conf->reuse == TNRI_REUSE_WAIT && retired > mapped / 100 * conf->reuse_mark_percent)
-        freed += upper->collect(arena, request->bytes, TNRI_COLLECT_ORDER);
+        freed += order->collect(arena, request->bytes, TNRI_COLLECT_ORDER);
     return freed;
 }
 
@@ -305,10 +305,10 @@ static int retired_serve(tnri_arena *arena, const tnri_request *request, void **
  * already, cost nothing more; to make this stream wait is worth it when much is retired. */
 static int ladder_retired(tnri_arena *arena, const tnri_request *request, int reclaimed, void **ptr)
 {
-    const tnri_upper *upper = tnri_upper_get();
-    if (upper == NULL)
+    const tnri_upper *order = tnri_upper_of(TNRI_ROOM_ORDER);
+    if (order->collect == NULL)
         return 0;
-    if (upper->collect(arena, request->bytes, TNRI_COLLECT_OWN) > 0 &&
+    if (order->collect(arena, request->bytes, TNRI_COLLECT_OWN) > 0 &&
         retired_serve(arena, request, ptr))
         return 1;
     int has_lanes = tnri_lane_has_others(arena);

@@ -7,12 +7,10 @@
 #include "base/rest.h"
 #include "memory/arena/count.h"
 #include "memory/arena/note.h"
-#include "memory/arena/upper.h"
 #include "memory/arena/world_move.h"
 #include "memory/arena/world_spent.h"
+#include "memory/device/upper.h"
 #include "miss/stale.h"
-
-void (*_Atomic tnri_parked_forgotten)(void *kept, tnri_event *event);
 
 /* ---- the block ------------------------------------------------------------------------------ */
 
@@ -41,7 +39,7 @@ static tnri_parked *parked_make(tnri_arena *arena, tnri_block *block, tnri_event
 static void parked_destroy(tnri_parked *parked)
 {
     if (parked->kept != NULL)
-        atomic_load (&tnri_parked_forgotten)(parked->kept, parked->event);
+        tnri_upper_of(TNRI_ROOM_AWAY)->contents_end(parked->kept, parked->event);
     else
         tnri_event_drop(parked->event);
     tnri_host_free(parked, sizeof(*parked) + parked->evicted_room * sizeof(parked->evicted[0]));
@@ -194,7 +192,7 @@ static void parked_empty(tnri_parked *parked)
     tnri_world_unpark(block->world, block);
     parked_unlink(parked);
     if (block->uses != NULL)
-        tnri_upper_get()->forget(arena, block);
+        tnri_upper_of(TNRI_ROOM_ORDER)->forget(arena, block);
     tnri_arena_count_freed_because(arena, block, TNR_REUSE_SAME_STREAM);
     tnri_world_empty(block->world, block, mapping_stuck, parked);
 }

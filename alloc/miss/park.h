@@ -78,9 +78,4 @@ int tnri_parked_is_moving(const tnri_arena *arena);
 /* Null, or what is wrong with an arena's parked blocks. Under the lock. */
 const char *tnri_parked_validate(const tnri_arena *arena);
 
-/* Told of the contents of a parked block that was freed; `event`, with a reference, is over when
- * nothing is copied from the block any more. Set before the first block with contents is parked. No
- * lock is held; it calls no driver. */
-extern void (*_Atomic tnri_parked_forgotten)(void *kept, tnri_event *event);
-
 #endif

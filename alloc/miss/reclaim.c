@@ -3,11 +3,11 @@
 #include "miss/reclaim.h"
 
 #include "base/conf/conf.h"
-#include "memory/arena/upper.h"
 #include "memory/device/cgroup.h"
 #include "memory/device/chunk.h"
 #include "memory/device/host.h"
 #include "memory/device/tag.h"
+#include "memory/device/upper.h"
 #include "memory/pool/asleep.h"
 #include "miss/give_back.h"
 #include "miss/park_release.h"
@@ -149,11 +149,10 @@ size_t tnri_release_parked(tnri_device *device, tnr_pool pool, size_t bytes, tnr
 
 size_t tnri_collect_pool(tnr_pool pool, size_t bytes, tnri_collect how)
 {
-    const tnri_upper *upper = tnri_upper_get();
     size_t freed = 0;
     tnri_arena *arena = NULL;
-    while (upper != NULL && freed < bytes && (arena = tnri_arena_walk(pool, arena)) != NULL)
-        freed += upper->collect(arena, bytes - freed, how);
+    while (tnri_upper_collects() && freed < bytes && (arena = tnri_arena_walk(pool, arena)) != NULL)
+        freed += tnri_upper_collect(arena, bytes - freed, how);
     return freed;
 }
 
@@ -250,10 +249,8 @@ static size_t reclaim_counted(tnri_arena *arena, size_t bytes, int thorough)
      * them, and the caller works on that; and it waits for no lock of the graphs, since the thread
      * that has it may wait for the caller. */
     if (!arena->account->is_contents)
-        tnri_captures_settle(device);
+        let_go = tnri_uppers_settle(device, 1);
     (void)tnri_streams_reap(device, SIZE_MAX); /* nor for threads */
-    if (tnri_capturing() && !arena->account->is_contents)
-        let_go = tnri_captures_get()->memory_is_short();
     /* What the last chunk of the request misses may be as large as a page on either side. */
     size_t excess = limit_excess(tnri_device_most(device), &device->reserved_bytes);
     size_t pool_excess = limit_excess(atomic_load(&arena->pool->account.limit_bytes),
@@ -354,7 +351,7 @@ int tnri_reclaim_above_groups(tnri_device *device, uint64_t apart_ns)
     size_t held, over = tnri_cgroup_over(device, apart_ns);
     if (over == 0)
         return 0;
-    tnri_captures_settle(device); /* graphs may have ended that nobody has looked for */
+    (void)tnri_uppers_settle(device, 0); /* graphs may have ended that nobody has looked for */
     size_t released = tnri_reclaim_for_others(device, over, 0, 0, &held);
     atomic_fetch_add_explicit(&device->cgroup_given_bytes, released, memory_order_relaxed);
     return held > 0;

@@ -7,7 +7,7 @@
 #ifndef TNRI_MISS_RECLAIM_H
 #define TNRI_MISS_RECLAIM_H
 
-#include "memory/arena/upper.h"
+#include "memory/device/upper.h"
 #include "memory/pool/pool.h"
 
 /* Gives back up to `bytes` of a pool (null: of all pools of the device). With `wait`, waits for

@@ -32,6 +32,7 @@
 #include "memory/arena/pinned.h"
 #include "memory/arena/world_move.h"
 #include "memory/device/segment.h"
+#include "memory/device/upper.h"
 #include "memory/pool/asleep.h"
 #include "miss/stale.h"
 #include "order/uses.h"
@@ -392,7 +393,7 @@ static tnr_status pools_compact(size_t *released, int device, const tnri_wanted 
     tnr_status status = tnri_pool_set_turn_begin(device, wanted->pool, &found);
     if (status != TNR_OK)
         return status;
-    tnri_captures_settle(found);
+    (void)tnri_uppers_settle(found, 0);
     status = tnri_pool_set_make(&set, found, wanted);
     if (status == TNR_OK) {
         if (wanted->kind == TNRI_WANTED_ALL)

@@ -11,6 +11,7 @@
 
 #include "api/library.h"
 #include "away/park_contents.h"
+#include "away/register.h"
 #include "base/plural.h"
 #include "base/prim/calm.h"
 #include "base/error.h"
@@ -134,6 +135,7 @@ static tnr_status parking_begin(parking *self, void *ptr, tnr_stream stream, tnr
         return tnri_asleep_error(self->arena->pool);
     }
     tnri_lifetime_register();
+    tnri_away_register();
     self->own = tnri_arena_stream(self->arena);
     return TNR_OK;
 }
@@ -243,7 +245,6 @@ tnr_status tnr_park(size_t *bytes, void *ptr, tnr_stream stream, tnr_content con
     tnr_status status = parking_begin(&self, ptr, stream, content, 0);
     if (status != TNR_OK)
         return status;
-    atomic_store(&tnri_parked_forgotten, tnri_contents_end);
     status = uses_end(&self, &event);
     if (status == TNR_OK)
         status = tnri_park(&parked, self.arena, ptr, event, self.contents);

@@ -3,6 +3,7 @@
 #include "away/pool_set.h"
 
 #include "api/library.h"
+#include "away/register.h"
 #include "away/sleep_callback.h"
 #include "away/staging.h"
 #include "base/array.h"
@@ -176,6 +177,7 @@ tnr_status tnri_pool_set_do(tnri_pool_set *set, tnri_pool_set_work work, void *w
     tnri_pool_set_notify(set, TNR_SLEEP_GOING, TNRI_AWAKE);
     tnri_pool_set_select(set, TNRI_AWAKE, TNRI_FALLING_ASLEEP);
     set_quiet(set);
+    tnri_away_register();
     tnri_staging_claim(set->device);
     tnr_status status = tnri_device_enter(set->device, &visit);
     if (status == TNR_OK) {

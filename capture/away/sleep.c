@@ -29,6 +29,7 @@
 
 #include "api/library.h"
 #include "away/pool_set.h"
+#include "away/register.h"
 #include "away/sleep_callback.h"
 #include "base/array.h"
 #include "base/plural.h"
@@ -42,6 +43,7 @@
 #include "memory/device/group.h"
 #include "memory/device/host.h"
 #include "memory/device/segment.h"
+#include "memory/device/upper.h"
 #include "memory/pool/asleep.h"
 #include "memory/pool/family.h"
 #include "miss/park.h"
@@ -349,7 +351,8 @@ static tnr_status set_go(const tnri_pool_set *set, const tnr_sleep_options *opti
 /* Importers in other processes would keep the memory, and not see what is written after a wake. */
 static tnr_status set_check_importers(const tnri_pool_set *set)
 {
-    tnri_upper_settle();
+    (void)tnri_upper_settle(TNRI_ROOM_SHARE, set->device);
+    (void)tnri_upper_settle(TNRI_ROOM_ORDER, set->device);
     for (size_t i = 0; i < set->count; i++) {
         uint32_t importers = atomic_load(&set->pools[i]->account.importers);
         if (importers > 0)
@@ -517,6 +520,7 @@ tnr_status tnr_sleep_prepare(size_t bytes, int device)
     if (status != TNR_OK)
         return status;
     tnri_visit visit;
+    tnri_away_register();
     tnri_staging_claim(found);
     status = tnri_device_enter(found, &visit);
     if (status == TNR_OK) {

@@ -15,9 +15,7 @@ enum { GAP_BYTES = 64 << 10 };
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* The pool is about to be taken apart: it has no live block any more, or loses them all. If that
- * fails half-way, what is left of it can still be woken, without contents. */
-static tnr_status sleeper_settle(tnr_pool pool)
+tnr_status tnri_sleeper_settle(tnr_pool pool)
 {
     tnri_device *device = pool->device;
     tnri_sleeper *sleeper = pool->asleep.sleeper;
@@ -33,7 +31,7 @@ static tnr_status sleeper_settle(tnr_pool pool)
     return status;
 }
 
-static void sleeper_end(tnr_pool pool)
+void tnri_sleeper_end(tnr_pool pool)
 {
     tnri_sleeper *sleeper = pool->asleep.sleeper;
     tnri_staging_claim(pool->device);
@@ -43,15 +41,10 @@ static void sleeper_end(tnr_pool pool)
     pool->asleep.sleeper = NULL;
 }
 
-static const tnri_sleeper_ops ops = {sleeper_settle, sleeper_end};
-
 tnri_sleeper *tnri_sleeper_of(tnr_pool pool)
 {
-    if (pool->asleep.sleeper == NULL) {
+    if (pool->asleep.sleeper == NULL)
         pool->asleep.sleeper = tnri_host_alloc(sizeof(tnri_sleeper));
-        if (pool->asleep.sleeper != NULL)
-            pool->asleep.ops = &ops;
-    }
     return pool->asleep.sleeper;
 }
 

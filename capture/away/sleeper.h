@@ -60,6 +60,13 @@ typedef struct tnri_sleeper {
 /* The pool's sleeper, made if it has none; null without host memory. */
 tnri_sleeper *tnri_sleeper_of(tnr_pool pool);
 
+/* The pool is about to be taken apart: it has no live block any more, or loses them all. Waits for
+ * copies, and lets the contents go. If the pool's end fails half-way, what is left of it can still
+ * be woken, without contents. In the context, as the next. */
+tnr_status tnri_sleeper_settle(tnr_pool pool);
+/* The pool has ended: frees what was kept of it. */
+void tnri_sleeper_end(tnr_pool pool);
+
 /* Lists the pool's chunks, and what is to be kept of their contents. Nobody works on the pool.
  * TNR_ERR_HOST_MEMORY: the lists are empty. */
 tnr_status tnri_sleeper_list(tnri_sleeper *sleeper, tnr_pool pool, tnr_content content);

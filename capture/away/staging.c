@@ -15,7 +15,6 @@
 #include "miss/reclaim.h"
 
 tnri_staging tnri_stagings[TNRI_DEVICE_NUMBERS];
-static tnr_status staging_empty(tnri_device *device);
 static tnri_lock late_lock = {.rank = TNRI_RANK_HOST};
 
 /* ---- the stream ----------------------------------------------------------------------------- */
@@ -539,7 +538,7 @@ int tnri_staging_is_my_turn(const tnri_device *device)
 void tnri_staging_claim(tnri_device *device)
 {
     owner_become(&tnri_staging_of(device)->claimed_by);
-    device->upper_empty = staging_empty;
+    tnri_staging_of(device)->is_used = 1;
 }
 
 void tnri_staging_unclaim(tnri_device *device)
@@ -584,10 +583,17 @@ static tnr_status staging_close(tnri_device *device)
     return TNR_OK;
 }
 
-static tnr_status staging_empty(tnri_device *device)
+tnr_status tnri_staging_end(tnri_device *device)
 {
+    tnri_visit visit;
+    if (!atomic_load(&tnri_staging_of(device)->is_used))
+        return TNR_OK;
+    tnr_status status = tnri_device_enter(device, &visit);
+    if (status != TNR_OK)
+        return status;
     tnri_staging_claim(device);
-    tnr_status status = staging_close(device);
+    status = staging_close(device);
     tnri_staging_unclaim(device);
+    tnri_device_leave(&visit);
     return status;
 }

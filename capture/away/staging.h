@@ -15,7 +15,7 @@
  * Everything here belongs to one thread at a time: the one that has claimed the device's staging.
  * It may keep the claim for long, so others wait for the claim with naps, with no lock held.
  *
- * Everything is given back before that host memory is put out of use (tnri_device.upper_empty).
+ * Everything is given back before that host memory is put out of use (tnri_staging_end).
  */
 #ifndef TNRI_AWAY_STAGING_H
 #define TNRI_AWAY_STAGING_H
@@ -63,6 +63,7 @@ typedef struct tnri_staging {
     /* Numbers of threads; 0: none. */
     _Atomic uint64_t turn_of;    /* sleeps or wakes */
     _Atomic uint64_t claimed_by; /* has what follows */
+    _Atomic int is_used;         /* 1: it was claimed once */
 
     /* The claiming thread's. */
     tnri_buffers pinned, paged;
@@ -95,6 +96,10 @@ void tnri_staging_claim(tnri_device *device);
 void tnri_staging_unclaim(tnri_device *device);
 /* 1 if the calling thread has claimed it. */
 int tnri_staging_is_mine(const tnri_device *device);
+
+/* Gives everything back, if anything was ever here. With no claim, in the context or not.
+ * TNR_ERR_BUSY: contents are kept. */
+tnr_status tnri_staging_end(tnri_device *device);
 
 /* Takes a list of buffers back when copies are over, and `late` with it. Any thread, with no claim;
  * never calls the driver. */

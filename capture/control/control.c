@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Control switched on and off: see <tenure/control.h>, and api/control.h for who calls this.
+ * Control switched on and off: see <tenure/control.h>, and memory/device/upper.h for what calls
+ * this.
  *
  * There are two kinds of servers: the one that is on, and those that were told to end and whose
  * threads must still be waited for. Both are changed under `servers.mutex`. It is kept for a moment
@@ -12,11 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/control.h"
+#include "base/conf/conf.h"
 #include "base/prim/calm.h"
 #include "base/error.h"
 #include "base/prim/process.h"
 #include "control/server.h"
+#include "memory/device/device.h"
+#include "memory/device/upper.h"
 
 static struct {
     tnri_mutex mutex;
@@ -141,16 +144,12 @@ static tnr_status control_follow(const tnri_conf *before, const tnri_conf *after
 
 /* ---- for the library ------------------------------------------------------------------------ */
 
-static void control_reap(void)
+static void control_reap(int all)
 {
+    if (all)
+        server_switch_off();
     for (tnri_server *server; (server = ending_take(0)) != NULL;)
         tnri_server_free(server);
-}
-
-static void control_end(void)
-{
-    server_switch_off();
-    control_reap();
 }
 
 /* The one that is on; who asks is the only one who changes that. */
@@ -187,11 +186,23 @@ static void control_watch(void)
     tnri_mutex_unlock(&servers.mutex);
 }
 
+/* It serves no device in particular: pauses are for all. */
+static tnr_status control_device(tnri_device *device, tnri_device_step step)
+{
+    if (step == TNRI_DEVICE_IS_LIMITED)
+        control_watch();
+    else if (step == TNRI_DEVICE_PAUSES && device == NULL)
+        control_pause();
+    else if (step == TNRI_DEVICE_RESUMES && device == NULL)
+        control_resume();
+    return TNR_OK;
+}
+
 static __attribute__((constructor)) void control_register(void)
 {
-    static const tnri_control table = {control_follow, control_reap,  control_pause,
-                                       control_resume, control_watch, control_end};
-    atomic_store(&tnri_control_table, &table);
+    static const tnri_upper upper = {
+        .device = control_device, .follow = control_follow, .reap = control_reap};
+    tnri_upper_register(TNRI_ROOM_CONTROL, &upper);
 }
 
 size_t tnr_control_path(char *buffer, size_t bytes)

@@ -17,10 +17,10 @@
 #include "base/prim/calm.h"
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "graph/graph_lock.h"
 #include "memory/arena/world_retired.h"
 #include "memory/device/chunk.h"
 #include "memory/pool/asleep.h"
+#include "memory/pool/graph_lock.h"
 
 /* Addresses that belong to something: a span to its arena, a kept block to the graph. */
 typedef struct region {

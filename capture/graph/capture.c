@@ -8,9 +8,8 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "graph/graph_lock.h"
 #include "memory/arena/note.h"
-#include "memory/arena/upper.h"
+#include "memory/pool/graph_lock.h"
 #include "order/hold.h"
 
 static tnri_capture *captures; /* under way, newest first; the graph lock */

@@ -8,11 +8,11 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "graph/piece.h"
-#include "graph/graph_lock.h"
 #include "graph/threat.h"
 #include "miss/oom.h"
 #include "api/cached.h"
 #include "memory/pool/asleep.h"
+#include "memory/pool/graph_lock.h"
 
 /* ---- looking at a stream -------------------------------------------------------------------- */
 

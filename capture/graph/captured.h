@@ -24,7 +24,7 @@ tnr_status tnri_place_use(tnri_capture *capture, tnri_arena *arena, const void *
  * if there is no such block. Under the arena's lock. */
 tnri_captured *tnri_place_captured(const tnri_block *block, const void *ptr);
 
-/* tnri_captures.captured_gone */
+/* tnri_upper.captured_gone */
 void tnri_captured_free(void *captured);
 
 #endif

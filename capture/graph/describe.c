@@ -4,7 +4,7 @@
 
 #include "graph/capture.h"
 
-static void hold_tell(const tnri_graph_listener *listener, tnri_wait_kind kind, tnr_graph graph,
+static void hold_tell(const tnri_listener *listener, tnri_wait_kind kind, tnr_graph graph,
                       const tnri_uses *uses)
 {
     tnri_arena *arena = uses->arena;
@@ -14,14 +14,14 @@ static void hold_tell(const tnri_graph_listener *listener, tnri_wait_kind kind, 
     listener->keeps(listener->user, kind, graph, base);
 }
 
-static void holds_tell(const tnri_graph_listener *listener, tnri_wait_kind kind, tnr_graph graph,
+static void holds_tell(const tnri_listener *listener, tnri_wait_kind kind, tnr_graph graph,
                        const tnri_set *holds)
 {
     for (size_t i = 0; i < holds->count; i++)
         hold_tell(listener, kind, graph, holds->members[i]);
 }
 
-static void graph_tell(const tnri_graph_listener *listener, const tnri_graph *graph)
+static void graph_tell(const tnri_listener *listener, const tnri_graph *graph)
 {
     const tnri_seen_graph seen = {
         .number = graph->number,
@@ -51,7 +51,7 @@ static void graph_tell(const tnri_graph_listener *listener, const tnri_graph *gr
     holds_tell(listener, TNRI_WAIT_GRAPH, graph->number, &graph->late);
 }
 
-void tnri_graphs_describe(const tnri_graph_listener *listener)
+void tnri_graphs_describe(const tnri_listener *listener)
 {
     for (const tnri_graph *graph = NULL; (graph = tnri_graph_walk(graph)) != NULL;) {
         graph_tell(listener, graph);

@@ -5,7 +5,7 @@
 
 #include "memory/arena/wait.h"
 
-/* Tells of all graphs, and of what they and their captures keep: tnri_captures.describe. */
-void tnri_graphs_describe(const tnri_graph_listener *listener);
+/* Tells of all graphs, and of what they and their captures keep: tnri_upper.show. */
+void tnri_graphs_describe(const tnri_listener *listener);
 
 #endif

@@ -4,10 +4,10 @@
 
 #include "api/library.h"
 #include "base/error.h"
-#include "graph/graph_lock.h"
 #include "graph/piece.h"
 #include "graph/threat.h"
 #include "memory/arena/note.h"
+#include "memory/pool/graph_lock.h"
 
 /* ---- the place ------------------------------------------------------------------------------- */
 

@@ -5,14 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "memory/arena/upper.h"
 #include "memory/arena/world_retired.h"
 #include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "graph/nodes.h"
-#include "graph/graph_lock.h"
 #include "graph/threat.h"
+#include "memory/pool/graph_lock.h"
 #include "order/hold.h"
 #include "api/library.h"
 #include "api/pool_end.h"

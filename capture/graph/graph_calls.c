@@ -11,9 +11,9 @@
 #include "graph/ending.h"
 #include "graph/graph.h"
 #include "graph/hooks.h"
-#include "graph/graph_lock.h"
 #include "api/library.h"
 #include "memory/pool/family.h"
+#include "memory/pool/graph_lock.h"
 
 /* What both kinds of pool for captures begin with. Replaces null options by the defaults. */
 static tnr_status pool_check(tnr_pool *handle, int device_index, const tnr_pool_options **options,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the layers below ask: see hooks.h and memory/arena/upper.h.
+ * What the layers below ask: see hooks.h and memory/device/upper.h.
  *
  * While a capture is under way every request, free and use on the device comes by here. Most of
  * them come from threads that have nothing to do with it; those threads leave again without having
@@ -14,12 +14,12 @@
 #include "graph/captured.h"
 #include "graph/describe.h"
 #include "graph/ending.h"
-#include "graph/graph_lock.h"
+#include "memory/device/upper.h"
 #include "graph/launched.h"
 #include "graph/validate.h"
 #include "memory/arena/find.h"
 #include "memory/arena/note.h"
-#include "memory/arena/upper.h"
+#include "memory/pool/graph_lock.h"
 #include "memory/pool/handle.h"
 #include "memory/stream/facts.h"
 #include "order/hold.h"
@@ -230,30 +230,29 @@ static int free_later(tnri_arena *arena, tnri_block *block, void *ptr, int is_sy
     return is_kept && (*status != TNR_OK || tnri_hold_free(arena, block, ptr, is_sync));
 }
 
-static int hook_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync,
-                     tnr_status *status)
+static tnr_status hook_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync)
 {
     TNRI_CALM;
     /* No graph refers to those, and the caller has claimed the staging: see away/staging.h. */
     if (arena->account->is_contents)
-        return 0;
+        return TNR_ERR_NOT_LIVE;
     int is_graph = tnri_arena_is_graph(arena);
     if (!is_sync && is_vouched_for(arena, block))
-        return 0;
+        return TNR_ERR_NOT_LIVE;
     if (!is_graph && !tnri_thread_may_capture() && !arena_may_capture(arena) &&
         !block_may_capture(arena, block))
-        return 0;
-    *status = TNR_OK;
+        return TNR_ERR_NOT_LIVE;
+    tnr_status status = TNR_OK;
     uint32_t began = tnri_note_begin();
     /* A capture that an engine has ended without a word would keep what is freed from now on. */
     if (tnri_graph_lock() == 0)
         tnri_captures_check(TNRI_CHECKED_ATTACHED);
     int is_done = is_graph && tnri_place_release(arena, block, ptr, is_sync);
     if (!is_done)
-        is_done = free_later(arena, block, ptr, is_sync, status);
+        is_done = free_later(arena, block, ptr, is_sync, &status);
     tnri_graph_unlock();
     tnri_note_end(began);
-    return is_done;
+    return is_done ? status : TNR_ERR_NOT_LIVE;
 }
 
 /* ---- uses ----------------------------------------------------------------------------------- */
@@ -306,9 +305,10 @@ static tnr_stream hook_home(const tnri_block *block)
     return captured == NULL ? NULL : captured->home;
 }
 
-static void hook_settle(tnri_device *device)
+static size_t hook_settle(tnri_device *device, int is_short)
 {
     TNRI_CALM;
+    size_t bytes = 0;
     (void)device;
     if (tnri_capturing() && tnri_graph_lock_depth() == 0) {
         (void)tnri_graph_lock();
@@ -317,32 +317,22 @@ static void hook_settle(tnri_device *device)
     }
     tnri_launched_settle();
     tnri_graphs_settle();
-}
-
-static size_t hook_short(void)
-{
-    (void)tnri_graph_lock();
-    size_t bytes = tnri_captures_read();
-    tnri_graph_unlock();
+    if (is_short && tnri_capturing()) {
+        (void)tnri_graph_lock();
+        bytes = tnri_captures_read();
+        tnri_graph_unlock();
+    }
     return bytes;
 }
 
-static void hook_still_begin(void)
+static tnr_status hook_pool_end(tnr_pool pool, int is_gone)
 {
-    (void)tnri_graph_lock();
-    tnri_launched_look(SIZE_MAX); /* a snapshot has them */
-}
-
-static void hook_still_end(void)
-{
-    tnri_graph_unlock();
-}
-
-static void hook_pool_gone(tnr_pool pool)
-{
+    if (!is_gone || pool->captures == NULL)
+        return TNR_OK;
     (void)tnri_graph_lock();
     tnri_place_free(pool->captures);
     tnri_graph_unlock();
+    return TNR_OK;
 }
 
 /* 1 if the graph is of the device, or has a place there. */
@@ -363,11 +353,11 @@ static int capture_needs(const tnri_capture *capture, const tnri_device *device)
 }
 
 /* Those that cannot be ended here are an error. */
-static tnr_status hook_captures_end(tnri_device *device)
+static tnr_status captures_end(tnri_device *device)
 {
     tnri_capture *next;
     tnr_status status = TNR_OK;
-    hook_settle(device);
+    (void)hook_settle(device, 0);
     (void)tnri_graph_lock();
     for (tnri_capture *capture = tnri_capture_walk(NULL); capture != NULL; capture = next) {
         next = tnri_capture_walk(capture);
@@ -451,10 +441,10 @@ static tnr_status needed_error(const tnri_device *device)
     return TNR_OK;
 }
 
-static tnr_status hook_device_ending(tnri_device *device, int force)
+static tnr_status device_end(tnri_device *device, int force)
 {
     tnr_status status = TNR_OK;
-    hook_settle(device);
+    (void)hook_settle(device, 0);
     (void)tnri_graph_lock();
     if (force) {
         status = graphs_end(device);
@@ -467,26 +457,35 @@ static tnr_status hook_device_ending(tnri_device *device, int force)
     return status;
 }
 
-static const tnri_captures hooks = {
-    .malloc = hook_malloc,
-    .free = hook_free,
-    .use = hook_use,
-    .captured_gone = tnri_captured_free,
-    .home = hook_home,
-    .settle = hook_settle,
-    .memory_is_short = hook_short,
-    .still_begin = hook_still_begin,
-    .describe = tnri_graphs_describe,
-    .still_end = hook_still_end,
-    .pool_gone = hook_pool_gone,
-    .captures_end = hook_captures_end,
-    .device_ending = hook_device_ending,
-    .validate = tnri_captures_validate,
-};
+static tnr_status hook_device(tnri_device *device, tnri_device_step step)
+{
+    switch (step) {
+    case TNRI_DEVICE_VALIDATES:
+        return tnri_captures_validate(device);
+    case TNRI_DEVICE_MAY_END:
+        return device_end(device, 0);
+    case TNRI_DEVICE_ENDS_CAPTURES:
+        return captures_end(device);
+    case TNRI_DEVICE_ENDS_HOLDS:
+        return device_end(device, 1);
+    default:
+        return TNR_OK;
+    }
+}
 
 void tnri_captures_register(void)
 {
+    static const tnri_upper upper = {
+        .device = hook_device,
+        .pool_end = hook_pool_end,
+        .settle = hook_settle,
+        .show = tnri_graphs_describe,
+        .free = hook_free,
+        .malloc = hook_malloc,
+        .use = hook_use,
+        .captured_gone = tnri_captured_free,
+        .home = hook_home,
+    };
     tnri_lifetime_register();
-    if (tnri_captures_get() == NULL)
-        atomic_store_explicit(&tnri_captures_table, &hooks, memory_order_release);
+    tnri_upper_register(TNRI_ROOM_GRAPH, &upper);
 }

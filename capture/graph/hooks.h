@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the layers below ask of this one while a capture is under way: tnri_captures. */
+/* What the layers below ask of this room: tnri_upper. */
 #ifndef TNRI_GRAPH_HOOKS_H
 #define TNRI_GRAPH_HOOKS_H
 

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "gpu/capturing.h"
-#include "graph/graph_lock.h"
+#include "memory/pool/graph_lock.h"
 
 typedef struct entry {
     struct entry *next;

@@ -12,7 +12,6 @@
 #include "memory/arena/count.h"
 #include "memory/arena/run.h"
 #include "memory/arena/serve.h"
-#include "memory/arena/upper.h"
 #include "memory/arena/world_retired.h"
 
 /* ---- records -------------------------------------------------------------------------------- */

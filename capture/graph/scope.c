@@ -2,14 +2,13 @@
 /* Scopes of captures: the public calls that begin and end them. */
 #include <tenure/capture.h>
 
-#include "memory/arena/upper.h"
 #include "base/prim/calm.h"
 #include "base/error.h"
 #include "graph/ending.h"
 #include "graph/hooks.h"
-#include "graph/graph_lock.h"
 #include "api/library.h"
 #include "memory/pool/asleep.h"
+#include "memory/pool/graph_lock.h"
 #include "memory/pool/handle.h"
 
 static const tnr_capture_options options_default = TNR_CAPTURE_OPTIONS_INIT;

@@ -6,8 +6,9 @@
 
 #include "graph/capture.h"
 #include "graph/graph.h"
+#include "base/error.h"
 #include "graph/piece.h"
-#include "graph/graph_lock.h"
+#include "memory/pool/graph_lock.h"
 
 static _Thread_local char validate_text[256];
 
@@ -115,11 +116,11 @@ static const char *graphs_validate(const tnri_place *place)
     return NULL;
 }
 
-const char *tnri_captures_validate(tnri_device *device)
+tnr_status tnri_captures_validate(tnri_device *device)
 {
     const char *broken = NULL;
     if (tnri_graph_lock_depth() > 0)
-        return NULL; /* in the middle of something */
+        return TNR_OK; /* in the middle of something */
     (void)tnri_graph_lock();
     for (tnri_place *place = NULL; broken == NULL && (place = tnri_place_walk(place)) != NULL;) {
         if (place->pool->device != device)
@@ -129,5 +130,7 @@ const char *tnri_captures_validate(tnri_device *device)
             broken = graphs_validate(place);
     }
     tnri_graph_unlock();
-    return broken;
+    return broken == NULL
+               ? TNR_OK
+               : tnri_error(TNR_ERR_INTERNAL, "device %d, captures: %s.", device->index, broken);
 }

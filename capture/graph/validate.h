@@ -13,7 +13,7 @@
 
 #include "graph/place.h"
 
-/* tnri_captures.validate */
-const char *tnri_captures_validate(tnri_device *device);
+/* TNR_ERR_INTERNAL: it is not so. TNRI_DEVICE_VALIDATES. */
+tnr_status tnri_captures_validate(tnri_device *device);
 
 #endif

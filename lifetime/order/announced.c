@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "log/nvtx.h"
-#include "memory/arena/upper.h"
+#include "memory/device/upper.h"
 
 /* Programs record the same few events again and again. */
 enum { SPARES_MAX = 64 };
@@ -140,7 +140,7 @@ tnr_status tnri_proxy_stream(tnri_device *device, tnri_stream **proxy)
         return status;
     CUresult result = CUDA_SUCCESS;
     CUstream handle = NULL;
-    tnri_assert(tnri_upper_get() != NULL); /* the proxy goes through its hooks */
+    tnri_assert(tnri_upper_collects()); /* the proxy goes through the table */
     tnri_lock_take(&tnri_library_lock);
     int made = proxies[device->index].made;
     handle = proxies[device->index].handle;

@@ -400,7 +400,7 @@ static size_t exports_poll(tnri_arena *arena)
     size_t before = retired_bytes(arena);
     if (before == 0)
         return 0;
-    tnri_sharing_settle();
+    (void)tnri_upper_settle(TNRI_ROOM_SHARE, arena->device);
     size_t after = retired_bytes(arena);
     return before > after ? before - after : 0;
 }

@@ -3,6 +3,7 @@
 #ifndef TNRI_LIFETIME_COLLECT_H
 #define TNRI_LIFETIME_COLLECT_H
 
+#include "memory/device/upper.h"
 #include "order/uses.h"
 
 /* tnri_upper.collect. */

@@ -14,6 +14,7 @@
 #include "order/hold.h"
 #include "miss/park.h"
 #include "api/library.h"
+#include "memory/device/upper.h"
 #include "order/retire.h"
 #include "see/trap/look.h"
 
@@ -103,7 +104,7 @@ static void parked_free(tnri_arena *arena, const tnri_block *block, void *ptr, t
     int is_parked = 0, is_held = 1;
     for (int looks = 0; looks < 2 && is_held; looks++) {
         if (looks > 0)
-            tnri_captures_settle(arena->device); /* graphs may have ended unseen */
+            (void)tnri_uppers_settle(arena->device, 0); /* graphs may have ended unseen */
         tnri_arena_enter(arena);
         is_parked = block->state == TNRI_PARKED && block->base == (uintptr_t)ptr;
         is_held = is_parked && block->uses != NULL && block->uses->holds > 0;
@@ -115,12 +116,20 @@ static void parked_free(tnri_arena *arena, const tnri_block *block, void *ptr, t
         *status = TNR_OK;
 }
 
-tnr_status tnri_free_used(tnri_arena *arena, tnri_block *block, void *ptr)
+/* Has an offer end whose block was freed just now. */
+static tnr_status offers_withdraw(tnri_device *device)
 {
-    if (tnri_hold_free(arena, block, ptr, 0)) {
-        tnri_sharing_withdraw();
-        return TNR_OK;
-    }
+    if (tnri_unlikely(atomic_load_explicit(&tnri_offers_freed, memory_order_relaxed) != 0))
+        (void)tnri_upper_settle(TNRI_ROOM_SHARE, device);
+    return TNR_OK;
+}
+
+tnr_status tnri_free_ordered(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync)
+{
+    if (tnri_unlikely(is_sync))
+        return tnri_free_sync(block, ptr, 0);
+    if (tnri_hold_free(arena, block, ptr, 0))
+        return offers_withdraw(arena->device);
     int is_later;
     tnr_status status = uses_mark(arena, block, ptr, 0, &is_later);
     if (status == TNR_OK && !is_later)
@@ -167,12 +176,13 @@ tnr_status tnri_free_sync(tnri_block *block, void *ptr, int waits)
     int is_trapped = (tnri_gate() & TNRI_GATE_TRAPS) != 0;
     uint32_t freed_stack = is_trapped ? tnri_stack_take() : 0;
     tnr_status status = TNR_OK;
-    if (tnri_unlikely(tnri_capturing()) && tnri_captures_get()->free(arena, block, ptr, 1, &status))
-        return status;
-    if (tnri_hold_free(arena, block, ptr, 1)) {
-        tnri_sharing_withdraw();
-        return TNR_OK;
+    if (tnri_unlikely(tnri_capturing())) {
+        status = tnri_upper_of(TNRI_ROOM_GRAPH)->free(arena, block, ptr, 1);
+        if (status != TNR_ERR_NOT_LIVE)
+            return status;
     }
+    if (tnri_hold_free(arena, block, ptr, 1))
+        return offers_withdraw(arena->device);
     int is_later;
     status = uses_mark(arena, block, ptr, 1, &is_later);
     if (is_later)

@@ -6,8 +6,8 @@
 
 #include "order/uses.h"
 
-/* tnr_free of a block with uses: tnri_upper.free_used. */
-tnr_status tnri_free_used(tnri_arena *arena, tnri_block *block, void *ptr);
+/* tnri_upper.free: of a block with uses, or as tnr_free_sync does. */
+tnr_status tnri_free_ordered(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync);
 
 /* tnr_free_sync of a block that may be live and start at `ptr`. With traps and `waits`, the host
  * waits a while for what the device still does with the block. */

@@ -24,6 +24,7 @@
 #include "log/nvtx.h"
 #include "memory/arena/range.h"
 #include "memory/device/device.h"
+#include "memory/device/upper.h"
 #include "memory/pool/asleep.h"
 #include "miss/ladder.h"
 #include "miss/stale.h"

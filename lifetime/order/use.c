@@ -14,6 +14,7 @@
 #include "memory/arena/find.h"
 #include "memory/arena/free.h"
 #include "memory/arena/note.h"
+#include "memory/device/upper.h"
 #include "memory/stream/facts.h"
 #include "miss/park.h"
 #include "order/announced.h"
@@ -156,7 +157,7 @@ static inline __attribute__((always_inline)) tnr_status use_begin(const void *pt
     if (status != TNR_OK)
         return status;
     if (tnri_unlikely(tnri_capturing()) &&
-        tnri_captures_get()->use(*arena, ptr, handle, until_free, &status))
+        tnri_upper_of(TNRI_ROOM_GRAPH)->use(*arena, ptr, handle, until_free, &status))
         return status;
     status = tnri_stream_find((*arena)->device, handle, stream);
     if (status != TNR_OK ||

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "memory/device/upper.h"
 #include "order/records.h"
 
 static tnri_records use_records = TNRI_RECORDS_INIT(tnri_use);
@@ -32,7 +33,7 @@ static tnri_uses *block_uses(tnri_arena *arena, tnri_block *block)
 {
     if (block->uses != NULL)
         return block->uses;
-    tnri_assert(tnri_upper_get() != NULL); /* what is made here is given back through its hooks */
+    tnri_assert(tnri_upper_collects()); /* what is made here is given back through the table */
     /* The arena's life is made here, so that no free ever lacks the memory for it. */
     tnri_uses *uses = tnri_life_of(arena) == NULL ? NULL : tnri_record_take(&uses_records);
     if (uses == NULL)
@@ -148,7 +149,7 @@ void tnri_uses_free(tnri_uses *uses, int is_locked)
         use_give(uses, use);
     }
     if (tnri_unlikely(uses->captured != NULL))
-        tnri_captures_get()->captured_gone(uses->captured); /* the list is part of that */
+        tnri_upper_of(TNRI_ROOM_GRAPH)->captured_gone(uses->captured); /* the list is part of it */
     else
         tnri_record_give(&uses_records, uses);
 }
@@ -195,6 +196,8 @@ size_t tnri_uses_describe(const tnri_uses *uses, tnri_wait *waits, size_t room)
 {
     tnri_wait wait = {.base = uses->block->base, .since_ticks = uses->freed_ticks, .graph = -1};
     size_t count = 0;
+    if (uses->captured != NULL && uses->freed_ticks == 0)
+        return SIZE_MAX;
     if (uses->exports > 0) {
         wait.kind = TNRI_WAIT_EXPORT;
         if (count++ < room)
@@ -230,11 +233,6 @@ size_t tnri_uses_describe(const tnri_uses *uses, tnri_wait *waits, size_t room)
             waits[count - 1] = wait;
     }
     return count;
-}
-
-int tnri_uses_is_piece(const tnri_uses *uses)
-{
-    return uses->captured != NULL && uses->freed_ticks == 0;
 }
 
 void tnri_use_records_trim(void)

@@ -13,7 +13,8 @@
 #include <tenure/export.h>
 #include <tenure/lifetime.h>
 
-#include "memory/arena/upper.h"
+#include "memory/arena/arena.h"
+#include "memory/arena/wait.h"
 #include "memory/stream/stream.h"
 
 /* Uses that need no record of their own: most blocks have one, and few have more than these. */
@@ -139,9 +140,8 @@ tnr_status tnri_uses_prepare(tnri_arena *arena, tnri_block *block);
  * lock. Null: no host memory. */
 tnri_uses *tnri_uses_copy(const tnri_uses *of);
 
-/* Tells what a retired block waits for: tnri_upper.describe, tnri_upper.is_piece. */
+/* Tells what a retired block waits for: tnri_upper.describe. */
 size_t tnri_uses_describe(const tnri_uses *uses, tnri_wait *waits, size_t room);
-int tnri_uses_is_piece(const tnri_uses *uses);
 
 /* Returns the records' memory if none is in use. */
 void tnri_use_records_trim(void);

@@ -4,28 +4,41 @@
 
 #include <string.h>
 
+#include "memory/arena/wait.h"
+#include "memory/device/upper.h"
 #include "order/register.h"
 #include "share/exported.h"
 #include "share/imported.h"
 #include "share/offered.h"
 
-static int hook_import_at(size_t index, tnri_seen_import *seen)
+static void share_show(const tnri_listener *listener)
 {
     tnr_import_info info;
-    if (!tnri_imported_at(index, &info))
-        return 0;
-    *seen = (tnri_seen_import){.address = (uintptr_t)info.ptr,
-                               .bytes = info.bytes,
-                               .device = info.device,
-                               .process = info.process,
-                               .generation = info.generation,
-                               .is_read_only = info.is_read_only};
-    memcpy(seen->published, info.published, sizeof(seen->published));
-    return 1;
+    for (size_t i = 0; tnri_imported_at(i, &info); i++) {
+        tnri_seen_import seen = {.address = (uintptr_t)info.ptr,
+                                 .bytes = info.bytes,
+                                 .device = info.device,
+                                 .process = info.process,
+                                 .generation = info.generation,
+                                 .is_read_only = info.is_read_only};
+        memcpy(seen.published, info.published, sizeof(seen.published));
+        listener->import(listener->user, &seen);
+    }
 }
 
-static tnr_status hook_device_ending(tnri_device *device, int force)
+static size_t share_settle(tnri_device *device, int is_short)
 {
+    (void)device;
+    (void)is_short;
+    tnri_exported_settle();
+    return 0;
+}
+
+static tnr_status share_device(tnri_device *device, tnri_device_step step)
+{
+    int force = step == TNRI_DEVICE_ENDS_HOLDS;
+    if (!force && step != TNRI_DEVICE_MAY_END)
+        return TNR_OK;
     tnri_imported_retry(); /* it may be of an own export */
     tnri_offered_pause();  /* no thread of ours is inside */
     tnr_status status = tnri_exported_end(device, force);
@@ -33,15 +46,10 @@ static tnr_status hook_device_ending(tnri_device *device, int force)
     return status == TNR_OK ? tnri_imported_end(device, force) : status;
 }
 
-static const tnri_sharing hooks = {
-    .withdraw = tnri_exported_withdraw,
-    .settle = tnri_exported_settle,
-    .import_at = hook_import_at,
-    .device_ending = hook_device_ending,
-};
-
 void tnri_sharing_register(void)
 {
+    static const tnri_upper upper = {
+        .device = share_device, .settle = share_settle, .show = share_show};
     tnri_lifetime_register();
-    atomic_store_explicit(&tnri_sharing_table, &hooks, memory_order_release);
+    tnri_upper_register(TNRI_ROOM_SHARE, &upper);
 }

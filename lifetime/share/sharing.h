@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is asked of this room from below: tnri_sharing (memory/arena/upper.h). */
+/* What is asked of this room from below: tnri_upper (memory/device/upper.h). */
 #ifndef TNRI_LIFETIME_SHARING_H
 #define TNRI_LIFETIME_SHARING_H
 

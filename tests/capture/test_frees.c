@@ -713,7 +713,7 @@ static void turn_pass(stranger *self)
 
 /* The free of such a block waits for all streams, also if a graph kept it first. In
  * tnri_retire_freed, `|| uses->is_orphaned` left out: it was over at once with `is_held`; the same
- * in free_used: without. */
+ * in tnri_free_ordered: without. */
 static void a_block_without_a_home(void **state)
 {
     (void)state;

@@ -7,7 +7,7 @@
  *
  * Lines of the library changed to see it fail:
  *   tnri_arena_mark_other marks only a stream that tnri_stream_has_mark: a_pool_ends_*
- *   tnri_holds_retry in hook_settle (lifetime/order/register.c) taken out:
+ *   tnri_holds_retry in order_settle (lifetime/order/register.c) taken out:
  *     an_output_freed_in_a_host_function
  */
 #include "steps.h"

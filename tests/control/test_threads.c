@@ -2,7 +2,7 @@
 /*
  * Controllers on several threads while the program allocates, switches control on and off, ends a
  * device, and shuts down and starts again: an answer or a hung-up connection, and never a call into
- * a library that is gone. And tnr_validate finds nothing meanwhile: without tnri_control_pause in
+ * a library that is gone. And tnr_validate finds nothing meanwhile: without TNRI_DEVICE_PAUSES in
  * it, one of four runs found totals that a sleep was changing.
  */
 #include "sleep/sleep.h"

@@ -11,7 +11,7 @@
  *   exports_poll without tnri_exported_settle: uses_of_the_exporter_count_too
  *   arena_check without is_graph: memory_of_graphs
  *   no farewell: a dozen
- *   hook_device_ending without tnri_imported_end: pools_and_devices_do_not_end and more
+ *   share_device without tnri_imported_end: pools_and_devices_do_not_end and more
  *   import_finish without cuCtxSynchronize: closing_waits_for_work
  *   tnri_sharing_register that sets no table: nearly all
  */

@@ -14,7 +14,7 @@
  *   an offer that is there not found: a_name_there_and_back
  *   asker_take that answers on the one thread: silent_ones_keep_nobody
  *   askers_hang_up that hangs up on nobody: the_end_waits_for_nobody
- *   hook_device_ending without tnri_offered_pause: a_device_ends_under_a_request, most times, under
+ *   share_device without tnri_offered_pause: a_device_ends_under_a_request, most times, under
  *     AddressSanitizer; tnri_offered_pause that does not wait likewise
  */
 #include "calls.h"

@@ -4,7 +4,7 @@
  *
  * A text is taken as a whole, or refused with a sentence; a refusal changes nothing. The values
  * that are in force afterwards are given to the library again, one by one: it takes them, and
- * prints the same. In tnri_conf_apply, settings published after an error: this failed at once.
+ * prints the same. In tnri_conf_read, settings adopted after an error: this failed at once.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,6 +53,15 @@ static int is_plain(const char *value)
     return value[0] != '\0' && strpbrk(value, value[0] == '[' ? "' \t\n" : "', \t\n") == NULL;
 }
 
+static tnr_status apply(const char *text, const char *origin)
+{
+    tnri_conf *read;
+    tnr_status status = tnri_conf_read(&read, text, origin, 0);
+    if (status == TNR_OK)
+        tnri_conf_adopt(read);
+    return status;
+}
+
 static void values_are_taken_back(size_t count)
 {
     char text[VALUE_BYTES + 80];
@@ -60,7 +69,7 @@ static void values_are_taken_back(size_t count)
         if (!found[i].is_set || !is_plain(found[i].value))
             continue;
         snprintf(text, sizeof(text), "%s:%s", found[i].key, found[i].value);
-        MUST(tnri_conf_apply(text, "again", 0) == TNR_OK);
+        MUST(apply(text, "again") == TNR_OK);
     }
     (void)settings_get(again);
     for (size_t i = 0; i < count; i++)
@@ -74,9 +83,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t length)
     memcpy(text, bytes, length);
     text[length] = '\0';
     tnri_conf_reset();
-    MUST(tnri_conf_apply("bin_blocks:7", "before", 0) == TNR_OK);
+    MUST(apply("bin_blocks:7", "before") == TNR_OK);
     size_t count = settings_get(again);
-    tnr_status status = tnri_conf_apply(text, "input", 0);
+    tnr_status status = apply(text, "input");
     if (status != TNR_OK)
         MUST(status == TNR_ERR_CONFIG && strncmp(tnr_last_error(), "input", 5) == 0);
     (void)settings_get(found);

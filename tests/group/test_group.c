@@ -19,7 +19,7 @@
  *     test_steps.c
  *   tnri_ask_wait that returns what was given to this process alone, or waive that keeps what came
  *     beyond an ask: four_members and with_floors of test_model.c, in some thousand operations
- *   tnr_validate without tnri_group_pause: growth_is_matched, now and then
+ *   group_device that does nothing where it PAUSES: growth_is_matched, now and then
  *   seat_clear without coming_bytes: who_dies_growing_leaves_nothing
  *   member_give that does not count what it gives in `seen`: old_asks_stay_in_vain
  *   others_add without reserved: limits_bind_all, limits_keep_floors

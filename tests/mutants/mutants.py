@@ -572,7 +572,7 @@ MUTANTS = [
      "        arena->guard_next = 0;",
      "addresses of freed guarded blocks are handed out again at once"),
     ("guard_uses_unseen", "alloc/see/trap/guard.c",
-     "            (void)upper->collect(arena, SIZE_MAX, wait ? TNRI_COLLECT_WAIT : "
+     "        (void)tnri_upper_collect(arena, SIZE_MAX, wait ? TNRI_COLLECT_WAIT : "
      "TNRI_COLLECT_OVER);",
      "            (void)wait;",
      "a guarded block with uses elsewhere is never unmapped"),
@@ -597,7 +597,7 @@ MUTANTS = [
      "        (void)waits, (void)fence_at_once;",
      "what tnr_free_sync frees has traps only once memory is looked for"),
     ("poison_of_uses", "alloc/see/trap/trap.c",
-     "is_sync || (block->uses != NULL && tnri_upper_free_sync != NULL);",
+     "is_sync || block->uses != NULL;",
      "is_sync;",
      "memory is filled while other streams still use it"),
     ("end_unseen", "alloc/see/trap/trap.c",

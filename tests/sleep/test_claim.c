@@ -18,7 +18,7 @@
 
 #include "away/staging.h"
 #include "gpu/capturing.h"
-#include "graph/graph_lock.h"
+#include "memory/pool/graph_lock.h"
 
 static atomic_int locks_in_claims;
 

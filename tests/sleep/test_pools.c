@@ -7,7 +7,7 @@
  *   set_lower without tnri_chunk_sleep: memory_goes_back
  *   tnri_generation_advance in set_sleep: sleeping_pools_serve_nobody (a cached arena served)
  *   tnri_pool_arena without the test for awake: sleeping_pools_serve_nobody
- *   tnri_asleep_end in tnri_pool_end: ends_while_asleep (host and pinned memory left)
+ *   tnri_uppers_pool_end(pool, 1) in tnri_pool_end: ends_while_asleep (host and pinned memory left)
  *   stale_unmap always by tnri_pages_unmap: ends_while_asleep
  *   tnri_release_idle in set_wake: wake_takes_idle_memory
  *   tnri_pool_is_awake in holders_find: memory_goes_back

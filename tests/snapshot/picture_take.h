@@ -11,9 +11,9 @@
 static inline tnri_picture picture_take(void)
 {
     tnri_picture picture;
-    const struct tnri_captures *still = tnri_picture_still();
+    tnri_picture_still();
     tnri_history_lock_take();
-    assert_ok(tnri_picture_take(&picture, TNRI_SNAPSHOT_CALL, still));
+    assert_ok(tnri_picture_take(&picture, TNRI_SNAPSHOT_CALL));
     tnri_history_lock_release();
     return picture;
 }

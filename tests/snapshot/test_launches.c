@@ -5,13 +5,13 @@
  * one is left on the device.
  *
  * Lines changed in the library to see it fail:
- *   tnri_launched_look left out of hook_still_begin, or of launch_record
+ *   tnri_upper_settle left out of tnri_picture_still, or tnri_launched_look of launch_record
  *   queue_look without tnri_event_is_over, or that stops at the first queue that is not over
  *   queue_put_back that puts a queue first again: others_are_not_held_up
  *   is_launch = 0 in tnri_note_launch: the launch is of no stream
  *   the launch's own event left out, or recorded though the history is off
  *   an error of the mark handed on: failures_lose_nothing
- *   tnri_launched_forget left out of hook_device_ending: every test that ends with a closed gate
+ *   tnri_launched_forget left out of device_end: every test that ends with a closed gate
  *   tnri_launched_look without its question whether the process was forked
  */
 #include "capture/steps.h"

@@ -67,9 +67,9 @@ static void picture_here(void)
     seen.is_inside = 1;
     seen.taken++;
     tnri_picture picture;
-    const struct tnri_captures *still = tnri_picture_still();
+    tnri_picture_still();
     tnri_history_lock_take();
-    tnr_status status = tnri_picture_take(&picture, TNRI_SNAPSHOT_CALL, still);
+    tnr_status status = tnri_picture_take(&picture, TNRI_SNAPSHOT_CALL);
     tnri_history_lock_release();
     if (status == TNR_OK) {
         for (size_t p = 0; p < picture.pools_count; p++)

@@ -8,7 +8,7 @@
  *   tnri_chunk_foresee without it: the same
  *   tnri_cgroup_over without the hard limit: a_lowered_limit_takes_what_is_idle
  *   ladder_ascend without tnri_reclaim_above_groups: what_is_idle_above_the_soft_limit_goes_back
- *   server_run without groups_follow; library_start_device without tnri_control_watch, or
+ *   server_run without groups_follow; library_start_device without TNRI_DEVICE_IS_LIMITED, or
  *   tnri_server_make without `watches`: the_thread_that_listens_follows
  *   group_look without dmem.low: the same; limit_lower: the latest: the_tightest_group_counts
  *   region_is without its devices: other_regions_and_odd_files_limit_nothing

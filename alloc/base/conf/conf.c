@@ -411,22 +411,7 @@ static void conf_publish(const tnri_conf *conf)
     tnri_gate_set((TNRI_GATE_STEPS | TNRI_GATE_SYNC | TNRI_GATE_TRAPS) & ~wanted, 0);
 }
 
-/* Until somebody listens. */
-static tnr_status nobody_follows(const tnri_conf *before, const tnri_conf *after)
-{
-    (void)before;
-    (void)after;
-    return TNR_OK;
-}
-
-static tnri_conf_follower conf_follower = nobody_follows; /* the library lock */
-
-void tnri_conf_listen(tnri_conf_follower follower)
-{
-    conf_follower = follower;
-}
-
-tnr_status tnri_conf_apply(const char *text, const char *origin, int running)
+tnr_status tnri_conf_read(tnri_conf **read, const char *text, const char *origin, int running)
 {
     if (conf_defaults.chunk_mb == 0)
         defaults_fill();
@@ -445,16 +430,23 @@ tnr_status tnri_conf_apply(const char *text, const char *origin, int running)
         status = text_apply(conf, copy, origin, running);
         if (status == TNR_OK)
             status = conf_check(conf, origin);
-        /* Last, because it takes effect: from here on nothing can fail. */
-        if (status == TNR_OK)
-            status = conf_follower(now, conf);
     }
     tnri_host_free(copy, bytes);
-    if (status != TNR_OK)
-        tnri_host_free(conf, sizeof(*conf));
+    if (status == TNR_OK)
+        *read = conf;
     else
-        conf_publish(conf);
+        tnri_conf_drop(conf);
     return status;
+}
+
+void tnri_conf_adopt(tnri_conf *read)
+{
+    conf_publish(read);
+}
+
+void tnri_conf_drop(tnri_conf *read)
+{
+    tnri_host_free(read, sizeof(*read));
 }
 
 void tnri_conf_reset(void)
@@ -478,12 +470,8 @@ tnr_status tnri_conf_describe(tnr_setting_info *info, size_t index)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "there are %d settings.", SETTINGS_COUNT);
     const setting *row = &settings[index];
     const tnri_conf *conf = tnri_conf_get();
-    if (conf->chunk_mb == 0) { /* nothing was ever set, not even the defaults */
-        tnr_status status = tnri_conf_apply("", "defaults", 0);
-        if (status != TNR_OK)
-            return status;
-        conf = tnri_conf_get();
-    }
+    if (conf->chunk_mb == 0) /* nothing was ever set, not even the defaults */
+        defaults_fill();
     setting_print(row, conf, value, sizeof(value));
     info->key = row->key;
     info->type = type_names[row->type];

@@ -58,15 +58,14 @@ static inline const tnri_conf *tnri_conf_get(void)
     return atomic_load_explicit(&tnri_conf_current, memory_order_acquire);
 }
 
-/* Called for each change before it is in force: does what the settings say, or fails and changes
- * nothing. One function listens, from before the first change on. Under the library lock. */
-typedef tnr_status (*tnri_conf_follower)(const tnri_conf *before, const tnri_conf *after);
-void tnri_conf_listen(tnri_conf_follower follower);
-
-/* Applies `text` on top of what is in force, all or nothing. `origin` names the text in errors
- * ("TENURE_CONF", "tnr_configure"). If `running`, settings marked START are refused with
- * TNR_ERR_BUSY. Under the library lock. */
-tnr_status tnri_conf_apply(const char *text, const char *origin, int running);
+/* Reads `text` on top of what is in force, all or nothing; nothing is in force yet. `origin` names
+ * the text in errors ("TENURE_CONF", "tnr_configure"). If `running`, settings marked START are
+ * refused with TNR_ERR_BUSY. What is read is then adopted or dropped. Under the library lock, as
+ * the two next. */
+tnr_status tnri_conf_read(tnri_conf **read, const char *text, const char *origin, int running);
+/* Puts it in force. */
+void tnri_conf_adopt(tnri_conf *read);
+void tnri_conf_drop(tnri_conf *read);
 
 /* tnr_setting_get, in any process. */
 tnr_status tnri_conf_describe(tnr_setting_info *info, size_t index);

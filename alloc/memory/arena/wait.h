@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a block waits for, as the layer above tells it for a picture. */
+/* What the rooms above tell of blocks, graphs and imports for a picture: tnri_upper.show. */
 #ifndef TNRI_ARENA_WAIT_H
 #define TNRI_ARENA_WAIT_H
 
@@ -41,13 +41,25 @@ typedef struct tnri_seen_graph {
     uint64_t found, own, kept, shared, loose, freed, unmapped, unread;
 } tnri_seen_graph;
 
-/* How that layer tells of graphs, and of the blocks that they keep. */
-typedef struct tnri_graph_listener {
+/* Memory of another process that is mapped here. */
+typedef struct tnri_seen_import {
+    uintptr_t address;
+    size_t bytes;
+    int device;
+    int process;         /* that it is from; 0: not known */
+    uint64_t generation; /* of what it was published as, under a name; 0: it was not */
+    char published[64];
+    int is_read_only;
+} tnri_seen_import;
+
+/* How they tell of graphs, of the blocks that these keep, and of imports. */
+typedef struct tnri_listener {
     void *user;
     void (*graph)(void *user, const tnri_seen_graph *graph);
     /* `kind` is TNRI_WAIT_GRAPH, or TNRI_WAIT_CAPTURE for the capture that is to become the
      * graph. */
     void (*keeps)(void *user, tnri_wait_kind kind, uint64_t graph, uintptr_t base);
-} tnri_graph_listener;
+    void (*import)(void *user, const tnri_seen_import *import);
+} tnri_listener;
 
 #endif

@@ -77,11 +77,6 @@ typedef struct tnri_device {
 
     tnri_event_store events; /* synchronisation: internal */
 
-    /* Of a GPU: called before its host memory is put out of use, in the context. Gives back what a
-     * layer above has there, and its stream here. TNR_ERR_BUSY: contents are kept there. Null:
-     * there is nothing. */
-    tnr_status (*upper_empty)(struct tnri_device *device);
-
     /* Synchronisation: atomics. Changed on slow paths only. */
     _Atomic uint64_t reserved_bytes, reserved_peak_bytes;
     _Atomic uint64_t reserved_total_bytes; /* ever taken from the driver */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A group, as this layer sees it: processes of one user that share a device's memory. The layer
- * that has groups (lifetime/share/group) registers a table when the library is loaded. The table is
- * null if a program is linked without that layer.
+ * A group, as this layer sees it: processes of one user that share a device's memory. The room
+ * that has groups (lifetime/share/group) registers when the library is loaded
+ * (memory/device/upper.h), unless a program is linked without that layer.
  *
  * A process in no group pays one load where memory is taken from the driver, or goes back to it.
  */
@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "memory/device/device.h"
+#include "memory/device/upper.h"
 
 /* What a process has done in its group on a device, since it joined. */
 typedef struct tnri_group_counts {
@@ -28,31 +29,6 @@ typedef struct tnri_asking {
     uint64_t gave_bytes; /* what all had given when it last asked */
 } tnri_asking;
 
-typedef struct tnri_group_table {
-    /* Joins the group that the settings name, and sets in_group and ceiling_bytes. Under the
-     * library lock. Errors: TNR_ERR_FILE, TNR_ERR_HOST_MEMORY, TNR_ERR_BUSY (no place). */
-    tnr_status (*join)(tnri_device *device);
-    /* The reverse; nothing if the process is in none. Waits for a pass that is under way. */
-    void (*leave)(tnri_device *device);
-    /* Between these two calls nothing is given. */
-    void (*pause)(tnri_device *device);
-    void (*resume)(tnri_device *device);
-
-    /* Memory is about to be taken from the driver. Refuses with TNR_ERR_OUT_OF_MEMORY if others'
-     * floors need what is left. The caller calls `taken` afterwards, whatever came of it. In the
-     * device's context. */
-    tnr_status (*take)(tnri_device *device, size_t bytes);
-    void (*taken)(tnri_device *device, size_t bytes, int is_taken);
-    void (*released)(tnri_device *device, size_t bytes);
-
-    /* Asks the others for memory, if `bytes` is not 0. Waits for them, and for what this process is
-     * giving just now. All calls for one request together wait no longer than group_wait_ms. 1:
-     * more may be free than before; 0: nothing is, or the time is over. No lock held. */
-    int (*ask)(tnri_device *device, size_t bytes, tnri_asking *asking);
-
-    void (*count)(const tnri_device *device, tnri_group_counts *counts);
-} tnri_group_table;
-
 /* The setting that bounds what this process alone may have, which no member may have more of than
  * all together. */
 typedef struct tnri_group_bound {
@@ -61,24 +37,26 @@ typedef struct tnri_group_bound {
 } tnri_group_bound;
 tnri_group_bound tnri_group_ceiling(void);
 
-extern _Atomic(const tnri_group_table *) tnri_group_registered;
-
-/* The table, if the process is in a group on the device. */
-static inline const tnri_group_table *tnri_group_of(const tnri_device *device)
+/* The table of groups, if the process is in one on the device. */
+static inline const tnri_upper *tnri_group_of(const tnri_device *device)
 {
     if (tnri_likely(!atomic_load_explicit(&device->in_group, memory_order_acquire)))
         return NULL;
-    return atomic_load_explicit(&tnri_group_registered, memory_order_acquire);
+    return tnri_upper_of(TNRI_ROOM_GROUP);
 }
 
-/* The functions of the table; they do nothing if the process is in no group. */
+/* Joins the group that the settings name, and sets in_group and ceiling_bytes: see
+ * TNRI_DEVICE_STARTS. */
 tnr_status tnri_group_join(tnri_device *device);
-void tnri_group_leave(tnri_device *device);
-void tnri_group_pause(tnri_device *device);
-void tnri_group_resume(tnri_device *device);
+
+/* What follows does nothing if the process is in no group. */
+
+/* Memory is about to be taken from the driver: see tnri_upper.take. The caller calls
+ * tnri_group_taken afterwards, whatever came of it. In the device's context. */
 tnr_status tnri_group_take(tnri_device *device, size_t bytes);
 void tnri_group_taken(tnri_device *device, size_t bytes, int is_taken);
 void tnri_group_released(tnri_device *device, size_t bytes);
+/* See tnri_upper.ask. No lock held. */
 int tnri_group_ask(tnri_device *device, size_t bytes, tnri_asking *asking);
 void tnri_group_count(const tnri_device *device, tnri_group_counts *counts);
 

@@ -11,6 +11,7 @@
 #include "memory/device/group.h"
 #include "memory/device/host.h"
 #include "memory/device/tag.h"
+#include "memory/device/upper.h"
 
 /* The smallest power of two that is a multiple of the granularity and not below chunk_mb. */
 static unsigned device_page_shift(const tnri_device *device)
@@ -160,7 +161,7 @@ static CUresult device_dismantle(tnri_device *device, tnri_gpu_verb *verb)
 {
     if (device->context == NULL)
         return CUDA_SUCCESS;
-    tnri_group_leave(device);
+    (void)tnri_uppers_device(device, TNRI_DEVICE_STOPS);
     tnri_visit visit;
     *verb = TNRI_GPU_CONTEXT_PUSH;
     CUresult result = tnri_device_push(device, &visit);

@@ -36,15 +36,3 @@ void tnri_pool_work_wait(tnr_pool pool)
     while (atomic_load(&pool->asleep.workers) != 0)
         tnri_yield();
 }
-
-tnr_status tnri_asleep_settle(tnr_pool pool)
-{
-    return pool->asleep.ops == NULL ? TNR_OK : pool->asleep.ops->settle(pool);
-}
-
-void tnri_asleep_end(tnr_pool pool)
-{
-    if (pool->asleep.ops != NULL)
-        pool->asleep.ops->end(pool);
-    pool->asleep.ops = NULL;
-}

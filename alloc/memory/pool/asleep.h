@@ -33,8 +33,4 @@ void tnri_pool_work_end(tnr_pool pool);
 /* Waits until no thread works on a pool that is no longer awake. */
 void tnri_pool_work_wait(tnr_pool pool);
 
-/* The end of a pool that sleeps, or has slept: see tnri_sleeper_ops. */
-tnr_status tnri_asleep_settle(tnr_pool pool);
-void tnri_asleep_end(tnr_pool pool);
-
 #endif

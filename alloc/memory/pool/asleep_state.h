@@ -15,14 +15,6 @@ typedef enum tnri_sleep_state {
     TNRI_WAKING /* a thread is waking it */
 } tnri_sleep_state;
 
-/* What the layer that puts pools to sleep offers to the end of a pool. */
-typedef struct tnri_sleeper_ops {
-    /* Waits until no copy of its own uses the pool's memory. In the context. */
-    tnr_status (*settle)(tnr_pool pool);
-    /* The pool has ended: frees what was kept of it. In the context. */
-    void (*end)(tnr_pool pool);
-} tnri_sleeper_ops;
-
 typedef struct tnri_asleep {
     _Atomic int state;              /* tnri_sleep_state; changed by whose turn it is to sleep */
     _Atomic uint32_t workers;       /* threads between work_begin and work_end */
@@ -30,7 +22,6 @@ typedef struct tnri_asleep {
     _Atomic uint64_t sleeps, wakes; /* for statistics */
     int has_other;                  /* 1: a compaction has given it other memory; as `state` */
     void *sleeper;                  /* the upper layer's; the holder of the staging */
-    const tnri_sleeper_ops *ops;    /* set with it */
 } tnri_asleep;
 
 #endif

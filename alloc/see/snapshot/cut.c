@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "memory/arena/upper.h"
 #include "memory/arena/world_validate.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "base/ticks.h"
 #include "log/history.h"
 #include "memory/device/chunk.h"
+#include "memory/device/upper.h"
 #include "miss/park.h"
 #include "memory/pool/asleep.h"
 #include "memory/pool/pool.h"
@@ -26,18 +26,22 @@ enum {
 
 /* ---- copying an arena ----------------------------------------------------------------------- */
 
-/* Adds what a retired block waits for. */
-static void waits_copy(tnri_arena_copy *copy, const tnri_block *block)
+/* Adds what a retired block waits for. 1: nothing, since it is memory that a capture hands out
+ * again. */
+static int waits_copy(tnri_arena_copy *copy, const tnri_block *block)
 {
-    const tnri_upper *upper = tnri_upper_get();
-    if (block->uses == NULL || upper == NULL || copy->is_short)
-        return;
-    size_t room = copy->waits_room - copy->waits_count;
-    size_t count = upper->describe(block->uses, copy->waits + copy->waits_count, room);
+    size_t room = copy->is_short ? 0 : copy->waits_room - copy->waits_count;
+    size_t count = block->uses == NULL
+                       ? 0
+                       : tnri_upper_of(TNRI_ROOM_ORDER)
+                             ->describe(block->uses, copy->waits + copy->waits_count, room);
+    if (count == SIZE_MAX)
+        return 1;
     if (count > room)
         copy->is_short = 1;
     else
         copy->waits_count += count;
+    return 0;
 }
 
 static void block_copy(tnri_arena_copy *copy, const tnri_block *block)
@@ -55,13 +59,10 @@ static void block_copy(tnri_arena_copy *copy, const tnri_block *block)
 /* A block that waits, with what for; or memory that a capture hands out again, which is free. */
 static void retired_copy(tnri_arena_copy *copy, const tnri_block *block)
 {
-    const tnri_upper *upper = tnri_upper_get();
-    int is_piece = block->uses != NULL && upper != NULL && upper->is_piece(block->uses);
+    int is_free = waits_copy(copy, block);
     size_t count = copy->blocks_count;
-    if (!is_piece)
-        waits_copy(copy, block);
     block_copy(copy, block);
-    if (is_piece && copy->blocks_count > count)
+    if (is_free && copy->blocks_count > count)
         copy->blocks[count].state = TNRI_FREE;
 }
 

@@ -12,9 +12,10 @@
 #include "log/origins.h"
 #include "log/texts.h"
 #include "memory/arena/note.h"
-#include "memory/arena/upper.h"
 #include "memory/device/device.h"
 #include "memory/device/host.h"
+#include "memory/device/upper.h"
+#include "memory/pool/graph_lock.h"
 #include "memory/pool/pool.h"
 #include "see/snapshot/sort.h"
 
@@ -389,32 +390,21 @@ static void keeps_listen(void *user, tnri_wait_kind kind, uint64_t graph, uintpt
         *kept = (tnri_shown_keep){graph, base, kind};
 }
 
-const tnri_captures *tnri_picture_still(void)
+static void import_listen(void *user, const tnri_seen_import *import)
 {
-    const tnri_captures *captures = tnri_captures_get();
-    if (captures != NULL)
-        captures->still_begin();
-    return captures;
+    tnri_picture *picture = user;
+    tnri_seen_import *shown = ARRAY_ADD(picture, imports);
+    if (shown != NULL)
+        *shown = *import;
 }
 
-static void graphs_show(tnri_picture *picture, const tnri_captures *still)
+/* Graphs, or memory of other processes that is mapped here. */
+static void room_show(tnri_picture *picture, tnri_room room)
 {
-    tnri_graph_listener listener = {picture, graph_listen, keeps_listen};
-    if (still != NULL)
-        still->describe(&listener);
-}
-
-/* Memory of other processes that is mapped here. */
-static void imports_show(tnri_picture *picture)
-{
-    const tnri_sharing *sharing = tnri_sharing_get();
-    tnri_seen_import seen;
-    for (size_t i = 0; sharing != NULL && sharing->import_at(i, &seen); i++) {
-        tnri_seen_import *shown = ARRAY_ADD(picture, imports);
-        if (shown == NULL)
-            return;
-        *shown = seen;
-    }
+    const tnri_listener listener = {picture, graph_listen, keeps_listen, import_listen};
+    const tnri_upper *upper = tnri_upper_of(room);
+    if (upper->show != NULL)
+        upper->show(&listener);
 }
 
 /* ---- devices -------------------------------------------------------------------------------- */
@@ -684,7 +674,13 @@ static void history_show(tnri_picture *picture)
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-tnr_status tnri_picture_take(tnri_picture *picture, tnri_reason reason, const tnri_captures *still)
+void tnri_picture_still(void)
+{
+    (void)tnri_upper_settle(TNRI_ROOM_GRAPH, NULL); /* a snapshot has launches that are over */
+    (void)tnri_graph_lock();
+}
+
+tnr_status tnri_picture_take(tnri_picture *picture, tnri_reason reason)
 {
     memset(picture, 0, sizeof(*picture));
     picture->reason = reason;
@@ -693,9 +689,8 @@ tnr_status tnri_picture_take(tnri_picture *picture, tnri_reason reason, const tn
     if (status == TNR_OK)
         pools_show(picture);
     if (status == TNR_OK && !picture->is_short)
-        graphs_show(picture, still);
-    if (still != NULL)
-        still->still_end();
+        room_show(picture, TNRI_ROOM_GRAPH);
+    tnri_graph_unlock();
     if (status != TNR_OK)
         return status;
     picture->scale = tnri_ticks_scale_make();
@@ -706,7 +701,7 @@ tnr_status tnri_picture_take(tnri_picture *picture, tnri_reason reason, const tn
     if (!picture->is_short)
         devices_show(picture);
     if (!picture->is_short)
-        imports_show(picture);
+        room_show(picture, TNRI_ROOM_SHARE);
     if (!picture->is_short)
         blocks_show(picture);
     if (!picture->is_short)

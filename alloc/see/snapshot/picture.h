@@ -12,7 +12,6 @@
 
 #include "base/ticks.h"
 #include "log/ring.h"
-#include "memory/arena/upper.h"
 #include "memory/device/group.h"
 #include "see/snapshot/cut.h"
 #include "see/snapshot/symbols.h"
@@ -144,14 +143,11 @@ typedef struct tnri_picture {
 } tnri_picture;
 
 /* Keeps captures and graphs as they are until tnri_picture_take. To be called before the lock of
- * the history is taken. Returns what the caller hands on to tnri_picture_take; null if nobody
- * captures. */
-struct tnri_captures;
-const struct tnri_captures *tnri_picture_still(void);
+ * the history is taken, because a thread that runs out of memory in a capture writes a snapshot. */
+void tnri_picture_still(void);
 
 /* Takes a picture. Under the lock of the history. On an error there is nothing to free. */
-tnr_status tnri_picture_take(tnri_picture *picture, tnri_reason reason,
-                             const struct tnri_captures *still);
+tnr_status tnri_picture_take(tnri_picture *picture, tnri_reason reason);
 void tnri_picture_free(tnri_picture *picture);
 
 /* The record at a place of picture->order. */

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "log/history.h"
 #include "memory/arena/note.h"
-#include "memory/arena/upper.h"
 #include "see/snapshot/formats.h"
 #include "see/snapshot/report.h"
 
@@ -64,10 +63,10 @@ tnr_status tnri_snapshot_take(const char *path, tnr_snapshot_format format, tnri
     if (status != TNR_OK)
         return status;
     tnri_picture picture;
-    const struct tnri_captures *still = tnri_picture_still();
+    tnri_picture_still();
     tnri_history_lock_take();
     tnri_note_moment(TNRI_NOTED_SNAPSHOT);
-    status = tnri_picture_take(&picture, reason, still);
+    status = tnri_picture_take(&picture, reason);
     if (status == TNR_OK) {
         status = picture_write(&picture, path, format, is_gzip);
         tnri_picture_free(&picture);
@@ -81,10 +80,10 @@ tnr_status tnri_snapshot_take_oom(const char *path, const char *report_path, con
 {
     tnri_picture picture;
     tnri_sink sink;
-    const struct tnri_captures *still = tnri_picture_still();
+    tnri_picture_still();
     tnri_history_lock_take();
     tnri_note_moment(TNRI_NOTED_SNAPSHOT);
-    tnr_status status = tnri_picture_take(&picture, TNRI_SNAPSHOT_OOM, still);
+    tnr_status status = tnri_picture_take(&picture, TNRI_SNAPSHOT_OOM);
     if (status == TNR_OK) {
         status = picture_write(&picture, path, TNR_SNAPSHOT_JSON, 1);
         tnr_status opened = tnri_sink_open(&sink, report_path, 0);

@@ -52,9 +52,9 @@ static void stretches_visit(const tnri_picture *picture, const tnr_walked_block 
 tnr_status tnri_memory_walk(tnr_pool handle, int device, tnr_walk_visit visit, void *user)
 {
     tnri_picture picture;
-    const struct tnri_captures *still = tnri_picture_still();
+    tnri_picture_still();
     tnri_history_lock_take();
-    tnr_status status = tnri_picture_take(&picture, TNRI_SNAPSHOT_CALL, still);
+    tnr_status status = tnri_picture_take(&picture, TNRI_SNAPSHOT_CALL);
     tnri_history_lock_release();
     if (status != TNR_OK)
         return status;

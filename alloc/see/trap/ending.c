@@ -11,7 +11,7 @@
 #include "base/prim/process.h"
 #include "base/prim/thread.h"
 #include "gpu/capturing.h"
-#include "memory/arena/upper.h"
+#include "memory/device/upper.h"
 #include "memory/pool/asleep.h"
 #include "memory/pool/cache.h"
 #include "memory/pool/pool.h"
@@ -192,13 +192,12 @@ static int device_wait(tnri_device *device, uint64_t until_ns)
  * on a stream of its own. In the order of an arena's stream it could be looked at before. */
 static int device_fill(tnri_device *device, uint64_t until_ns)
 {
-    const tnri_upper *upper = tnri_upper_get();
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
         if (!tnri_pool_work_begin(pool)) /* it sleeps */
             continue;
         tnri_arena *arena = tnri_arena_walk(pool, NULL);
-        if (arena != NULL && upper != NULL)
-            (void)upper->collect(arena, SIZE_MAX, TNRI_COLLECT_OVER);
+        if (arena != NULL)
+            (void)tnri_upper_collect(arena, SIZE_MAX, TNRI_COLLECT_OVER);
         tnri_pool_work_end(pool);
     }
     return device_wait(device, until_ns);

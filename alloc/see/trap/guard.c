@@ -3,7 +3,7 @@
 #include "see/trap/guard.h"
 
 #include "base/conf/conf.h"
-#include "memory/arena/upper.h"
+#include "memory/device/upper.h"
 #include "memory/pool/asleep.h"
 #include "memory/pool/pool.h"
 #include "miss/ladder.h"
@@ -98,7 +98,6 @@ tnr_status tnri_guard_malloc(tnri_arena *arena, const tnri_request *request, voi
 
 void tnri_guard_sweep(tnri_arena *arena, int wait)
 {
-    const tnri_upper *upper = tnri_upper_get();
     tnri_visit visit;
     size_t queued;
     size_t released = 0;
@@ -106,8 +105,7 @@ void tnri_guard_sweep(tnri_arena *arena, int wait)
     if (tnri_account_is_kept(arena->account) || tnri_device_enter(arena->device, &visit) != TNR_OK)
         return;
     if (tnri_pool_work_begin(arena->pool)) {
-        if (upper != NULL)
-            (void)upper->collect(arena, SIZE_MAX, wait ? TNRI_COLLECT_WAIT : TNRI_COLLECT_OVER);
+        (void)tnri_upper_collect(arena, SIZE_MAX, wait ? TNRI_COLLECT_WAIT : TNRI_COLLECT_OVER);
         (void)tnri_stale_release(arena, SIZE_MAX, &queued);
         (void)tnri_stale_drain(arena, 0, wait, &released);
         tnri_pool_work_end(arena->pool);

@@ -5,7 +5,6 @@
 #include "base/conf/conf.h"
 #include "log/stacks.h"
 #include "memory/arena/note.h"
-#include "memory/arena/upper.h"
 #include "memory/device/device.h"
 #include "memory/pool/asleep.h"
 #include "see/trap/canary.h"
@@ -172,7 +171,7 @@ static int last_work_make(last_work *work, tnri_block *block, void *ptr, int is_
     if (is_there) {
         *work = (last_work){.story = tnri_story_of(arena, block), .bytes = block->bytes};
         work->story.freed = freed;
-        work->is_sync = is_sync || (block->uses != NULL && tnri_upper_free_sync != NULL);
+        work->is_sync = is_sync || block->uses != NULL;
         if (!work->is_sync)
             work->canary_bytes = tnri_canary_take(block, &work->canary);
         stains_note(work, arena, block);

@@ -316,18 +316,12 @@ tnr_status tnri_ask_take(tnri_device *device, size_t bytes)
     return status;
 }
 
-void tnri_ask_taken(tnri_device *device, size_t bytes, int is_taken)
+void tnri_ask_took(tnri_device *device, size_t asked, int64_t change)
 {
     tnri_member *self = tnri_member_on(device);
     tnri_seat *own = tnri_seat_own(&self->at);
-    if (is_taken)
-        atomic_fetch_add(&own->reserved_bytes, bytes);
-    atomic_fetch_sub(&own->coming_bytes, bytes);
-    if (is_taken)
-        ask(self, bytes, NULL);
-}
-
-void tnri_ask_released(tnri_device *device, size_t bytes)
-{
-    atomic_fetch_sub(&tnri_seat_own(&tnri_member_on(device)->at)->reserved_bytes, bytes);
+    atomic_fetch_add(&own->reserved_bytes, (uint64_t)change);
+    atomic_fetch_sub(&own->coming_bytes, asked);
+    if (change > 0)
+        ask(self, (uint64_t)change, NULL);
 }

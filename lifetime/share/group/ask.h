@@ -40,10 +40,9 @@ int tnri_member_yield(tnri_member *self);
 /* A member that has just joined asks for its floor. */
 void tnri_ask_floor(tnri_member *self);
 
-/* The functions of tnri_group_table. */
+/* For the table of the room: tnri_upper. */
 tnr_status tnri_ask_take(tnri_device *device, size_t bytes);
-void tnri_ask_taken(tnri_device *device, size_t bytes, int is_taken);
-void tnri_ask_released(tnri_device *device, size_t bytes);
+void tnri_ask_took(tnri_device *device, size_t asked, int64_t change);
 int tnri_ask_wait(tnri_device *device, size_t bytes, tnri_asking *asking);
 
 #endif

@@ -13,7 +13,7 @@
 #include "base/prim/helper.h"
 #include "base/prim/process.h"
 #include "base/prim/thread.h"
-#include "memory/arena/upper.h"
+#include "memory/device/upper.h"
 #include "miss/reclaim.h"
 #include "share/folder.h"
 #include "share/group/ask.h"
@@ -73,7 +73,8 @@ static int member_give(tnri_member *self, int asker, size_t *held)
     while ((lack = lack_of(self, asker, asked)) > 0 && !atomic_load(&self->is_ending)) {
         uint64_t piece = (lack - 1) / givers_count(self, asker) + 1;
         int is_short = atomic_load(&seat->short_count) > 0;
-        tnri_captures_settle(self->device); /* graphs may have ended that nobody has looked for */
+        /* graphs may have ended that nobody has looked for */
+        (void)tnri_uppers_settle(self->device, 0);
         uint64_t given =
             tnri_reclaim_for_others(self->device, (size_t)piece, floor, is_short, held);
         looks++;
@@ -340,20 +341,31 @@ static void group_count(const tnri_device *device, tnri_group_counts *counts)
     counts->yielded_bytes = atomic_load(&self->yielded_bytes);
 }
 
+static tnr_status group_device(tnri_device *device, tnri_device_step step)
+{
+    if (step == TNRI_DEVICE_STARTS)
+        return group_join(device);
+    if (device == NULL || tnri_group_of(device) == NULL)
+        return TNR_OK;
+    if (step == TNRI_DEVICE_PAUSES)
+        group_pause(device);
+    else if (step == TNRI_DEVICE_RESUMES)
+        group_resume(device);
+    else if (step == TNRI_DEVICE_STOPS)
+        group_leave(device);
+    return TNR_OK;
+}
+
 static __attribute__((constructor)) void group_register(void)
 {
-    static const tnri_group_table table = {
-        .join = group_join,
-        .leave = group_leave,
-        .pause = group_pause,
-        .resume = group_resume,
+    static const tnri_upper upper = {
+        .device = group_device,
         .take = tnri_ask_take,
-        .taken = tnri_ask_taken,
-        .released = tnri_ask_released,
+        .took = tnri_ask_took,
         .ask = tnri_ask_wait,
         .count = group_count,
     };
-    atomic_store(&tnri_group_registered, &table);
+    tnri_upper_register(TNRI_ROOM_GROUP, &upper);
 }
 
 int tnri_member_next(tnri_member_seen *seen, int *seat, int device)

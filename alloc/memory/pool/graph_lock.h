@@ -2,16 +2,17 @@
 /*
  * The graph lock: the one lock of captures and graphs.
  *
- * Captures are rare and short, and what happens in one is a sequence. So this folder works one
+ * Captures are rare and short, and what happens in one is a sequence. So capture/graph works one
  * thread at a time: captures of several devices take turns. Unlike the library's other locks, the
  * graph lock is kept during driver calls, and while memory is taken from the device. So a thread
- * takes it before any other lock, with none held. A thread that does not capture never takes it
- * (except to free a block that a capture may need).
+ * takes it before any other lock, with none held. A thread that does not capture takes it only to
+ * free a block that a capture may need, for a picture of all memory, and to take a given address of
+ * a graph pool.
  *
  * A thread that is inside may come in again: the out-of-memory callback may free.
  */
-#ifndef TNRI_GRAPH_GRAPH_LOCK_H
-#define TNRI_GRAPH_GRAPH_LOCK_H
+#ifndef TNRI_POOL_GRAPH_LOCK_H
+#define TNRI_POOL_GRAPH_LOCK_H
 
 #include <tenure/status.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one lock of captures and graphs: see graph_lock.h. */
-#include "graph/graph_lock.h"
+#include "memory/pool/graph_lock.h"
 
 #include "base/assert.h"
 #include "base/error.h"
