@@ -56,7 +56,8 @@ static void *growable_reuse(tnr_pool pool, size_t bytes_max, tnri_stream *stream
     return ptr;
 }
 
-tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream handle, void **ptr)
+/* Reserves a growable block of a pool for a stream. */
+static tnr_status pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream handle, void **ptr)
 {
     tnri_stream *stream;
     if (!tnri_pool_is_awake(pool))
@@ -107,7 +108,7 @@ tnr_status tnr_reserve(void **ptr, size_t bytes_max, int device, tnr_stream stre
     if (bytes_max > 0)
         status = tnri_segment_refuse(&pool->account, "it gets no more addresses than it has");
     if (bytes_max > 0 && status == TNR_OK)
-        status = tnri_pool_reserve(pool, bytes_max, stream, ptr);
+        status = pool_reserve(pool, bytes_max, stream, ptr);
     tnri_pool_drop(pool);
     return status;
 }

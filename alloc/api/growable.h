@@ -10,7 +10,4 @@
  * TNR_ERR_INVALID_ARGUMENT. */
 tnr_status tnri_growable_find(tnri_arena **arena, const void *ptr);
 
-/* Reserves a growable block of a pool for a stream. */
-tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream stream, void **ptr);
-
 #endif

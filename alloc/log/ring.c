@@ -24,7 +24,8 @@ static int has_end_key;  /* likewise */
 
 /* ---- rings ---------------------------------------------------------------------------------- */
 
-size_t tnri_ring_room(size_t records)
+/* How many records a ring made for so many has room for. */
+static size_t ring_room(size_t records)
 {
     size_t pages = (records + TNRI_PAGE_RECORDS - 1) / TNRI_PAGE_RECORDS;
     return (pages < TNRI_RING_PAGES_MIN ? TNRI_RING_PAGES_MIN : pages) * TNRI_PAGE_RECORDS;
@@ -79,7 +80,7 @@ static void rings_destroy(tnri_ring *ring)
 
 int tnri_ring_set(size_t records)
 {
-    size_t pages = tnri_ring_room(records) / TNRI_PAGE_RECORDS;
+    size_t pages = ring_room(records) / TNRI_PAGE_RECORDS;
     tnri_ring *current = atomic_load(&tnri_ring_current);
     if (current != NULL && current->pages_count == pages)
         return 1;

@@ -59,9 +59,6 @@ void tnri_ring_interrupt(void);
 /* Frees all rings, while no other thread is inside Tenure. */
 void tnri_ring_free(void);
 
-/* How many records a ring made for so many has room for. */
-size_t tnri_ring_room(size_t records);
-
 /* Takes a page of the current ring for the calling thread; 0 if there is none. */
 int tnri_writer_take(tnri_writer *writer);
 

@@ -87,7 +87,8 @@ tnr_status tnri_park(size_t *bytes, tnri_arena *arena, void *ptr, tnri_event *ev
     return status;
 }
 
-tnri_parked *tnri_parked_at(const tnri_arena *arena, uintptr_t address)
+/* The parked block that begins at `address`; null: none does. Under the lock. */
+static tnri_parked *parked_at(const tnri_arena *arena, uintptr_t address)
 {
     tnri_parked *parked = arena->parked;
     while (parked != NULL && parked->block->base != address)
@@ -117,7 +118,7 @@ tnr_status tnri_unpark_begin(tnri_parked **found, tnri_arena *arena, void *ptr)
     int is_mine = 0;
     for (unsigned round = 0;; round++) {
         tnri_arena_enter(arena);
-        tnri_parked *parked = tnri_parked_at(arena, (uintptr_t)ptr);
+        tnri_parked *parked = parked_at(arena, (uintptr_t)ptr);
         tnr_status status = TNR_OK;
         if (parked == NULL)
             status = tnri_error(TNR_ERR_NOT_LIVE, "no parked block begins at %p.", ptr);
@@ -201,7 +202,7 @@ int tnri_parked_free(tnri_arena *arena, void *ptr)
 {
     for (unsigned round = 0;; round++) {
         tnri_arena_enter(arena);
-        tnri_parked *parked = tnri_parked_at(arena, (uintptr_t)ptr);
+        tnri_parked *parked = parked_at(arena, (uintptr_t)ptr);
         int is_ready = parked != NULL && !parked->is_returning && !parked_is_busy(parked);
         if (is_ready)
             parked_empty(parked);

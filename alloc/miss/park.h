@@ -46,9 +46,6 @@ static inline size_t tnri_parked_records(const tnri_parked *parked)
  * bytes of the whole chunks. No lock is held. */
 tnr_status tnri_park(size_t *bytes, tnri_arena *arena, void *ptr, tnri_event *event, void *kept);
 
-/* The parked block that begins at `address`; null: none does. Under the lock. */
-tnri_parked *tnri_parked_at(const tnri_arena *arena, uintptr_t address);
-
 /* Begins to bring a parked block back: nothing is taken from it any more. TNR_ERR_NOT_LIVE if none
  * begins there, TNR_ERR_BUSY if another thread does the same. No lock is held. */
 tnr_status tnri_unpark_begin(tnri_parked **parked, tnri_arena *arena, void *ptr);

@@ -315,7 +315,7 @@ static void judge_finding(const judge *self, tnr_audit_finding *finding, size_t 
 
 /* ---- reports -------------------------------------------------------------------------------- */
 
-void tnri_report_free(tnri_report *report)
+static void report_free(tnri_report *report)
 {
     tnri_host_free(report->findings, report->findings_room * sizeof(report->findings[0]));
     tnri_host_free(report->extents, report->extents_room * sizeof(report->extents[0]));
@@ -428,7 +428,8 @@ static tnr_status report_fill(tnri_report *report, CUgraph cuda_graph, tnr_graph
     return status;
 }
 
-tnr_status tnri_report_make(CUgraph cuda_graph, tnr_graph number, tnri_report *report)
+/* Makes a report of a CUDA graph. No lock held. On an error there is nothing to free. */
+static tnr_status report_make(CUgraph cuda_graph, tnr_graph number, tnri_report *report)
 {
     memset(report, 0, sizeof(*report));
     if (tnri_library_is_forked())
@@ -443,7 +444,7 @@ tnr_status tnri_report_make(CUgraph cuda_graph, tnr_graph number, tnri_report *r
     status = report_fill(report, cuda_graph, number);
     tnri_graph_unlock();
     if (status != TNR_OK)
-        tnri_report_free(report);
+        report_free(report);
     return status;
 }
 
@@ -459,13 +460,13 @@ tnr_status tnr_graph_audit(tnr_audit *audit, tnr_cuda_graph cuda_graph, tnr_grap
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_graph_audit: set audit->struct_bytes to sizeof(tnr_audit).");
     tnri_report report;
-    tnr_status status = tnri_report_make(cuda_graph, graph, &report);
+    tnr_status status = report_make(cuda_graph, graph, &report);
     if (status != TNR_OK)
         return status;
     *audit = report.sums;
     for (size_t i = 0; visit != NULL && i < report.findings_count; i++)
         visit(&report.findings[i], user);
-    tnri_report_free(&report);
+    report_free(&report);
     return TNR_OK;
 }
 
@@ -481,10 +482,10 @@ tnr_status tnr_graph_audit_write(tnr_cuda_graph cuda_graph, tnr_graph graph,
                           "TNR_AUDIT_JSON.",
                           (int)format);
     tnri_report report;
-    tnr_status status = tnri_report_make(cuda_graph, graph, &report);
+    tnr_status status = report_make(cuda_graph, graph, &report);
     if (status != TNR_OK)
         return status;
     status = tnri_report_write(&report, format, file);
-    tnri_report_free(&report);
+    report_free(&report);
     return status;
 }

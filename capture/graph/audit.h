@@ -25,10 +25,6 @@ typedef struct tnri_report {
     size_t findings_count, findings_room, extents_room;
 } tnri_report;
 
-/* Makes a report of a CUDA graph. No lock held. On an error there is nothing to free. */
-tnr_status tnri_report_make(CUgraph cuda_graph, tnr_graph number, tnri_report *report);
-void tnri_report_free(tnri_report *report);
-
 /* Writes one to a file descriptor. */
 tnr_status tnri_report_write(const tnri_report *report, tnr_audit_format format, int file);
 

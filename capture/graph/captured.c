@@ -159,7 +159,9 @@ static int captured_close(tnri_captured *captured)
     return told;
 }
 
-tnri_captured *tnri_place_captured(const tnri_block *block, const void *ptr)
+/* The record of a live block that starts at `ptr` and was handed out in a capture under way; null
+ * if there is no such block. Under the arena's lock. */
+static tnri_captured *captured_at(const tnri_block *block, const void *ptr)
 {
     if (block->state != TNRI_LIVE || block->base != (uintptr_t)ptr || block->uses == NULL)
         return NULL;
@@ -196,7 +198,7 @@ static void captured_keep(tnri_captured *captured, tnri_arena *arena, void *ptr,
 int tnri_place_release(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync)
 {
     tnri_arena_enter(arena);
-    tnri_captured *captured = tnri_place_captured(block, ptr);
+    tnri_captured *captured = captured_at(block, ptr);
     int is_kept = captured != NULL && (captured->is_kept || is_sync || captured->uses.holds > 0 ||
                                        captured->uses.first != NULL);
     tnri_arena_leave(arena);

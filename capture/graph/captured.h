@@ -20,10 +20,6 @@ int tnri_place_release(tnri_arena *arena, tnri_block *block, void *ptr, int is_s
 tnr_status tnri_place_use(tnri_capture *capture, tnri_arena *arena, const void *ptr,
                           tnr_stream stream, int until_free);
 
-/* The record of a live block that starts at `ptr` and was handed out in a capture under way; null
- * if there is no such block. Under the arena's lock. */
-tnri_captured *tnri_place_captured(const tnri_block *block, const void *ptr);
-
 /* tnri_upper.captured_gone */
 void tnri_captured_free(void *captured);
 

@@ -58,7 +58,8 @@ static int slots_grow(tnri_order *order)
     return 1;
 }
 
-int32_t tnri_order_node_of(tnri_order *order, CUgraphNode node)
+/* The number of a node; TNRI_NODE_NONE if there is no host memory. */
+static int32_t order_node_of(tnri_order *order, CUgraphNode node)
 {
     if (!slots_grow(order))
         return TNRI_NODE_NONE;
@@ -88,7 +89,7 @@ static int edge_note(tnri_order *order, CUgraphNode from, const CUgraphEdgeData 
     if (!is_full && (edge->from_port != CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC ||
                      edge->to_port != 0 || edge->type != CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC))
         return 1;
-    int32_t node = tnri_order_node_of(order, from);
+    int32_t node = order_node_of(order, from);
     if (node == TNRI_NODE_NONE)
         return 0;
     entries[(*count)++] = is_full ? node : tnri_entry_begun(node);

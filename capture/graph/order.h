@@ -101,7 +101,4 @@ static inline int tnri_order_seen(const tnri_order *order, int view, int32_t nod
     return word < of->seen_words && (of->seen[word] >> (node & 31) * 2 & 1);
 }
 
-/* The number of a node; TNRI_NODE_NONE if there is no host memory. */
-int32_t tnri_order_node_of(tnri_order *order, CUgraphNode node);
-
 #endif

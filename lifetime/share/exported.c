@@ -558,7 +558,8 @@ static tnr_export freed_find(void)
     return number;
 }
 
-void tnri_exported_withdraw(void)
+/* Closes offers whose blocks have been freed. */
+static void offers_withdraw(void)
 {
     if (tnri_likely(atomic_load_explicit(&tnri_offers_freed, memory_order_relaxed) == 0) ||
         atomic_exchange(&tnri_offers_freed, 0) == 0)
@@ -591,7 +592,7 @@ static importer *importers_look(void)
 
 void tnri_exported_settle(void)
 {
-    tnri_exported_withdraw();
+    offers_withdraw();
     if (tnri_likely(atomic_load_explicit(&all.count, memory_order_relaxed) == 0))
         return;
     TNRI_CALM;

@@ -35,9 +35,6 @@ tnr_status tnri_exported_close(tnr_export number);
 /* 1 if it is a block of the device that was freed, and that nothing but this export keeps. */
 int tnri_exported_is_unused(tnr_export number, const tnri_device *device);
 
-/* Closes offers whose blocks have been freed. Cheap where there are none. No lock held. */
-void tnri_exported_withdraw(void);
-
 /* Lets go of what importers held, once they are over. Never waits for them; if another thread lets
  * go, waits until it has. No lock but that of the graphs held. */
 void tnri_exported_settle(void);

@@ -9,7 +9,7 @@
  *   is_same_user always 1: another_user_is_refused
  *   sigemptyset in listener_start: signals_are_the_programs ends the program
  *   child_close that closes nothing: a_child_of_who_offers_lives
- *   tnri_exported_withdraw that closes nothing: a_name_ends_with_its_block and four more
+ *   offers_withdraw that closes nothing: a_name_ends_with_its_block and four more
  *   import_abandon in tnri_imported_open left out: a leak, under AddressSanitizer
  *   an offer that is there not found: a_name_there_and_back
  *   asker_take that answers on the one thread: silent_ones_keep_nobody

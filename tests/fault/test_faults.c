@@ -11,7 +11,7 @@
  *   chunk.c     tnri_chunk_release: chunk_refuse (the record freed instead)
  *   device.c    tnri_device_leave: the second cuCtxPopCurrent
  *   plan.c      tnri_plan_make: tnri_world_promise (host memory)
- *   growable.c  tnri_pool_reserve: tnri_arena_destroy; growables_drain: tnri_device_leave
+ *   growable.c  pool_reserve: tnri_arena_destroy; growables_drain: tnri_device_leave
  *   grow.c      tnri_grow_commit: `is_growing = 0`
  */
 #include "fault.h"

@@ -9,7 +9,7 @@
  *   trim_and_destroy_wait         pool.c, pool_give_back: the call of tnri_collect_pool
  *   out_of_memory_gives_idle_memory_back_too  reclaim.c, tnri_reclaim: the test of `thorough`
  *   an_ending_pool_takes_no_stream_away  pool.c, tnri_pool_arena: the call of tnri_witness_stream
- *   a_growable_block_takes_no_stream_away  growable.c, tnri_pool_reserve: the same call
+ *   a_growable_block_takes_no_stream_away  growable.c, pool_reserve: the same call
  */
 #include "life.h"
 

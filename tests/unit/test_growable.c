@@ -5,7 +5,7 @@
  * Lines taken out to see a test fail:
  *   tnri_world_extend, tnri_block_map_extend: interior_pointers_after_growth
  *   tnri_plan_commit_growth, tnri_arena_count_grown: grows_in_steps (the equation of the accounts)
- *   growable_reuse, the call in tnri_pool_reserve: addresses_are_used_again
+ *   growable_reuse, the call in pool_reserve: addresses_are_used_again
  *   tnri_grow_is_idle, `bytes_in[TNRI_HOLE] == spans_bytes`: memory_serves_others_after_the_free
  *   tnri_growables_seal, the call in tnri_pool_seal: outlives_its_stream (the simulated device saw
  *   a destroyed stream being named)

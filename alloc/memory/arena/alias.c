@@ -68,7 +68,8 @@ void tnri_alias_take(tnri_space *space, tnri_chunk *chunk, size_t page)
     atomic_fetch_sub_explicit(&chunk->aliases, 1, memory_order_release);
 }
 
-size_t tnri_alias_mappings(const tnri_space *space, const tnri_block *alias)
+/* Number of mappings of an ALIAS record. */
+static size_t alias_mappings(const tnri_space *space, const tnri_block *alias)
 {
     size_t count = 0;
     size_t page = tnri_page_of(space, alias->base);
@@ -87,7 +88,7 @@ static void record_forget(tnri_space *space, tnri_block *alias)
     size_t end = tnri_page_of(space, tnri_block_end(alias));
     if (space->aliases[page] == NULL)
         return;
-    alias->slack = tnri_alias_mappings(space, alias) & TNRI_SLACK_MASK;
+    alias->slack = alias_mappings(space, alias) & TNRI_SLACK_MASK;
     while (page < end) {
         tnri_chunk *chunk = space->aliases[page];
         size_t pages = chunk->pages;

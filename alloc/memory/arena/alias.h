@@ -47,9 +47,6 @@ void tnri_alias_note(tnri_space *space, struct tnri_chunk *chunk, size_t page);
  * of the record. */
 void tnri_alias_take(tnri_space *space, struct tnri_chunk *chunk, size_t page);
 
-/* Number of mappings of an ALIAS record. */
-size_t tnri_alias_mappings(const tnri_space *space, const tnri_block *alias);
-
 /* From now on no chunk comes back to the aliases of this world of an arena. */
 void tnri_alias_forget(tnri_world *world);
 
