@@ -16,6 +16,7 @@
 #include "base/ticks.h"
 #include "log/nvtx.h"
 #include "memory/arena/count.h"
+#include "memory/arena/find.h"
 #include "memory/device/cgroup.h"
 #include "memory/device/allocated.h"
 #include "memory/device/group.h"
@@ -202,6 +203,27 @@ tnr_status tnri_library_device(int index, tnri_device **found)
     }
     *found = device;
     return status;
+}
+
+tnr_status tnri_library_find(const void *ptr, tnri_device **device)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    if (tnri_library_space_of(ptr, device) != NULL)
+        return TNR_OK;
+    return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
+}
+
+tnr_status tnri_library_live(const void *ptr, tnri_device **device, tnri_block **block)
+{
+    tnr_status status = tnri_library_find(ptr, device);
+    if (status != TNR_OK)
+        return status;
+    *block = tnri_live_find(*device, (uintptr_t)ptr);
+    if (*block != NULL)
+        return TNR_OK;
+    return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
+                      (*device)->index);
 }
 
 /* The pool that a family has on a device. */

@@ -44,6 +44,12 @@ static inline tnri_space *tnri_library_space_of(const void *ptr, tnri_device **d
     return tnri_space_of((uintptr_t)ptr, device);
 }
 
+/* The device of an address that a caller names. Errors: TNR_ERR_AFTER_FORK,
+ * TNR_ERR_FOREIGN_POINTER. */
+tnr_status tnri_library_find(const void *ptr, tnri_device **device);
+/* The live block that the address lies in, until tnri_live_leave. Errors: TNR_ERR_NOT_LIVE, too. */
+tnr_status tnri_library_live(const void *ptr, tnri_device **device, tnri_block **block);
+
 /* The device, in use. Starts the library. */
 tnr_status tnri_library_device(int index, tnri_device **device);
 

@@ -89,15 +89,12 @@ static int block_keeps(const tnri_arena *arena, const tnri_block *block, tnr_con
 static tnr_status parking_find(parking *self, void *ptr, tnr_content content, int is_parked)
 {
     tnri_device *device;
-    if (tnri_library_is_forked())
-        return tnri_forked_error();
-    if (tnri_library_space_of(ptr, &device) == NULL)
-        return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
-    const tnri_block *block = tnri_live_find(device, (uintptr_t)ptr);
-    if (block == NULL)
-        return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block.", ptr);
+    tnri_block *block;
+    tnr_status status = tnri_library_live(ptr, &device, &block);
+    if (status != TNR_OK)
+        return status;
     tnri_arena *arena = block->world->arena;
-    tnr_status status = block_check(arena, block, ptr, is_parked);
+    status = block_check(arena, block, ptr, is_parked);
     *self = (parking){.ptr = ptr, .arena = arena};
     if (status == TNR_OK) {
         self->keeps = block_keeps(arena, block, content);

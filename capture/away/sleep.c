@@ -545,12 +545,10 @@ tnr_status tnr_block_content_set(const void *ptr, tnr_content content)
                           "the sleep says, or discarded.",
                           (int)content);
     tnri_device *device;
-    if (tnri_library_space_of(ptr, &device) == NULL)
-        return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
-    tnri_block *block = tnri_live_find(device, (uintptr_t)ptr);
-    if (block == NULL)
-        return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
-                          device->index);
+    tnri_block *block;
+    tnr_status status = tnri_library_live(ptr, &device, &block);
+    if (status != TNR_OK)
+        return status;
     block->content = (uint64_t)content & 3;
     tnri_live_leave(device, block);
     return TNR_OK;

@@ -70,16 +70,15 @@ tnr_status tnr_sleep_read(char *buffer, size_t bytes, const void *ptr)
     TNRI_CALM_CALL;
     if (buffer == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_sleep_read: buffer is null.");
-    if (tnri_library_is_forked())
-        return tnri_forked_error();
     tnri_device *device;
-    if (tnri_library_space_of(ptr, &device) == NULL)
-        return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
+    tnr_status status = tnri_library_find(ptr, &device);
+    if (status != TNR_OK)
+        return status;
     if (tnri_staging_is_mine(device) || tnri_staging_is_my_turn(device))
         return tnri_error(TNR_ERR_BUSY, "a callback of a sleep cannot read what the sleep keeps.");
     const tnri_sleeper *sleeper = NULL;
     tnri_staging_claim(device);
-    tnr_status status = sleeper_find(&sleeper, device, ptr);
+    status = sleeper_find(&sleeper, device, ptr);
     size_t offset = status != TNR_OK || sleeper == NULL
                         ? SIZE_MAX
                         : kept_offset(sleeper, (uintptr_t)ptr, bytes);

@@ -66,6 +66,8 @@ static tnr_status tags_find(tnri_tag **found, size_t *found_count, const char *c
 {
     tnr_status status = TNR_OK;
     *found_count = 0;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
     if (names == NULL && count == 0) {
         while ((found[*found_count] = tnri_tag_at(*found_count)) != NULL)
             ++*found_count;
@@ -91,8 +93,6 @@ tnr_status tnr_tags_sleep(const char *const *tags, size_t count, int device,
     TNRI_CALM_CALL;
     tnri_tag *found[TNRI_TAGS_MAX + 1];
     tnri_wanted wanted = {TNRI_WANTED_TAGS, NULL, found, 0};
-    if (tnri_library_is_forked())
-        return tnri_forked_error();
     tnr_status status = tags_find(found, &wanted.tags_count, tags, count);
     return status == TNR_OK ? tnri_pools_sleep(device, &wanted, options) : status;
 }
@@ -102,8 +102,6 @@ tnr_status tnr_tags_wake(const char *const *tags, size_t count, int device)
     TNRI_CALM_CALL;
     tnri_tag *found[TNRI_TAGS_MAX + 1];
     tnri_wanted wanted = {TNRI_WANTED_TAGS, NULL, found, 0};
-    if (tnri_library_is_forked())
-        return tnri_forked_error();
     tnr_status status = tags_find(found, &wanted.tags_count, tags, count);
     return status == TNR_OK ? tnri_pools_wake(device, &wanted) : status;
 }
@@ -186,17 +184,13 @@ tnr_status tnr_tag_of(const char **tag, const void *ptr)
 {
     TNRI_CALM_CALL;
     tnri_device *device;
+    tnri_block *block;
     if (tag == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_tag_of: tag is null.");
     *tag = NULL;
-    if (tnri_library_is_forked())
-        return tnri_forked_error();
-    if (tnri_library_space_of(ptr, &device) == NULL)
-        return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
-    const tnri_block *block = tnri_live_find(device, (uintptr_t)ptr);
-    if (block == NULL)
-        return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
-                          device->index);
+    tnr_status status = tnri_library_live(ptr, &device, &block);
+    if (status != TNR_OK)
+        return status;
     const tnri_account *account = block->world->arena->account;
     if (account->tag != NULL)
         *tag = account->tag->name;

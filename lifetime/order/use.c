@@ -30,15 +30,11 @@ static TNRI_SELDOM tnr_status arena_of_slowly(const void *ptr, tnri_arena **aren
 {
     if (ptr == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "a null pointer has no uses to record.");
-    if (tnri_library_is_forked())
-        return tnri_forked_error();
     tnri_device *device;
-    if (tnri_library_space_of(ptr, &device) == NULL)
-        return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
-    const tnri_block *block = tnri_live_find(device, (uintptr_t)ptr);
-    if (block == NULL)
-        return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
-                          device->index);
+    tnri_block *block;
+    tnr_status status = tnri_library_live(ptr, &device, &block);
+    if (status != TNR_OK)
+        return status;
     *arena = block->world->arena;
     tnri_live_leave(device, block);
     return TNR_OK;

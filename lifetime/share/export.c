@@ -21,11 +21,10 @@ tnr_status tnr_export_create(tnr_export *number, const void *ptr)
     if (number == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_export_create: exported is null.");
     *number = 0;
-    if (tnri_library_is_forked())
-        return tnri_forked_error();
     tnri_device *device;
-    if (tnri_library_space_of(ptr, &device) == NULL)
-        return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
+    tnr_status status = tnri_library_find(ptr, &device);
+    if (status != TNR_OK)
+        return status;
     tnri_sharing_register();
     return tnri_exported_create(device, ptr, number);
 }
@@ -64,13 +63,12 @@ tnr_status tnr_export_offer(tnr_export_name *name, const void *ptr)
     if (name == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_export_offer: name is null.");
     memset(name, 0, sizeof(*name));
-    if (tnri_library_is_forked())
-        return tnri_forked_error();
     tnri_device *device;
-    if (tnri_library_space_of(ptr, &device) == NULL)
-        return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
+    tnr_status status = tnri_library_find(ptr, &device);
+    if (status != TNR_OK)
+        return status;
     tnri_sharing_register();
-    tnr_status status = tnri_exported_offer(device, ptr, &number);
+    status = tnri_exported_offer(device, ptr, &number);
     return status == TNR_OK ? tnri_offered_name(name, number) : status;
 }
 
@@ -101,18 +99,22 @@ static tnr_status options_check(const tnr_import_options *options)
     return TNR_OK;
 }
 
-/* What both ways of importing begin with. On success the device is entered. */
+/* What both ways of importing begin with; null options are the defaults. On success the device is
+ * entered. */
 static tnr_status import_begin(tnr_import_info *info, const char *call, int device,
-                               const tnr_import_options *options, tnri_device **found,
+                               const tnr_import_options **options, tnri_device **found,
                                tnri_visit *visit)
 {
+    static const tnr_import_options defaults = TNR_IMPORT_OPTIONS_INIT;
     tnr_status status = info_check(info, call);
     if (status != TNR_OK)
         return status;
+    if (*options == NULL)
+        *options = &defaults;
     *info = (tnr_import_info){.struct_bytes = sizeof(*info)};
     status = tnri_library_device(device, found);
     if (status == TNR_OK)
-        status = options_check(options);
+        status = options_check(*options);
     if (status == TNR_OK)
         status = tnri_device_enter(*found, visit);
     if (status == TNR_OK)
@@ -120,17 +122,13 @@ static tnr_status import_begin(tnr_import_info *info, const char *call, int devi
     return status;
 }
 
-static const tnr_import_options defaults = TNR_IMPORT_OPTIONS_INIT;
-
 tnr_status tnr_import_receive(tnr_import_info *info, int socket, int device,
                               const tnr_import_options *options)
 {
     TNRI_CALM_CALL;
     tnri_device *found;
     tnri_visit visit;
-    if (options == NULL)
-        options = &defaults;
-    tnr_status status = import_begin(info, "tnr_import_receive", device, options, &found, &visit);
+    tnr_status status = import_begin(info, "tnr_import_receive", device, &options, &found, &visit);
     if (status != TNR_OK)
         return status;
     status = tnri_imported_receive(found, socket, options, info);
@@ -144,11 +142,9 @@ tnr_status tnr_import_open(tnr_import_info *info, const tnr_export_name *name, i
     TNRI_CALM_CALL;
     tnri_device *found;
     tnri_visit visit;
-    if (options == NULL)
-        options = &defaults;
     if (name == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_import_open: name is null.");
-    tnr_status status = import_begin(info, "tnr_import_open", device, options, &found, &visit);
+    tnr_status status = import_begin(info, "tnr_import_open", device, &options, &found, &visit);
     if (status != TNR_OK)
         return status;
     status = tnri_imported_open(found, name, options, info);

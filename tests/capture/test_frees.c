@@ -3,7 +3,7 @@
  * Ordinary blocks and graphs: what is freed while a capture is under way, what a graph refers to
  * and is freed afterwards, and blocks of a capture that outlive it.
  *
- * Broken to see it fail: reclaim.c, reclaim_counted without memory_is_short
+ * Broken to see it fail: hooks.c, hook_settle without is_short
  * (memory_is_short_in_a_capture); mark.c, capture_mark_take without the question whether the stream
  * still captures, and batch.c with TNR_ERR_CAPTURE whenever there is a capture
  * (a_fence_beside_a_capture); hold.c, tnri_hold_end or tnri_free_later with no hold left for what

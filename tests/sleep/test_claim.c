@@ -5,7 +5,8 @@
  *
  * Lines changed in the library to see a test fail:
  *   hook_free without is_contents: contents_go_while_this_thread_captures
- *   reclaim_counted: memory_is_short also for contents: contents_lack_memory_while_another_captures
+ *   reclaim_counted: tnri_uppers_settle also for contents:
+ *     contents_lack_memory_while_another_captures
  */
 #include "sleep.h"
 
