@@ -5,20 +5,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "code_lines.h"
 #include "elfutils.h"
+#include "run_follow.h"
 #include "shown.h"
 
-enum { KNOWN = 8192, LINE_BYTES = 1 << 15, WAIT_NS = 20 * 1000 * 1000 };
+enum { KNOWN = 8192, LINE_BYTES = 1 << 15 };
 
 /* Bytes between a frame and where it lies: findings.h in tools/check. */
 #define APART '\x1f'
@@ -29,10 +26,9 @@ typedef struct known {
     char *line;  /* file and line; empty: not known */
 } known;
 
-/* The thread's own but for the first three. */
-static pthread_t thread;
-static int has_thread;
-static _Atomic int is_ending;
+static run_follower follower;
+
+/* The thread's own, while it is there. */
 static FILE *file;
 static known list[KNOWN];
 static size_t known_count;
@@ -108,10 +104,11 @@ static void line_say(char *line)
 }
 
 /* Prints all whole lines that are there. */
-static void lines_say(void)
+static void lines_say(void *unused)
 {
     static char line[LINE_BYTES];
     static size_t length; /* of one that is not whole yet */
+    (void)unused;
     clearerr(file);
     flockfile(stderr); /* the traps' reports come by another thread: each stays whole */
     while (fgets(line + length, (int)(sizeof(line) - length), file)) {
@@ -124,46 +121,24 @@ static void lines_say(void)
     funlockfile(stderr);
 }
 
-static void *follow(void *user)
-{
-    const struct timespec pause = {0, WAIT_NS};
-    (void)user;
-    while (!atomic_load(&is_ending)) {
-        lines_say();
-        nanosleep(&pause, NULL);
-    }
-    lines_say();
-    return NULL;
-}
-
 /* ---- the beginning and the end -------------------------------------------------------------- */
 
 int run_said_begin(const char *path)
 {
-    sigset_t all, before;
     /* The program may put something else there, but not before it runs; it is not waited for. */
     int opened_file = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     file = opened_file < 0 ? NULL : fdopen(opened_file, "r");
     if (!file)
         return 0;
     code_lines_begin(&lines);
-    atomic_store(&is_ending, 0);
-    sigfillset(&all); /* signals are for the thread that forwards them */
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    has_thread = pthread_create(&thread, NULL, follow, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return has_thread;
+    return run_follow_begin(&follower, lines_say, NULL);
 }
 
 void run_said_end(void)
 {
     if (!file)
         return;
-    atomic_store(&is_ending, 1);
-    if (has_thread)
-        pthread_join(thread, NULL);
-    else
-        lines_say();
+    run_follow_end(&follower);
     fclose(file);
     file = NULL;
     code_lines_end(&lines);

@@ -5,11 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <tenure/alloc.h>
@@ -19,7 +17,7 @@
 #include "demangle.h"
 #include "shown.h"
 
-enum { LINE_BYTES = 8192, NAP_NS = 20000000, INLINED_MAX = 8, NAME_BYTES = 512 };
+enum { LINE_BYTES = 8192, INLINED_MAX = 8, NAME_BYTES = 512 };
 
 static code_lines lines; /* of the thread that follows; then run_traps_end's */
 
@@ -154,8 +152,9 @@ static void line_print(run_traps *traps, char *line)
 }
 
 /* Prints all whole lines that are there; the last one is kept until it is whole. */
-static void lines_print(run_traps *traps)
+static void lines_print(void *of)
 {
+    run_traps *traps = of;
     static char line[LINE_BYTES];
     static size_t length;
     int byte;
@@ -174,40 +173,17 @@ static void lines_print(run_traps *traps)
     funlockfile(traps->to);
 }
 
-static void *follow(void *argument)
-{
-    run_traps *traps = argument;
-    int is_last;
-    do {
-        is_last = atomic_load(&traps->is_over);
-        lines_print(traps);
-        if (!is_last)
-            nanosleep(&(struct timespec){0, NAP_NS}, NULL);
-    } while (!is_last);
-    return NULL;
-}
-
-/* Signals are for the thread that hands them on. */
 void run_traps_follow(run_traps *traps)
 {
-    sigset_t all, before;
-    if (traps->reports[0] == '\0')
-        return;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    traps->has_thread = pthread_create(&traps->thread, NULL, follow, traps) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (traps->reports[0] != '\0')
+        (void)run_follow_begin(&traps->follower, lines_print, traps);
 }
 
 uint64_t run_traps_end(run_traps *traps)
 {
     if (traps->reports[0] == '\0')
         return 0;
-    atomic_store(&traps->is_over, 1);
-    if (traps->has_thread)
-        pthread_join(traps->thread, NULL);
-    else
-        lines_print(traps);
+    run_follow_end(&traps->follower);
     code_lines_end(&lines);
     if (traps->sums == 0)
         fputs(

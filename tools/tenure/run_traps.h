@@ -9,12 +9,11 @@
 #define TENURE_TOOLS_RUN_TRAPS_H
 
 #include <limits.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include "exit_code.h"
+#include "run_follow.h"
 
 enum { RUN_TRAPS_PATH_MAX = 255 }; /* what the setting trap_file takes */
 
@@ -26,9 +25,7 @@ typedef struct run_traps {
     FILE *from, *to;
     int is_first;            /* no frame of this stack has been printed */
     uint64_t findings, sums; /* how many of each; sums are told at a process's end */
-    pthread_t thread;
-    int has_thread;
-    _Atomic int is_over; /* 1: the program is; what is there is still read */
+    run_follower follower;
 } run_traps;
 
 /* What the settings that were just checked say. */
