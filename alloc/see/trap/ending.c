@@ -23,8 +23,9 @@
 enum {
     STAINS_AT_ONCE = 64,
     LOOKS_AT_ONCE = TNRI_LOOKS_MAX / 2,
-    EXIT_WAIT_S = 5, /* how long the end of a process waits for its devices */
 };
+
+uint64_t tnri_trap_exit_wait_ns = UINT64_C(5000000000);
 
 /* What there is to look at in an arena. */
 typedef struct listed {
@@ -273,7 +274,7 @@ void tnri_trap_sums_tell(void)
 static void exit_look(void)
 {
     TNRI_CALM;
-    uint64_t until_ns = tnri_clock_ns() + EXIT_WAIT_S * UINT64_C(1000000000);
+    uint64_t until_ns = tnri_clock_ns() + tnri_trap_exit_wait_ns;
     int is_quiet = !tnri_capturing();
     if (atomic_load(&tnri_generation) == 0)
         return;

@@ -12,6 +12,10 @@
 
 #include "memory/device/device.h"
 
+/* How long the end of the process waits for its devices. Tests make it longer where the wait must
+ * not end, and shorter where it must. Written before anything else runs. */
+extern uint64_t tnri_trap_exit_wait_ns;
+
 /* Has the process look at its end, unless all devices have ended by then. */
 void tnri_trap_watch_end(void);
 
