@@ -237,12 +237,13 @@ def where_it_runs(program, under):
         "PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": f"{folders}lib:lib/tenure", **UNDER[under]}
 
 
-def path_count(program, folder, path, layout, has_cache):
+def path_count(program, folder, path, layout, has_cache, starts):
     name, operations, text, under = path
     out = pathlib.Path(folder) / name
     build, called, variables = where_it_runs(program, under)
     command = [shutil.which("valgrind"), "--tool=callgrind", f"--toggle-collect={CALLER}",
                "--collect-bus=yes", f"--callgrind-out-file={out}", *(CACHE if has_cache else []),
+               *(["--instr-atstart=no"] if starts and not has_cache else []),
                called, name, str(layout)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables,
                           cwd=build)
@@ -255,8 +256,10 @@ def path_count(program, folder, path, layout, has_cache):
 
 
 def paths_count(program, only, jobs, layout=0, has_cache=False):
-    """The facts of the program, and the counts of its paths in its own order."""
+    """The facts of the program, and the counts of its paths in its own order. Where the program can
+    say when to begin, the warm-up costs no counting; but a cache would be cold after it."""
     facts = facts_read(program_run(program, "--describe"))
+    starts = facts.pop("starts", "0") == "1"
     paths = [line.split("\t") for line in program_run(program, "--list").splitlines()]
     unknown = set(only) - {one[0] for one in paths}
     if unknown:
@@ -264,8 +267,8 @@ def paths_count(program, only, jobs, layout=0, has_cache=False):
     paths = [one for one in paths if not only or one[0] in only]
     with tempfile.TemporaryDirectory() as folder, \
             concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        counts = list(pool.map(lambda one: path_count(program, folder, one, layout, has_cache),
-                               paths))
+        counts = list(pool.map(lambda one: path_count(program, folder, one, layout, has_cache,
+                                                     starts), paths))
     return facts, counts
 
 

@@ -24,7 +24,7 @@ typedef struct path path;
 typedef struct path_run {
     const path *what;
     CUstream streams[STREAMS];
-    uint64_t operations; /* of the next call of path_measured */
+    uint64_t operations; /* of the next call of path_measure */
     uint64_t checksum;   /* of sizes and places of all that was counted */
     uint64_t random;
     uint32_t *gate;  /* pinned: the last stream waits until it is 1 */
@@ -44,7 +44,7 @@ struct path {
     const char *name;
     uint64_t operations; /* counted */
     path_body prepare;   /* may be null */
-    path_body run;       /* calls path_measured */
+    path_body run;       /* calls path_measure */
     size_t bytes_min, bytes_max;
     size_t live;
     const char *settings; /* for TENURE_CONF */
@@ -68,7 +68,7 @@ uint64_t mixed(uint64_t sum, uint64_t value);
 void path_apart(void);
 
 /* Everything inside is counted, nothing outside. */
-void path_measured(path_run *run, path_body body);
+void path_measure(path_run *run, path_body body);
 
 /* Runs a path's body to warm up, and then counted. */
 void path_counted(path_run *run, path_body body);

@@ -34,7 +34,7 @@ static void *helper_main(void *argument)
         turn_wait(&run->turn_of_helper);
         if (run->helper_ends)
             return NULL;
-        path_measured(run, batch_free);
+        path_measure(run, batch_free);
         sem_post(&run->turn_of_main);
     }
 }
@@ -50,7 +50,7 @@ void run_handover(path_run *run)
         exit(1);
     }
     for (uint64_t done = 0; done < run->what->operations; done += BATCH) {
-        path_measured(run, batch_allocate);
+        path_measure(run, batch_allocate);
         sem_post(&run->turn_of_helper);
         turn_wait(&run->turn_of_main);
     }
