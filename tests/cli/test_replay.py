@@ -368,6 +368,23 @@ class Replay(CommandTest):
         self.assertIn("PyTorch's figures were not recorded.", words)
         self.assertIn('href="a%20%3Cb%3E%20%26%20%231.html"', index)
         self.assertNotIn("MiB", index)
+        self.assertNotIn("Other reports", index)
+
+    def test_reports_beside_others(self):
+        """Reports that lie in the folder already are named in the index; what is none is not."""
+        if not (Path(TENURE).parent.parent / "share/tenure/report.html").exists():
+            self.skipTest("the report was not built")
+        folder = self.folder / "reports"
+        folder.mkdir()
+        for name in ("training step.html", "a.html", "notes.txt", ".html"):
+            (folder / name).write_text("")
+        text, _, _ = random_trace(8, 50)
+        for _ in range(2):   # the second time, the trace's own page is there already
+            self.reports(folder, self.write("one.csv", text))
+            index = (folder / "index.html").read_text()
+            self.assertIn('<p>Other reports in this folder: <a href="a.html">a</a>, '
+                          '<a href="training%20step.html">training step</a></p>', index)
+            self.assertEqual(index.count("<a href="), 3)
 
     def test_reports_that_cannot_be(self):
         text, _, _ = random_trace(8, 20)

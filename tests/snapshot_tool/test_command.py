@@ -435,6 +435,51 @@ class Words(CommandTest):
             self.assertEqual(row["before_bytes"], row["after_bytes"])
             self.assertEqual(row["new_blocks"], 0)
 
+    def test_json_of_what_is_written(self):
+        """Each command that writes a file says in one object what it wrote; the words stay on
+        stderr. Seen to fail: with the objects printed before the file is there (the refusals)."""
+        def said(*arguments, **how):
+            result = self.run_tenure("snapshot", *arguments, **how)
+            return json.loads(result.stdout) if result.stdout else None, result.stderr
+
+        out = self.folder / "a.pickle"
+        found, words = said("convert", "--json", EXAMPLE, out)
+        self.assertEqual((found["file"], found["out"], found["format"]),
+                         (str(EXAMPLE), str(out), "torch"))
+        self.assertEqual(words.count("not kept: "), len(found["not_kept"]))
+        for sentence in found["not_kept"]:
+            self.assertIn(f"not kept: {sentence}\n", words)
+        found, _ = said("convert", "--to", "tenure", "--json", EXAMPLE, self.folder / "a.json")
+        self.assertEqual((found["format"], found["not_kept"]), ("tenure", []))
+
+        found, words = said("trace", "--json", EXAMPLE, self.folder / "a.csv")
+        lines = [line[:2] for line in (self.folder / "a.csv").read_text().splitlines()]
+        self.assertEqual(found["device"], 0)
+        self.assertEqual(found["early_allocations"], 0)
+        self.assertEqual(found["allocations"], lines.count("a,"))
+        self.assertIn(f"{found['allocations']} allocations, {found['early_allocations']} of them",
+                      words)
+        self.assertEqual(found["live_blocks_at_end"], found["allocations"] - found["frees"])
+
+        template = self.write("report.html", HOLE + "\n")
+        found, _ = said("html", "--json", "--template", template, "--records", "10", "--compare",
+                        out, EXAMPLE, self.folder / "a.html")
+        records = len(json.loads(EXAMPLE.read_text("utf-8"))["history"]["rows"])
+        self.assertEqual((found["records"], found["compared_with"], found["contradictions"]),
+                         (records, str(out), 0))
+        self.assertGreater(found["records_left_out"], 0)
+        found, _ = said("html", "--json", "--template", template, EXAMPLE, self.folder / "a.html")
+        self.assertEqual((found["records_left_out"], found["compared_with"]), (0, None))
+
+        for command in ("convert", "trace", "html"):
+            found, words = said(command, "--json", EXAMPLE, "-", code=BAD_INPUT)
+            self.assertIsNone(found)
+            self.assertIn("OUT must be a file: standard output is for the object", words)
+            found, _ = said(command, "--json", *(["--template", template] if command == "html"
+                                                 else []), EXAMPLE, "/nowhere/at/all",
+                            code=CHECK_FAILED)
+            self.assertIsNone(found)
+
     def test_diff_finds_what_leaks(self):
         content, _ = torch_shapes.snapshot(steps=100)
         before = self.write("before.pickle", pickle.dumps(content))

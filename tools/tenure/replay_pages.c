@@ -3,9 +3,10 @@
  * `tenure replay --reports DIR`: from the snapshots that the replay has written there, a report of
  * each trace, and index.html: a row for each trace, with a bar for what was live, for what Tenure
  * reserved, and for what PyTorch did when the trace was recorded; those without PyTorch's figures
- * come last. The bars of a row have one scale, all amounts of the page one unit. No script: a page
- * that is only read needs none.
+ * come last. The bars of a row have one scale, all amounts of the page one unit. Reports that lie
+ * in the folder already are named, too. No script: a page that is only read needs none.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -211,6 +212,42 @@ static void row_write(output *out, const replay_result *one, uint64_t most)
     output_text(out, "</div></section>\n");
 }
 
+/* 1 for a report that was there already: none of these traces'. */
+static int is_other(const char *file, const replay_result *results, size_t count)
+{
+    size_t length = strlen(file);
+    if (length <= 5 || strcmp(file + length - 5, ".html") != 0 || strcmp(file, "index.html") == 0)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        if (has_report(&results[i]) && strlen(results[i].source->name) == length - 5 &&
+            strncmp(results[i].source->name, file, length - 5) == 0)
+            return 0;
+    return 1;
+}
+
+/* Links to the other reports in the folder, by name: no page of a folder is missing in its index.
+ */
+static void others_write(output *out, const replay_result *results, size_t count,
+                         const char *folder)
+{
+    struct dirent **files = NULL;
+    int files_count = scandir(folder, &files, NULL, alphasort), links = 0;
+    for (int i = 0; i < files_count; i++) {
+        char *file = files[i]->d_name;
+        if (is_other(file, results, count)) {
+            file[strlen(file) - 5] = '\0';
+            output_text(out, links++ == 0 ? "<p>Other reports in this folder: " : ", ");
+            link_write(out, file);
+            text_write(out, file);
+            output_text(out, "</a>");
+        }
+        free(files[i]);
+    }
+    free(files);
+    if (links > 0)
+        output_text(out, "</p>\n");
+}
+
 static exit_code index_write(const replay_result *results, size_t count, const char *folder)
 {
     char path[PATH_MAX];
@@ -227,6 +264,7 @@ static exit_code index_write(const replay_result *results, size_t count, const c
         for (size_t k = has_report(&results[i]) ? figures_of(&results[i], figures) : 0; k > 0; k--)
             most = figures[k - 1].bytes > most ? figures[k - 1].bytes : most;
     output_text(out, head);
+    others_write(out, results, count, folder);
     for (int is_compared = 1; is_compared >= 0; is_compared--)
         for (size_t i = 0; i < count; i++)
             if (has_report(&results[i]) &&

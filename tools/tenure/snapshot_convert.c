@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `tenure snapshot convert`, `trace` and `html`: from one file to another.
+ * `tenure snapshot convert`, `trace` and `html`: from one file to another. What they say of it goes
+ * to stderr as sentences, and with --json to stdout as one object.
  */
 #include "base/plural.h"
 #include "snapshot.h"
@@ -19,6 +20,7 @@
 #include "findings.h"
 #include "named.h"
 #include "encode_trace.h"
+#include "json.h"
 #include "rewind.h"
 #include "shown.h"
 #include "table.h"
@@ -43,6 +45,43 @@ static exit_code output_start(const cli_syntax *syntax, output *out, const char 
     return out ? EXIT_CODE_CHECK_FAILED : EXIT_CODE_NO_MEMORY;
 }
 
+/* ---- --json ---------------------------------------------------------------------------------- */
+
+static int is_json;
+
+#define CONVERT_JSON_OPTION                                                                        \
+    {                                                                                              \
+        "json", NULL, "what was written, as one object on stdout", NULL, &is_json                  \
+    }
+
+/* OUT is no input, and standard output is for one of the two. 0, or -1 after a usage error. */
+static int out_check(const cli_syntax *syntax, const char *out, const char *in)
+{
+    if (is_json && strcmp(out, "-") == 0)
+        return cli_usage_error(syntax, "with --json, OUT must be a file: standard output is for "
+                                       "the object");
+    return cli_spares_input(syntax, out, in);
+}
+
+/* What each of them says first. */
+static void written_json_begin(json_writer *json, const char *from, const char *out)
+{
+    json_start(json, stdout);
+    json_object_begin(json, NULL);
+    json_text(json, "file", from);
+    json_text(json, "out", out);
+}
+
+static void written_json_end(json_writer *json, const losses *lost)
+{
+    json_array_begin(json, "not_kept");
+    for (size_t i = 0; i < lost->count; i++)
+        json_text(json, NULL, lost->sentences[i]);
+    json_array_end(json);
+    json_object_end(json);
+    json_end(json);
+}
+
 /* ---- convert -------------------------------------------------------------------------------- */
 
 static const char *convert_to, *convert_slices;
@@ -53,6 +92,7 @@ static const cli_option convert_options[] = {
      "PyTorch's)",
      &convert_to, NULL},
     {"slices", "N", "for chrome: draw the N largest blocks (default 50000)", &convert_slices, NULL},
+    CONVERT_JSON_OPTION,
     SNAPSHOT_FRAMES_OPTION,
     SNAPSHOT_SYMBOLS_OPTION,
     SNAPSHOT_COMMON_OPTIONS,
@@ -119,19 +159,40 @@ static exit_code history_wanted(const model *snapshot, const char *path)
 }
 
 static exit_code convert_write(const model *snapshot, convert_format format, size_t slices,
-                               output *out)
+                               output *out, losses *lost)
 {
-    losses lost = {.count = 0};
     int code = 0;
     if (format == TO_TENURE)
         encode_tenure(snapshot, out);
     else if (format == TO_TORCH)
-        code = encode_torch(snapshot, out, &lost);
+        code = encode_torch(snapshot, out, lost);
     else
-        code = encode_chrome(snapshot, slices, out, &lost);
+        code = encode_chrome(snapshot, slices, out, lost);
     if (code != 0)
         return snapshot_no_memory(&convert_syntax, snapshot->limits);
+    return EXIT_CODE_OK;
+}
+
+/* Writes the file, and says what it is. */
+static exit_code convert_finish(const model *snapshot, convert_format format, size_t slices,
+                                char *const paths[2])
+{
+    losses lost = {.count = 0};
+    output *out = malloc(sizeof(*out));
+    exit_code code = output_start(&convert_syntax, out, paths[1], output_wants_gzip(paths[1]));
+    if (code == EXIT_CODE_OK)
+        code = output_finish(&convert_syntax, out,
+                             convert_write(snapshot, format, slices, out, &lost));
+    free(out);
+    if (code != EXIT_CODE_OK)
+        return code;
     snapshot_losses(&convert_syntax, &lost);
+    if (is_json) {
+        json_writer json;
+        written_json_begin(&json, paths[0], paths[1]);
+        json_text(&json, "format", format_names[format]);
+        written_json_end(&json, &lost);
+    }
     return EXIT_CODE_OK;
 }
 
@@ -146,7 +207,7 @@ int snapshot_convert(int argc, char **argv)
         return EXIT_CODE_BAD_INPUT;
     if (parsed.help_wanted)
         return EXIT_CODE_OK;
-    if (cli_spares_input(&convert_syntax, parsed.positionals[1], parsed.positionals[0]) != 0)
+    if (out_check(&convert_syntax, parsed.positionals[1], parsed.positionals[0]) != 0)
         return EXIT_CODE_BAD_INPUT;
     exit_code code = options_read(&format, &slices);
     if (code == EXIT_CODE_OK)
@@ -155,19 +216,12 @@ int snapshot_convert(int argc, char **argv)
         return code;
     code = (format == TO_CHROME ? snapshot_load_short : snapshot_load_named)(
         &convert_syntax, parsed.positionals[0], &limits, &snapshot);
-    output *out = malloc(sizeof(*out));
     if (format == FORMATS_COUNT)
         format = snapshot.is_torch_file ? TO_TENURE : TO_TORCH;
     if (code == EXIT_CODE_OK && format == TO_CHROME)
         code = history_wanted(&snapshot, parsed.positionals[0]);
-    if (code == EXIT_CODE_OK) {
-        const char *path = parsed.positionals[1];
-        code = output_start(&convert_syntax, out, path, output_wants_gzip(path));
-        if (code == EXIT_CODE_OK)
-            code = output_finish(&convert_syntax, out,
-                                 convert_write(&snapshot, format, (size_t)slices, out));
-    }
-    free(out);
+    if (code == EXIT_CODE_OK)
+        code = convert_finish(&snapshot, format, (size_t)slices, parsed.positionals);
     model_release(&snapshot);
     return code;
 }
@@ -178,6 +232,7 @@ static const char *trace_device;
 
 static const cli_option trace_options[] = {
     {"device", "N", "the device whose history it is, if there are several", &trace_device, NULL},
+    CONVERT_JSON_OPTION,
     SNAPSHOT_COMMON_OPTIONS,
 };
 
@@ -251,6 +306,21 @@ static void trace_report(const trace_counts *counts, const char *path)
             tnri_plural(counts->live_at_end), counts->live_at_end == 1 ? "s" : "");
 }
 
+static void trace_json(const trace_counts *counts, uint64_t device_index, const losses *lost,
+                       char *const paths[2])
+{
+    json_writer json;
+    written_json_begin(&json, paths[0], paths[1]);
+    json_unsigned(&json, "device", device_index);
+    json_unsigned(&json, "allocations", counts->allocations);
+    json_unsigned(&json, "early_allocations", counts->early);
+    json_unsigned(&json, "frees", counts->frees);
+    json_unsigned(&json, "streams", counts->streams);
+    json_unsigned(&json, "peak_live_bytes", counts->peak_live_bytes);
+    json_unsigned(&json, "live_blocks_at_end", counts->live_at_end);
+    written_json_end(&json, lost);
+}
+
 exit_code snapshot_trace_empty(const cli_syntax *syntax, const model *snapshot, const char *path)
 {
     fprintf(stderr,
@@ -264,23 +334,26 @@ exit_code snapshot_trace_empty(const cli_syntax *syntax, const model *snapshot, 
     return EXIT_CODE_BAD_INPUT;
 }
 
-static exit_code trace_write(const model *snapshot, size_t device_at, const char *path)
+static exit_code trace_write(const model *snapshot, size_t device_at, char *const paths[2])
 {
     trace_counts counts;
     losses lost = {.count = 0};
     output *out = malloc(sizeof(*out));
-    exit_code code = output_start(&trace_syntax, out, path, output_wants_gzip(path));
+    exit_code code = output_start(&trace_syntax, out, paths[1], output_wants_gzip(paths[1]));
     if (code == EXIT_CODE_OK) {
         if (encode_trace(snapshot, device_at, out, &counts, &lost) != 0)
             code = snapshot_no_memory(&trace_syntax, snapshot->limits);
         else if (counts.allocations == 0)
-            code = snapshot_trace_empty(&trace_syntax, snapshot, path);
+            code = snapshot_trace_empty(&trace_syntax, snapshot, paths[0]);
         code = output_finish(&trace_syntax, out, code);
     }
     free(out);
     if (code == EXIT_CODE_OK) {
         snapshot_losses(&trace_syntax, &lost);
-        trace_report(&counts, path);
+        trace_report(&counts, paths[1]);
+        if (is_json)
+            trace_json(&counts, MODEL_AT(snapshot->devices, device, device_at)->index, &lost,
+                       paths);
     }
     return code;
 }
@@ -295,7 +368,7 @@ int snapshot_trace(int argc, char **argv)
         return EXIT_CODE_BAD_INPUT;
     if (parsed.help_wanted)
         return EXIT_CODE_OK;
-    if (cli_spares_input(&trace_syntax, parsed.positionals[1], parsed.positionals[0]) != 0)
+    if (out_check(&trace_syntax, parsed.positionals[1], parsed.positionals[0]) != 0)
         return EXIT_CODE_BAD_INPUT;
     exit_code code = snapshot_budget(&trace_syntax, &limits);
     if (code != EXIT_CODE_OK)
@@ -305,7 +378,7 @@ int snapshot_trace(int argc, char **argv)
         code = snapshot_device_choose(&trace_syntax, &snapshot, parsed.positionals[0], trace_device,
                                       "device", &device_at);
     if (code == EXIT_CODE_OK)
-        code = trace_write(&snapshot, device_at, parsed.positionals[1]);
+        code = trace_write(&snapshot, device_at, parsed.positionals);
     model_release(&snapshot);
     return code;
 }
@@ -336,6 +409,7 @@ static const cli_option html_options[] = {
      &html_figures, NULL},
     {"template", "HTML", "the report to fill (default: the one installed with this\ncommand)",
      &html_template, NULL},
+    CONVERT_JSON_OPTION,
     SNAPSHOT_SYMBOLS_OPTION,
     SNAPSHOT_COMMON_OPTIONS,
 };
@@ -412,6 +486,19 @@ static int html_beside_read(html_beside *beside)
     return html_figures_read(beside, figures);
 }
 
+static void html_json(const html_part *parts, size_t count, const html_beside *beside,
+                      const char *path)
+{
+    json_writer json;
+    losses none = {.count = 0};
+    written_json_begin(&json, parts[0].name, path);
+    json_text(&json, "compared_with", count > 1 ? parts[1].name : NULL);
+    json_unsigned(&json, "records", parts[0].snapshot->records.count);
+    json_unsigned(&json, "records_left_out", parts[0].plan ? parts[0].plan->left_out : 0);
+    json_unsigned(&json, "contradictions", beside->contradictions);
+    written_json_end(&json, &none);
+}
+
 static exit_code html_write(const html_part *parts, size_t count, const html_beside *beside,
                             const char *template_path, const char *path)
 {
@@ -426,6 +513,8 @@ static exit_code html_write(const html_part *parts, size_t count, const html_bes
         code = output_finish(&html_syntax, out, code);
     }
     free(out);
+    if (code == EXIT_CODE_OK && is_json)
+        html_json(parts, count, beside, path);
     return code;
 }
 
@@ -453,7 +542,7 @@ static exit_code html_template_choose(char path[PATH_MAX], const cli_result *par
     const char *const inputs[] = {parsed->positionals[0], html_compare, html_findings,
                                   html_template};
     for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++)
-        if (cli_spares_input(&html_syntax, parsed->positionals[1], inputs[i]) != 0)
+        if (out_check(&html_syntax, parsed->positionals[1], inputs[i]) != 0)
             return EXIT_CODE_BAD_INPUT;
     exit_code code = template_find(path);
     if (code == EXIT_CODE_OK && cli_spares_input(&html_syntax, parsed->positionals[1], path) != 0)
