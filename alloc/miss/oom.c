@@ -78,6 +78,7 @@ typedef struct holder {
     size_t pinned;                   /* of what is idle, in chunks that live blocks have parts of */
     size_t pin_bytes, pin_requested; /* most of that side by side, and the block beside it */
     uintptr_t pin;                   /* which begins here; 0: none */
+    uint64_t most;                   /* of the total: the largest amount of the text */
 } holder;
 
 /* The block beside pinned memory that has another part of its chunk. */
@@ -216,12 +217,14 @@ static void holders_tell(const tnri_device *device, const holder *holders, size_
         const holder *one = &holders[i];
         char stream[40];
         tnri_error_append("\n  pool \"%s\", %s: %s live, %s free", one->pool_name,
-                          stream_text(device, one->stream, stream), TNRI_BYTES(one->live),
-                          TNRI_BYTES(one->idle));
+                          stream_text(device, one->stream, stream),
+                          TNRI_BYTES_OF(one->live, total->most),
+                          TNRI_BYTES_OF(one->idle, total->most));
         if (one->pinned > 0)
-            tnri_error_append(", %s of it pinned", TNRI_BYTES(one->pinned));
+            tnri_error_append(", %s of it pinned", TNRI_BYTES_OF(one->pinned, total->most));
         if (one->retired > 0)
-            tnri_error_append(", %s freed and still used", TNRI_BYTES(one->retired));
+            tnri_error_append(", %s freed and still used",
+                              TNRI_BYTES_OF(one->retired, total->most));
         if (one->tag_name[0] != '\0')
             tnri_error_append(" (tag \"%s\")", one->tag_name);
     }
@@ -229,17 +232,17 @@ static void holders_tell(const tnri_device *device, const holder *holders, size_
         return;
     tnri_error_append("\n%s are free inside chunks that live blocks have other parts of; "
                       "tnr_compact would give them back while nothing runs.",
-                      TNRI_BYTES(total->pinned));
+                      TNRI_BYTES_OF(total->pinned, total->most));
     if (total->pin != 0)
         tnri_error_append(" The most in one piece, %s, is pinned by the block of %s at %p of pool "
                           "\"%s\".",
-                          TNRI_BYTES(total->pin_bytes), TNRI_BYTES(total->pin_requested),
-                          (void *)total->pin, total->pool_name);
+                          TNRI_BYTES_OF(total->pin_bytes, total->most),
+                          TNRI_BYTES(total->pin_requested), (void *)total->pin, total->pool_name);
 }
 
 /* "; limit 4.00 GiB (set by tnr_limit_set), 4.00 GiB reserved": of the limits, the one that leaves
  * least. Returns what raises it; null: nothing was limited. */
-static const char *limit_tell(const tnr_pool pool)
+static const char *limit_tell(const tnr_pool pool, holder *total)
 {
     const tnri_device *device = pool->device;
     const tnri_account *account = &pool->account;
@@ -268,10 +271,13 @@ static const char *limit_tell(const tnr_pool pool)
                                                  below(limits[least].limit, limits[least].mapped))
             least = i;
     const char *quote = limits[least].name[0] != '\0' ? "\"" : "";
+    if (limits[least].limit > total->most && limits[least].limit != UINT64_MAX)
+        total->most = limits[least].limit;
     tnri_error_append("; limit %s%s%s%s%s (set by %s), %s reserved",
-                      TNRI_BYTES(limits[least].limit), limits[least].of, quote, limits[least].name,
-                      quote, limits[least].by != NULL ? limits[least].by : limits[least].raise,
-                      TNRI_BYTES(limits[least].mapped));
+                      TNRI_BYTES_OF(limits[least].limit, total->most), limits[least].of, quote,
+                      limits[least].name, quote,
+                      limits[least].by != NULL ? limits[least].by : limits[least].raise,
+                      TNRI_BYTES_OF(limits[least].mapped, total->most));
     return limits[least].raise;
 }
 
@@ -290,10 +296,10 @@ static void way_tell(const holder *total, const tnri_request *request, const cha
     else if (total->retired >= request->bytes && conf->reuse != TNRI_REUSE_WAIT)
         tnri_error_append("\n%s are freed and wait for graphs, captures or other streams: set "
                           "reuse:wait.",
-                          TNRI_BYTES(total->retired));
+                          TNRI_BYTES_OF(total->retired, total->most));
     else if (total->retired > 0)
         tnri_error_append("\n%s are freed and wait for graphs, captures or other streams.",
-                          TNRI_BYTES(total->retired));
+                          TNRI_BYTES_OF(total->retired, total->most));
     else
         tnri_error_append("\nFree something, or ask for less.");
 }
@@ -310,21 +316,23 @@ tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_s
     size_t device_free = 0;
     size_t device_total = 0;
     const char *raise = NULL;
+    total.most = atomic_load(&device->reserved_bytes);
     if (tnri_device_left(device, &device_free, &device_total) != CUDA_SUCCESS)
         device_total = device->capabilities.memory_bytes;
     tnri_error_driver(status, driver_result, "Tenure out of memory: %s for %s",
                       TNRI_BYTES(request->bytes_requested),
                       stream_text(device, tnri_oom_stream(arena), stream));
     if (status == TNR_ERR_LIMIT)
-        raise = limit_tell(arena->pool);
-    tnri_error_append("; %s live, ", TNRI_BYTES(total.live));
+        raise = limit_tell(arena->pool, &total);
+    tnri_error_append("; %s live, ", TNRI_BYTES_OF(total.live, total.most));
     if (total.idle > 0)
-        tnri_error_append("%s free in pieces of up to %s", TNRI_BYTES(total.idle),
-                          TNRI_BYTES(total.largest));
+        tnri_error_append("%s free in pieces of up to %s", TNRI_BYTES_OF(total.idle, total.most),
+                          TNRI_BYTES_OF(total.largest, total.most));
     else
         tnri_error_append("nothing free");
-    tnri_error_append("; device %d has %s of %s free.", device->index, TNRI_BYTES(device_free),
-                      TNRI_BYTES(device_total));
+    tnri_error_append("; device %d has %s of %s free.", device->index,
+                      TNRI_BYTES_OF(device_free, total.most),
+                      TNRI_BYTES_OF(device_total, total.most));
     if (status != TNR_ERR_LIMIT)
         tnri_error_append(" Cause: %s", reason);
     holders_tell(device, holders, count, &total);

@@ -86,7 +86,7 @@ class Commands(Ctl):
                          sum(pool["reserved_bytes"] for pool in pools.values()))
         self.assertEqual(answer["tags"][0]["tag"], "weights")
         shown = self.ctl("status").stdout
-        self.assertRegex(shown, r"weights +weights +user +awake +6 MiB +5 MiB")
+        self.assertRegex(shown, r"weights +weights +user +awake +6.00 MiB +5.00 MiB")
 
     def test_sleep_and_wake(self):
         self.hold()
@@ -94,7 +94,8 @@ class Commands(Ctl):
         self.assertEqual(answer["devices"][0]["asleep_bytes"], 6 * MIB)
         self.assertEqual(self.answer("sleep", "--content", "discard", "--pinned", "64M",
                                      "--keep-backing")["devices"][0]["reserved_bytes"], 0)
-        self.assertIn("6 MiB reserved, 4 MiB asleep", self.ctl("wake", "--tag", "weights").stdout)
+        self.assertIn("6.00 MiB reserved, 4.00 MiB asleep",
+                      self.ctl("wake", "--tag", "weights").stdout)
         self.assertEqual(self.answer("wake", "--device", "0")["devices"][0]["asleep_bytes"], 0)
 
     def test_limit_and_trim(self):

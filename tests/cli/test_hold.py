@@ -94,7 +94,7 @@ class Hold(CommandTest):
         self.assertEqual(sorted(each["name"] for each in answer["held"]), ["b", "c", "d"])
         (device,) = [each for each in answer["devices"] if each["device"] == 0]
         self.assertEqual((device["group_yields"], device["group_yielded_bytes"]), (1, 4 << 20))
-        self.assertIn("1 published block of 4 MiB yielded", shown)
+        self.assertIn("1 published block of 4.00 MiB yielded", shown)
         store.terminate()
         self.assertEqual(store.wait(), OK)
         self.assertEqual(store.stderr.read(), "")

@@ -137,7 +137,7 @@ class Predict(CommandTest):
             self.assertLessEqual(one[name]["peak_reserved_bytes"], 400 * MIB)
         said = self.run_tenure("predict", "--other", "0", "--device", "400MiB,1GiB",
                                self.folder / "one.csv", code=CHECK_FAILED).stdout
-        self.assertIn("400MiB, Tenure: 300 MiB is refused at 1.0 s, with 200 MiB live", said)
+        self.assertIn("400MiB, Tenure: 300 MiB is refused at 1.0 s, with 200.0 MiB live", said)
         self.assertNotIn("1GiB, Tenure", said)
 
     def test_growth(self):

@@ -7,7 +7,7 @@ Broken on purpose, each seen to fail: lines cut nowhere, rows in the order of th
 terminal left as it was drawn on, streams not joined, no "# EOF", labels not escaped, `control:try`
 left out of `tenure run`, and put after the user's own; of metrics' streams: rows not added up, the
 name of the last pool kept, --streams not sent; a trim without a question; in the table of processes
-the arrows left out, and the answers of the processes not heard."""
+the arrows left out, the key ? left out, and the answers of the processes not heard."""
 import fcntl
 import json
 import os
@@ -96,13 +96,14 @@ class Lines(Top):
         process, _ = self.hold()
         shown = self.top("--once").stdout
         self.assertIn(f"control_holder {process.pid}", shown)
-        self.assertRegex(shown, r"(?m)^0 Tenure simulated d +10 MiB +8 MiB +0 B +0")
+        self.assertRegex(shown, r"(?m)^0 Tenure simulated d +10.00 MiB +8.00 MiB +0 B +0")
         self.assertRegex(shown, r"(?m)^device +reserved +live +waiting +moving +asleep +peak")
         self.assertRegex(shown, r"(?m)^ \[[#=.]{76}\]$")
         lines = shown.splitlines()
         names = [line.split()[0] for line in lines[lines.index("") + 2:]]
         self.assertEqual(names, ["weights", "default"])  # the largest first
-        self.assertRegex(self.top("--once", "--by", "tag").stdout, r"(?m)^weights +6 MiB +5 MiB")
+        self.assertRegex(self.top("--once", "--by", "tag").stdout,
+                         r"(?m)^weights +6.00 MiB +5.00 MiB")
         self.assertNotIn("weights", self.top("--once", "--by", "device").stdout)
 
     def test_bar(self):
@@ -117,7 +118,7 @@ class Lines(Top):
         self.hold()
         shown = self.top("--once", "--by", "stream").stdout
         self.assertEqual(len(re.findall(r"(?m)^default ", shown)), 1)
-        self.assertRegex(shown, r"(?m)^default +10 MiB +8 MiB")
+        self.assertRegex(shown, r"(?m)^default +10.00 MiB +8.00 MiB")
         answer = json.loads(self.top("--once", "--json").stdout)["answer"]
         streams = answer["devices"][0]["streams"]
         self.assertEqual(sum(stream["held_bytes"] for stream in streams),
@@ -131,7 +132,7 @@ class Lines(Top):
         with unittest.mock.patch.dict(os.environ, {"HOLDER_STREAM": "all of \u00e9\x1b[31m it"}):
             self.hold()
         shown = self.top("--once", "--by", "stream").stdout
-        self.assertRegex(shown, r"(?m)^all of \?\? \[31m it \(d +10 MiB +8 MiB")
+        self.assertRegex(shown, r"(?m)^all of \?\? \[31m it \(d +10.00 MiB +8.00 MiB")
         answer = json.loads(self.top("--once", "--json").stdout)["answer"]
         self.assertEqual({one["name"] for one in answer["devices"][0]["streams"]},
                          {"all of \u00e9 [31m it"})
@@ -140,10 +141,11 @@ class Lines(Top):
         one, _ = self.hold()
         other, _ = self.hold()
         said = ""
-        while said.count(" 10 MiB ") < 2:  # one that takes longer than a second has a dash
+        while said.count(" 10.00 MiB ") < 2:  # one that takes longer than a second has a dash
             said = self.top("--once", code=SEVERAL).stderr
         for process in (one, other):
-            self.assertRegex(said, rf"(?m)^ +{process.pid}  control_holder +10 MiB +8 MiB  #+=+$")
+            self.assertRegex(said, rf"(?m)^ +{process.pid}  control_holder +10.00 MiB +8.00 MiB"
+                                   r"  #+=+$")
         self.assertRegex(said, r"(?m)^ +process  program +reserved +live  # live, = reserved$")
         self.assertIn(f" {other.pid}\n", self.top(other.pid, "--once").stdout)
         self.top("control_hold", "--once", code=SEVERAL)
@@ -215,7 +217,7 @@ class OnATerminal(Top):
         screen.key("T")
         screen.see("y n")
         screen.key("y")
-        screen.see("0 MiB given back")
+        screen.see("0 B given back")
         screen.key("?")
         screen.see("reserved  physical memory that Tenure has from the driver")
         screen.key("T")  # ends the help, and does nothing else
@@ -238,13 +240,18 @@ class OnATerminal(Top):
         pids = sorted([first.pid, other.pid])
         screen = self.screen("--interval", "0.2", columns=100)
         screen.see("several processes: choose one")
-        frame = screen.see("up down choose  Enter watch  q quit")
-        while frame.count("10 MiB") < 2:  # both have answered
-            frame = screen.see("up down choose  Enter watch  q quit")
-        rows = re.findall(r"([> ]) +(\d+)  control_holder +10 MiB +8 MiB  (#+=+)\r?\n", frame)
+        frame = screen.see("up down choose  Enter watch  ? help  q quit")
+        while frame.count("10.00 MiB") < 2:  # both have answered
+            frame = screen.see("up down choose  Enter watch  ? help  q quit")
+        rows = re.findall(r"([> ]) +(\d+)  control_holder +10.00 MiB +8.00 MiB  (#+=+)\r?\n", frame)
         self.assertEqual(sorted(int(row[1]) for row in rows), pids)
         self.assertEqual([row[0] for row in rows], [">", " "])
         self.assertEqual({row[2] for row in rows}, {"#" * 16 + "=" * 4})
+        screen.key("?")
+        screen.see("the process has not answered yet, or has ended")
+        screen.key("\x1b[B")  # ends the help, and does nothing else
+        screen.see("several processes: choose one")
+        screen.see(f"> {rows[0][1]:>8}  control_holder")
         below = rows[1][1]
         screen.key("\x1b[B")
         screen.see(f"> {below:>8}  control_holder")
@@ -266,7 +273,7 @@ class OnATerminal(Top):
         first, _ = self.hold()
         other, _ = self.hold()
         screen = self.screen("--interval", "0.2")
-        screen.see("10 MiB")
+        screen.see("10.00 MiB")
         first.send_signal(signal.SIGSTOP)
         self.addCleanup(first.send_signal, signal.SIGCONT)
         screen.key("q")

@@ -20,6 +20,6 @@ if grep -q 'not looked up: .*Install' "$folder/diff"; then
     exit 77
 fi
 line=$(grep -n 'tnr_malloc(&result' "$3" | cut -d: -f1)
-grep -A 1 "^result_keep finding_a_leak.c:$line .*18 MiB" "$folder/diff" |
+grep -A 1 "^result_keep finding_a_leak.c:$line .*18.00 MiB" "$folder/diff" |
     grep -q "^  < step_run finding_a_leak.c:"
-grep -q '^1 place holds 18 MiB more' "$folder/diff"
+grep -q '^1 place holds 18.00 MiB more' "$folder/diff"

@@ -89,7 +89,7 @@ class Account(PreloadTest):
         self.act("map")  # the next call that is measured does not take them for its own
         rows["mapped by hand: preload_account"] = 6 * MIB
         self.assertEqual(self.account(), (rows, before + 128 * MIB))
-        self.assertRegex(self.top(), r"\n  unexplained +1[0-9]+ MiB ")
+        self.assertRegex(self.top(), r"\n  unexplained +1[0-9]+\.0 MiB ")
 
     def test_what_tenure_gives_back_meanwhile(self):
         """A call that lacks memory is made again once idle memory has gone back: what it took is

@@ -37,7 +37,7 @@ class Story(PreloadTest):
             self.skipTest("libdw is not installed")
         rows = self.stacks(path)
         self.assertTrue(rows[0].startswith(f"leak leak.c:{LINE} < main leak.c:"), rows[0])
-        self.assertRegex(rows[0], r" 18 MiB +6 ")
+        self.assertRegex(rows[0], r" 18.00 MiB +6 ")
         for row in rows:
             for inner in ["cudaMalloc", "libcudart", "malloc_anywhere", "libtenure", "tnr"]:
                 self.assertNotIn(inner, row)
@@ -98,7 +98,7 @@ class Story(PreloadTest):
         _, text = process.communicate(timeout=600)
         self.assertEqual(process.returncode, -signal.SIGTERM)
         self.assertIn("died of signal 15", text)
-        self.assertIn("6 blocks (18.0 MiB) live when it died", text)
+        self.assertIn("6 blocks (18.00 MiB) live when it died", text)
         self.assertEqual(len(list(self.folder.glob("snapshot-[0-9]*.json"))), 1)
 
     def test_killed(self):

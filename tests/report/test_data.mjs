@@ -254,12 +254,31 @@ test('a pool that sleeps counts as asleep, whatever its blocks', async () => {
 
 test('amounts and times in words', () => {
     const plainSpace = (text) => text.replaceAll('\u00a0', ' ');
-    const cases = [[0, '0 B'], [999, '999 B'], [1000, '0.98 KiB'], [1024, '1.00 KiB'],
-        [1023 * 1024, '1.00 MiB'], [10.25 * 2 ** 20, '10.3 MiB'], [80 * 2 ** 30, '80.0 GiB'],
-        [999 * 2 ** 30, '999 GiB'], [3 * 2 ** 60, '3.00 EiB']];
-    for (const [value, expected] of cases) {
-        assert.equal(plainSpace(report.bytes(value)), expected);
+    // As test_bytes_text.c has them, for the command and for errors.
+    const pages = [
+        [0, [[0, '0 B'], [1023, '1023 B'], [1024, '1.00 KiB'], [1000 * 1024, '1000 KiB'],
+            [10.25 * 2 ** 20, '10.25 MiB'], [80 * 2 ** 30, '80.00 GiB'],
+            [3 * 2 ** 60, '3.00 EiB']]],
+        [24 * 2 ** 30, [[0, '0 B'], [512, '512 B'], [10 * 2 ** 20, '10.00 MiB'],
+            [11 * 2 ** 20, '0.01 GiB'], [64 * 2 ** 20, '0.06 GiB'], [900 * 2 ** 20, '0.88 GiB'],
+            [24 * 2 ** 30, '24.00 GiB'], [2 ** 40, '1.00 TiB']]],
+        [40 * 2 ** 20, [[8 * 1024, '8.00 KiB'], [64 * 1024, '0.06 MiB'], [3 * 2 ** 19, '1.50 MiB'],
+            [139 * 2 ** 30, '139.0 GiB']]],
+    ];
+    for (const [most, cases] of pages) {
+        report.setPage(most);
+        for (const [value, expected] of cases) {
+            assert.equal(plainSpace(report.bytes(value)), expected);
+        }
     }
+    report.setPage(24 * 2 ** 30);
+    assert.equal(plainSpace(report.sizeText(64 * 2 ** 20)), '64.00 MiB');
+    const ticks = (step, count) => report.byteTicks(Array.from({ length: count },
+        (_, i) => i * step)).map(plainSpace);
+    assert.deepEqual(ticks(2 ** 33, 3), ['0 GiB', '8 GiB', '16 GiB']);
+    assert.deepEqual(ticks(2 ** 27, 3), ['0 GiB', '0.125 GiB', '0.25 GiB']);
+    assert.deepEqual(ticks(2 ** 26, 3), ['0 MiB', '64 MiB', '128 MiB']);
+    report.setPage(0);
     assert.equal(plainSpace(report.signedBytes(-2048)), '\u22122.00 KiB');
     assert.equal(plainSpace(report.duration(1500)), '1.50 \u00b5s');
     assert.equal(plainSpace(report.duration(61e9)), '61.0 s');

@@ -59,7 +59,7 @@ test('the template has one place for data, and opens on its own', async () => {
     await page.waitForSelector('#empty:not([hidden])');
     await page.setInputFiles('#file', EXAMPLE);
     await page.waitForSelector('#report:not([hidden])');
-    assert.match(await textOf('.summary h1'), /16\.0 MiB of the 80\.0 GiB/);
+    assert.match(await textOf('.summary h1'), /16\.00 MiB of the 80\.00 GiB/);
 });
 
 test('the template asks for nothing from anywhere', () => {
@@ -71,7 +71,7 @@ test('the template asks for nothing from anywhere', () => {
 test('the sentence and the bar say where the memory is', async () => {
     await open(EXAMPLE);
     const heading = await textOf('.summary h1');
-    assert.match(heading, /Tenure has reserved 16\.0 MiB .* 10\.0 MiB is live in 4 blocks/);
+    assert.match(heading, /Tenure has reserved 16\.00 MiB .* 10\.00 MiB is live in 4 blocks/);
     assert.match(heading, /2\.06 MiB waits for other work, and 3\.94 MiB is free for reuse/);
     const shares = await page.$$eval('.summary .legend li[data-share]', (items) =>
         Object.fromEntries(items.map((item) =>
@@ -84,7 +84,7 @@ test('the sentence and the bar say where the memory is', async () => {
     const total = Object.values(shares).reduce((a, b) => a + b);
     assert.equal(total, example.devices[0].reserved_bytes);
     assert.match(await textOf('.summary .lead'), /largest holder is backward \(model\.c:40\)/);
-    assert.match(await textOf('.findings'), /allocation of 64\.0 GiB failed 400 \u00b5s before/);
+    assert.match(await textOf('.findings'), /allocation of 64\.00 GiB failed 400 \u00b5s before/);
 });
 
 test('the timeline reads what was live, waiting and reserved at a record', async () => {
@@ -95,7 +95,7 @@ test('the timeline reads what was live, waiting and reserved at a record', async
     await page.keyboard.press('p');
     await page.waitForSelector('[data-reading=live]');
     assert.deepEqual([await reading('live'), await reading('retired'), await reading('reserved')],
-        ['13.1 MiB', '0 B', '16.0 MiB']);
+        ['13.06 MiB', '0 B', '16.00 MiB']);
     assert.match(await textOf('#panel-timeline h2 >> nth=1'), /Who held it at the peak/);
     const holders = await exact('.holders-list b');
     const { kinds, history } = example;
@@ -128,9 +128,9 @@ test('a limit is what there is', async () => {
     const path = join(folder, 'limited.json');
     writeFileSync(path, JSON.stringify(limited));
     await open(path);
-    assert.match(await textOf('.summary h1'), /16\.0 MiB of its limit of 32\.0 MiB on GPU 0/);
-    assert.match(await textOf('.summary .legend'), /Left of the limit\s+16\.0 MiB/);
-    assert.match(await textOf('.findings'), /were left of the limit of 32\.0 MiB then/);
+    assert.match(await textOf('.summary h1'), /16\.00 MiB of its limit of 32\.00 MiB on GPU 0/);
+    assert.match(await textOf('.summary .legend'), /Left of the limit\s+16\.00 MiB/);
+    assert.match(await textOf('.findings'), /were left of the limit of 32\.00 MiB then/);
 });
 
 /* Seen to fail without the file's name in the title. */
@@ -181,7 +181,7 @@ test('words are of the program and its allocator; others on the GPU are told apa
     });
     assert.match(plain, /Taken: [^.]*, by Tenure 1\.2\.3,/);
     assert.match(plain, /Others on the GPU \(not drawn\) ?3\.00 GiB/);
-    assert.match(plain, /Free on the GPU \(not drawn\) ?77\.0 GiB/);
+    assert.match(plain, /Free on the GPU \(not drawn\) ?76\.98 GiB/);
     assert.match(await say(({ devices: [one] }) => { one.memory_free_bytes = null; }),
         /Others on the GPU, or free/);
     const empty = (document) => { document.history.rows = []; };
@@ -203,7 +203,7 @@ test('words are of the program and its allocator; others on the GPU are told apa
         document.writer = { name: 'PyTorch', version: '' };
         document.settings = { expandable_segments: 'True' };
     });
-    assert.match(torch, /PyTorch\u2019s allocator with expandable segments has reserved 16\.0 MiB/);
+    assert.match(torch, /PyTorch\u2019s allocator with expandable segments has reserved 16\.00 M/);
     assert.match(torch, /Call torch\.cuda\.memory\._record_memory_history\(\)/);
     assert.doesNotMatch(torch, /tnr_|Tenure has/);
 });
@@ -270,7 +270,7 @@ test('the map has every byte, and describes the block that is selected', async (
         await page.keyboard.press('ArrowRight');
     }
     const detail = await textOf('#panel-map .detail');
-    assert.match(detail, /Waiting block of 64\.0 KiB/);
+    assert.match(detail, /Waiting block of 64\.00 KiB/);
     assert.match(detail, /work of stream 0x5581b0, up to mark 17/);
     assert.match(detail, /backward model\.c:40/);
     const box = await page.locator('#panel-map canvas').boundingBox();
@@ -321,7 +321,7 @@ test('the holders add up in every grouping, sort and narrow', async () => {
     await page.locator('#panel-holders input[value=stack]').click();
     const pools = await page.locator('#panel-holders table[aria-label=Pools] tbody tr')
         .allInnerTexts();
-    assert.match(pools[0].replaceAll('\u00a0', ' '), /default[^]*awake\s+14\.0 MiB[^]*none/);
+    assert.match(pools[0].replaceAll('\u00a0', ' '), /default[^]*awake\s+14\.00 MiB[^]*none/);
     const sorted = await column(2);
     assert.deepEqual(sorted, [...sorted].sort((a, b) => b - a));
     await page.click('#panel-holders th:nth-child(2) button');
@@ -567,7 +567,7 @@ test('a damaged snapshot is refused in words, and the open one stays', async () 
     await page.setInputFiles('#file', broken);
     await page.waitForSelector('[role=alert]:visible');
     assert.match(await textOf('.summary [role=alert]'), /Not valid JSON: at byte 3000/);
-    assert.match(await textOf('.summary h1'), /16\.0 MiB/);
+    assert.match(await textOf('.summary h1'), /16\.00 MiB/);
 });
 
 test('without history or stacks the report says how to get them', async () => {
@@ -591,7 +591,7 @@ test('each device is shown by itself', async () => {
     assert.match(await textOf('.summary h1'), /of GPU 0 /);
     await goTo('holders');
     await page.selectOption('#device', '1');
-    assert.match(await textOf('.summary h1'), /16\.0 MiB of the 80\.0 GiB of GPU 1 /);
+    assert.match(await textOf('.summary h1'), /16\.00 MiB of the 80\.00 GiB of GPU 1 /);
     assert.equal(await selectedTab(), 'tab-holders');
     const held = await exact('#panel-holders tbody td:nth-child(2) span');
     assert.equal(held.reduce((a, b) => a + b), sumOf(live, 2));
@@ -635,13 +635,13 @@ test('a converted snapshot without times is shown by records', async () => {
     const path = join(folder, 'converted.json');
     writeFileSync(path, JSON.stringify(converted));
     await open(path);
-    assert.match(await textOf('.summary h1'), /^The allocator has reserved 16\.0 MiB/);
+    assert.match(await textOf('.summary h1'), /^The allocator has reserved 16\.00 MiB/);
     const text = await page.innerText('main');
     assert.doesNotMatch(text, /1970|\u2212?-?[01]\.?\d*\sns|NaN|Infinity/);
     await page.keyboard.press('p');
     await page.waitForFunction(() =>
         document.querySelector('.reading').textContent.startsWith('After'));
-    assert.match(await textOf('.reading'), /^After record 16: live 13\.1 MiB/);
+    assert.match(await textOf('.reading'), /^After record 16: live 13\.06 MiB/);
     for (let view = 2; view <= 8; view++) {
         await page.keyboard.press(String(view));
         assert.doesNotMatch(await page.innerText('main'), /1970|NaN|Infinity|undefined/);
@@ -650,7 +650,7 @@ test('a converted snapshot without times is shown by records', async () => {
 
 test('packed data reads like plain data', async () => {
     await open(EXAMPLE, { gzip: true });
-    assert.match(await textOf('.summary h1'), /10\.0 MiB is live in 4 blocks/);
+    assert.match(await textOf('.summary h1'), /10\.00 MiB is live in 4 blocks/);
     assert.equal(await page.$eval('#tenure-data-gz', (one) => one.textContent), '');
 });
 
@@ -737,7 +737,7 @@ test('memory that lay unused has a view of its own', { skip: !process.env.TENURE
         place('never_used', 0.5, 1, 1, 'engine+0x30 (small)', { worth: false }),
         wasted]));
     assert.match(await textOf('.summary .findings'),
-        /Park this: 3\.1 GiB, idle for 80 ?% of the time/);
+        /Park this: 3\.10 GiB, idle for 80 ?% of the time/);
     assert.equal(await page.locator('#tab-findings').count(), 0);
     assert.match(await textOf('#tab-waste'), /Idle memory\s*2/);
     await page.click('#tab-waste');
@@ -747,8 +747,8 @@ test('memory that lay unused has a view of its own', { skip: !process.env.TENURE
         /no use for 100 ms or more[^]*110 kernel launches seen, 3 of which could not be read/);
     const rows = page.locator('#panel-waste tbody tr');
     assert.equal(await rows.count(), 3);
-    assert.match(await rows.nth(0).innerText(), /park this[^]*make_cache[^]*3\.1\sGiB[^]*80/);
-    assert.match(await rows.nth(1).innerText(), /free this earlier[^]*load[^]*2\sMiB[^]*40/);
+    assert.match(await rows.nth(0).innerText(), /park this[^]*make_cache[^]*3\.10\sGiB[^]*80/);
+    assert.match(await rows.nth(1).innerText(), /free this earlier[^]*load[^]*2\.00\sMiB[^]*40/);
     assert.match(await rows.nth(2).innerText(), /do without this[^]*small/);
     const widths = await rows.nth(1).locator('.share i').evaluateAll((parts) =>
         parts.map((one) => one.getBoundingClientRect().width /

@@ -55,7 +55,7 @@ try {
         .then((found) => found.replaceAll('\u00a0', ' '));
 
     // The first page.
-    assert.match(await text('.summary'), /24\.0 MiB is live in 8 blocks/);
+    assert.match(await text('.summary'), /24\.00 MiB is live in 8 blocks/);
     assert.match(await text('.summary'),
         new RegExp(`largest holder is result_keep \\(finding_a_leak\\.c:${LINE}\\)`));
     await take(0);
@@ -71,7 +71,7 @@ try {
             colour: item.querySelector('i') && getComputedStyle(item.querySelector('i'))
                 .backgroundColor })));
     const kept = legend.find(({ text: words }) => words.startsWith('result_keep'));
-    assert.match(kept.text.replaceAll('\u00a0', ' '), /24\.0 MiB/);
+    assert.match(kept.text.replaceAll('\u00a0', ' '), /24\.00 MiB/);
 
     // Three: a click on it says whose it is.
     const place = await page.$eval('#panel-timeline .chart canvas', (canvas, colour) => {

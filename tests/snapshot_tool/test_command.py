@@ -362,7 +362,7 @@ class Words(CommandTest):
         text = self.run_tenure("snapshot", "summary", EXAMPLE).stdout
         document = json.loads(EXAMPLE.read_text("utf-8"))
         held = sum(row[1] for row in document["blocks"]["rows"] if row[3] == 1)
-        for words in ["16 MiB are reserved.", f"{held / 2**20:.1f} MiB wait", "decode graph",
+        for words in ["16.00 MiB are reserved.", f"{held / 2**20:.2f} MiB wait", "decode graph",
                       "backward model.c:40 < main model.c:80", "work on stream 0x5581b0",
                       "graph 1", "0.800 ms", "ran out of memory 1 time."]:
             self.assertIn(words, text)
@@ -499,7 +499,7 @@ class Words(CommandTest):
         self.assertEqual((first["after_bytes"] - first["before_bytes"], first["new_blocks"]),
                          (2048, 2))
         text = self.run_tenure("snapshot", "diff", before, after).stdout
-        self.assertIn("1 place holds 2 KiB more than before.", text)
+        self.assertIn("1 place holds 2.00 KiB more than before.", text)
         self.assertIn("Nothing that is live grew.",
                       self.run_tenure("snapshot", "diff", after, before).stdout)
 

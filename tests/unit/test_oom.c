@@ -96,12 +96,12 @@ static void the_limit_is_named(void **state)
                  "; limit 16.00 MiB (set by tnr_limit_set, in Python tenure.set_limit), 4.00");
     assert_error(tnr_pool_malloc(&ptr, pool, 10 * MIB, 0, NULL), TNR_ERR_LIMIT,
                  "; limit 8.00 MiB of the pool \"cache\" (set by the pool's options or "
-                 "tnr_pool_limit_set), 0 bytes reserved; ");
+                 "tnr_pool_limit_set), 0 B reserved; ");
     check_says("\nThe device has room: raise the limit with tnr_pool_limit_set.");
     assert_ok(tnr_tag_limit_set("weights", 6 * MIB, 0));
     assert_error(tnr_pool_malloc(&ptr, tagged, 10 * MIB, 0, NULL), TNR_ERR_LIMIT,
                  "; limit 6.00 MiB of the tag \"weights\" (set by tnr_tag_limit_set, in Python "
-                 "tenure.tags), 0 bytes reserved; ");
+                 "tenure.tags), 0 B reserved; ");
     assert_ok(tnr_free(held));
     assert_ok(tnr_pool_destroy(pool));
 }
@@ -119,7 +119,7 @@ static void what_is_still_used(void **state)
     assert_ok(tnr_capture_begin(0, stream, NULL));
     assert_ok(tnr_record_stream(held, stream));
     assert_ok(tnr_free(held));
-    assert_error(tnr_malloc(&ptr, 20 * MIB, 0, eager), TNR_ERR_LIMIT, "0 bytes live, ");
+    assert_error(tnr_malloc(&ptr, 20 * MIB, 0, eager), TNR_ERR_LIMIT, "0 B live, ");
     check_says(" free, 30.00 MiB freed and still used");
     check_says("\n30.00 MiB are freed and wait for graphs, captures or other streams.");
     assert_ok(tnr_capture_abort(0, stream));

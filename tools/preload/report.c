@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bytes_text.h"
 #include "base/plural.h"
 #include "lookup.h"
 #include "service.h"
@@ -117,30 +118,31 @@ static void line_text(line *to, const sums *all, const sums *pinned)
     line_add(to,
              "tenure: process %ld: %" PRIu64 " allocation%s served, %" PRIu64 " passed on to the "
              "driver, %" PRIu64 " failed; %" PRIu64 " free%s served, %" PRIu64 " passed on; peak "
-             "%.1f MiB live, %.1f MiB reserved; %" PRIu64 " block%s (%.1f MiB) live at the end\n",
+             "%s live, %s reserved; %" PRIu64 " block%s (%s) live at the end\n",
              (long)getpid(), allocs, tnri_plural(allocs),
              atomic_load(&service_counts[COUNT_ALLOCS_PASSED]),
              atomic_load(&service_counts[COUNT_ALLOCS_FAILED]), frees, tnri_plural(frees),
              atomic_load(&service_counts[COUNT_FREES_PASSED]),
-             (double)all->peak_live_bytes / 1048576, (double)all->peak_reserved_bytes / 1048576,
-             all->live_blocks, tnri_plural(all->live_blocks), (double)all->live_bytes / 1048576);
+             TNRI_BYTES_OF(all->peak_live_bytes, all->peak_reserved_bytes),
+             TNRI_BYTES(all->peak_reserved_bytes), all->live_blocks, tnri_plural(all->live_blocks),
+             TNRI_BYTES_OF(all->live_bytes, all->peak_reserved_bytes));
     uint64_t count = atomic_load(&service_counts[COUNT_PINNED_SERVED]);
     if (count > 0)
         line_add(to,
                  "tenure: process %ld: pinned host memory: %" PRIu64 " allocation%s served; peak "
-                 "%.1f MiB live, %.1f MiB reserved; %" PRIu64 " block%s (%.1f MiB) live at the "
-                 "end\n",
+                 "%s live, %s reserved; %" PRIu64 " block%s (%s) live at the end\n",
                  (long)getpid(), count, tnri_plural(count),
-                 (double)pinned->peak_live_bytes / 1048576,
-                 (double)pinned->peak_reserved_bytes / 1048576, pinned->live_blocks,
-                 tnri_plural(pinned->live_blocks), (double)pinned->live_bytes / 1048576);
+                 TNRI_BYTES_OF(pinned->peak_live_bytes, pinned->peak_reserved_bytes),
+                 TNRI_BYTES(pinned->peak_reserved_bytes), pinned->live_blocks,
+                 tnri_plural(pinned->live_blocks),
+                 TNRI_BYTES_OF(pinned->live_bytes, pinned->peak_reserved_bytes));
     uint64_t handles = atomic_load(&service_counts[COUNT_CREATES_PASSED]);
     if (handles > 0)
         line_add(to,
                  "tenure: process %ld: it mapped memory by hand (cuMemCreate), which is its own "
-                 "business: %" PRIu64 " handle%s, %.1f MiB\n",
+                 "business: %" PRIu64 " handle%s, %s\n",
                  (long)getpid(), handles, tnri_plural(handles),
-                 (double)atomic_load(&service_counts[COUNT_CREATES_PASSED_BYTES]) / 1048576);
+                 TNRI_BYTES(atomic_load(&service_counts[COUNT_CREATES_PASSED_BYTES])));
     newer_text(to);
 }
 

@@ -114,6 +114,9 @@ int ctl_is_true(const ctl_line *line, value dict, const char *key);
 
 /* ---- showing (ctl_show.c) ------------------------------------------------------------------- */
 
+/* Gives the page that shows this answer its unit: that of the most that a device has. */
+void ctl_page(const ctl_line *answer);
+
 /* What a group and control groups let the process have of a device; with `has_files` also which
  * files say so. 0: nothing limits it so. */
 int ctl_limits(const ctl_line *answer, value device, int has_files, char *text, size_t bytes);

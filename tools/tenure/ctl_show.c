@@ -142,19 +142,19 @@ int ctl_limits(const ctl_line *answer, value device, int has_files, char *text, 
     value limit;
     text[0] = '\0';
     if (ctl_has_number(answer, device, "group_limit_bytes", &number))
-        part_add(text, bytes, "; all of the group %s", format_bytes_binary(number, most));
+        part_add(text, bytes, "; all of the group %s", format_size(number, most));
     for (int i = 0; i < 2; i++) {
         if (!ctl_has_dict(answer, device, keys[i], &limit))
             continue;
         part_add(text, bytes, "; %s %s, %s used", names[i],
-                 format_bytes_binary(ctl_number(answer, limit, "limit_bytes"), most),
-                 format_bytes_binary(ctl_number(answer, limit, "used_bytes"), used));
+                 format_size(ctl_number(answer, limit, "limit_bytes"), most),
+                 format_size(ctl_number(answer, limit, "used_bytes"), used));
         if (has_files)
             part_add(text, bytes, " (%s)",
                      ctl_shown(ctl_text(answer, limit, "file"), shown, sizeof(shown)));
     }
     if (ctl_has_number(answer, device, "cgroup_given_bytes", &number) && number > 0)
-        part_add(text, bytes, "; %s given back for it", format_bytes_binary(number, most));
+        part_add(text, bytes, "; %s given back for it", format_size(number, most));
     if (text[0] == '\0')
         return 0;
     memmove(text, text + 2, strlen(text + 2) + 1);
@@ -241,7 +241,7 @@ static void held_show(const ctl_line *answer)
         table_cell(&to, "%s", ctl_shown(ctl_text(answer, one, "name"), text, sizeof(text)));
         table_cell(&to, "%llu%s", (unsigned long long)ctl_number(answer, one, "generation"),
                    ctl_is_true(answer, one, "latest") ? "" : " (older)");
-        table_cell(&to, "%s", format_bytes_binary(ctl_number(answer, one, "bytes"), size));
+        table_cell(&to, "%s", format_size(ctl_number(answer, one, "bytes"), size));
         table_cell(&to, "%llu", (unsigned long long)ctl_number(answer, one, "importers"));
         table_cell(&to, "%s", list);
     }
@@ -265,7 +265,7 @@ static void imports_show(const ctl_line *answer)
         table_row(&to);
         table_cell(&to, "%s", ctl_shown(ctl_text(answer, one, "name"), text, sizeof(text)));
         table_cell(&to, "%llu", (unsigned long long)ctl_number(answer, one, "generation"));
-        table_cell(&to, "%s", format_bytes_binary(ctl_number(answer, one, "bytes"), size));
+        table_cell(&to, "%s", format_size(ctl_number(answer, one, "bytes"), size));
         table_cell(&to, "%llu", (unsigned long long)ctl_number(answer, one, "device"));
         table_cell(&to, "%llu", (unsigned long long)ctl_number(answer, one, "process"));
         table_cell(&to, "%s", ctl_is_true(answer, one, "read_only") ? "read" : "read, write");
@@ -283,8 +283,22 @@ static void settings_show(const ctl_line *answer)
                ctl_shown(ctl_text(answer, settings->items[i], "value"), set, sizeof(set)));
 }
 
+void ctl_page(const ctl_line *answer)
+{
+    const value_list *devices = ctl_list(answer, answer->parsed, "devices");
+    uint64_t most = 0;
+    for (uint32_t i = 0; devices && i < devices->count; i++) {
+        uint64_t reserved = ctl_number(answer, devices->items[i], "reserved_bytes");
+        uint64_t asleep = ctl_number(answer, devices->items[i], "asleep_bytes");
+        most = reserved > most ? reserved : most;
+        most = asleep > most ? asleep : most;
+    }
+    format_page(most);
+}
+
 void ctl_show_answer(const ctl_line *answer)
 {
+    ctl_page(answer);
     const value_list *devices = ctl_list(answer, answer->parsed, "devices");
     if (devices && devices->count == 0)
         puts("it uses no device");

@@ -295,7 +295,7 @@ static void devices_print(const findings *all)
         say(stdout, "  %d  %s\n", i, device->name);
         printf("     memory %s, granularity %s, compute capability %d.%d\n",
                format_bytes_binary(device->memory_bytes, memory),
-               format_bytes_binary(device->granularity_bytes, granularity), device->compute_major,
+               format_size(device->granularity_bytes, granularity), device->compute_major,
                device->compute_minor);
         printf("     virtual memory %s, POSIX fd %s, fabric %s, GPUDirect RDMA %s\n",
                device->has_vmm ? "yes" : "no", device->has_posix_fd ? "yes" : "no",

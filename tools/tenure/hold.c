@@ -181,8 +181,7 @@ static void publication_print(const tnr_publication_info *info)
     json_writer json;
     if (!json_flag) {
         printf("%s: generation %llu, %s, %s\n", info->name, (unsigned long long)info->generation,
-               format_bytes_binary(info->bytes, bytes),
-               info->is_taken_over ? "taken over" : "published");
+               format_size(info->bytes, bytes), info->is_taken_over ? "taken over" : "published");
         return;
     }
     json_start(&json, stdout);

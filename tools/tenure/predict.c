@@ -273,8 +273,8 @@ static void refusal_show(const prediction *of, int device_at, int allocator)
     const trace_op *op = &of->source.ops[at];
     char asked[32], live[32], usable[32];
     printf("%s, %s: %s is refused at %.1f s, with %s live, of %s for allocations.\n",
-           devices[device_at].name, allocator_names[allocator],
-           format_bytes_binary(op->bytes, asked), (double)(op->us - of->source.us_first) / 1e6,
+           devices[device_at].name, allocator_names[allocator], format_size(op->bytes, asked),
+           (double)(op->us - of->source.us_first) / 1e6,
            format_bytes_binary(predict_live_before(&of->source, &of->peak, at), live),
            format_bytes_binary(devices[device_at].usable_bytes, usable));
 }
@@ -283,8 +283,9 @@ static void prediction_show(const prediction *of)
 {
     char live[32], passing[32];
     const trace *source = &of->source;
+    format_page(of->peak.live_bytes);
     say(stdout,
-        "%s: %zu allocation%s on %zu stream%s; %s live at the peak, of which %s come and "
+        "%s: %zu allocation%s on %zu stream%s; %s live at the peak, %s of it come and "
         "go\n",
         source->name, source->allocs_count, tnri_plural(source->allocs_count),
         source->streams_count, tnri_plural(source->streams_count),

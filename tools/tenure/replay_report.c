@@ -248,6 +248,7 @@ static void memory_table(const replay_result *results, size_t count, FILE *file)
     table rows;
     char text[32];
     uint64_t largest = largest_of(results, count);
+    format_page(largest);
     table_start(&rows, 7);
     headings(&rows, texts);
     for (size_t i = 0; i < count; i++) {

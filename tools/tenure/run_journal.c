@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/bytes_text.h"
 #include "base/plural.h"
 #include "run_picture.h"
 #include "shown.h"
@@ -93,12 +94,12 @@ static void stats_text(const journal *book, const char *ending)
     fprintf(stderr,
             "tenure: process %" PRIu64 " %s: %" PRIu64 " allocation%s served, %" PRIu64
             " passed on to the driver, %" PRIu64 " failed; %" PRIu64 " free%s served, %" PRIu64
-            " passed on; peak %.1f MiB live; %" PRIu64 " block%s (%.1f MiB) live when it died\n",
+            " passed on; peak %s live; %" PRIu64 " block%s (%s) live when it died\n",
             book->pid, ending, allocs, tnri_plural(allocs), count_of(book, COUNT_ALLOCS_PASSED),
             count_of(book, COUNT_ALLOCS_FAILED), frees, tnri_plural(frees),
-            count_of(book, COUNT_FREES_PASSED),
-            (double)atomic_load(&book->peak_live_bytes) / 1048576, blocks, tnri_plural(blocks),
-            (double)atomic_load(&book->live_bytes) / 1048576);
+            count_of(book, COUNT_FREES_PASSED), TNRI_BYTES(atomic_load(&book->peak_live_bytes)),
+            blocks, tnri_plural(blocks),
+            TNRI_BYTES_OF(atomic_load(&book->live_bytes), atomic_load(&book->peak_live_bytes)));
 }
 
 /* ---- launches ------------------------------------------------------------------------------- */

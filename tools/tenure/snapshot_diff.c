@@ -61,8 +61,7 @@ static const char *row_label(const model *before, const model *after, const diff
         return stack_label(after, (uint32_t)row->stack_after, text, bytes);
     if (row->stack_before > 0)
         return stack_label(before, (uint32_t)row->stack_before, text, bytes);
-    snprintf(text, bytes, "(no stack) up to %s",
-             format_bytes_binary(UINT64_C(1) << row->size_class, high));
+    snprintf(text, bytes, "(no stack) up to %s", format_size(UINT64_C(1) << row->size_class, high));
     return text;
 }
 
@@ -149,6 +148,8 @@ static void text_print(const model *before, const model *after, const diff *foun
     uint64_t bytes;
     char text[32];
     size_t count = grown_count(found, &bytes);
+    format_page(found->before.reserved > found->after.reserved ? found->before.reserved
+                                                               : found->after.reserved);
     totals_print(found);
     if (count == 0)
         printf("\nNothing that is live grew.\n");

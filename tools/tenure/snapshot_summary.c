@@ -112,9 +112,8 @@ static const char *holder_label(const model *in, holder_kind kind, const holder 
     if (one->key == 0)
         snprintf(text, bytes, "up to 1 B");
     else
-        snprintf(text, bytes, "%s to %s",
-                 format_bytes_binary((UINT64_C(1) << (one->key - 1)) + 1, low),
-                 format_bytes_binary(UINT64_C(1) << one->key, high));
+        snprintf(text, bytes, "%s to %s", format_size(UINT64_C(1) << (one->key - 1), low),
+                 format_size(UINT64_C(1) << one->key, high));
     return text;
 }
 
@@ -384,8 +383,22 @@ static void head_print(const summary *all)
                all->contradictions, in->records.count);
 }
 
+/* The largest amount of the page: what is or was reserved, or more by what the history says. */
+static uint64_t most_of(const summary *all)
+{
+    uint64_t most = all->free_memory.reserved_bytes;
+    for (size_t i = 0; i < all->in->devices.count; i++) {
+        uint64_t reserved = MODEL_AT(all->in->devices, device, i)->reserved_peak_bytes;
+        uint64_t in_use = MODEL_AT(all->peaks, advice_peak, i)->in_use;
+        most = reserved > most ? reserved : most;
+        most = in_use > most ? in_use : most;
+    }
+    return most;
+}
+
 static void text_print(const summary *all)
 {
+    format_page(most_of(all));
     head_print(all);
     peaks_print(all);
     holders_print(all, HOLDER_POOL);

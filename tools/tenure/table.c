@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bytes_text.h"
 #include "shown.h"
 
 _Static_assert(TABLE_LINE + 4 < TABLE_CELL_BYTES, "a line fits into a cell");
@@ -155,7 +156,19 @@ static size_t unit_of(uint64_t bytes)
     return unit;
 }
 
+static uint64_t page_most;
+
+void format_page(uint64_t most)
+{
+    page_most = most;
+}
+
 const char *format_bytes_binary(uint64_t bytes, char *buffer)
+{
+    return tnri_bytes_text(bytes, page_most, buffer, 32);
+}
+
+const char *format_size(uint64_t bytes, char *buffer)
 {
     size_t unit = unit_of(bytes);
     double value = (double)bytes / (double)(UINT64_C(1) << 10 * unit);

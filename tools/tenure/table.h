@@ -46,8 +46,13 @@ void table_rest(table *result, const char *rest);
 /* 1 if colours are wanted on this file: it is a terminal, NO_COLOR is not set, TERM is not dumb. */
 int colour_wanted(FILE *file);
 
-/* "139.8 GiB", "2 MiB". Returns `buffer`, which needs 32 bytes. */
+/* "139.80 GiB": an amount in the unit of the page that is printed (base/bytes_text.h). Returns
+ * `buffer`, which needs 32 bytes. */
 const char *format_bytes_binary(uint64_t bytes, char *buffer);
+/* Says what the page's largest amount is; 0, as at the start: each amount has its own unit. */
+void format_page(uint64_t most);
+/* "2 MiB": the size of one thing, as it was chosen. Returns `buffer`, which needs 32 bytes. */
+const char *format_size(uint64_t bytes, char *buffer);
 /* The unit that suits the largest of amounts that are compared, "GiB", and an amount in it:
  * "18.16", "0.46". Returns `buffer`, which needs 32 bytes. */
 const char *format_unit(uint64_t largest);

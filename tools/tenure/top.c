@@ -17,6 +17,7 @@
 #include "cli.h"
 #include "commands.h"
 #include "shown.h"
+#include "table.h"
 
 static const char *dir_option, *interval_option, *by_option;
 static int is_once, is_json;
@@ -179,8 +180,9 @@ static void trim_tell(watch *self, const ctl_line *answer)
     uint64_t released = 0;
     for (uint32_t i = 0; devices && i < devices->count; i++)
         released += ctl_number(answer, devices->items[i], "released_bytes");
-    snprintf(self->message, sizeof(self->message), "%llu MiB given back",
-             (unsigned long long)(released >> 20));
+    char text[32];
+    snprintf(self->message, sizeof(self->message), "%s given back",
+             format_bytes_binary(released, text));
 }
 
 /* The first name that is free: no snapshot takes another's place. */

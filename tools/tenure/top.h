@@ -55,8 +55,9 @@ typedef struct top_process {
 /* A table of processes with one that is pointed at, in at most so many lines; 0: all. */
 void top_processes_fill(top_frame *frame, const top_process *all, size_t count, size_t chosen,
                         size_t rows);
-/* What the words and keys mean. */
+/* What the words and keys mean: of a process, and of the table. */
 void top_help_fill(top_frame *frame);
+void top_processes_help_fill(top_frame *frame);
 
 /* ---- several processes (top_choose.c) ------------------------------------------------------- */
 

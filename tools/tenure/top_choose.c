@@ -59,22 +59,25 @@ void top_processes_wait(top_process *all, size_t count)
             (void)top_processes_hear(all, count, (int)(end - ctl_now_ms()), 0);
 }
 
-static void draw(const top_process *all, size_t count, size_t at)
+static void draw(const top_process *all, size_t count, size_t at, int has_help)
 {
     top_frame frame;
     size_t columns, rows;
     top_screen_size(&columns, &rows);
     top_frame_start(&frame, columns);
     top_line(&frame, "several processes: choose one");
-    top_processes_fill(&frame, all, count, at, rows > 3 ? rows - 3 : 1);
+    if (has_help)
+        top_processes_help_fill(&frame);
+    else
+        top_processes_fill(&frame, all, count, at, rows > 3 ? rows - 3 : 1);
     top_line(&frame, "%s", "");
-    top_line(&frame, "up down choose  Enter watch  q quit");
+    top_line(&frame, "up down choose  Enter watch  ? help  q quit");
     frame.count = frame.count < rows ? frame.count : rows;
     top_screen_draw(&frame);
     top_frame_release(&frame);
 }
 
-/* -1: up, 1: down, 2: this one, 3: to the end; 0: none of these. */
+/* -1: up, 1: down, 2: this one, 3: to the end, 4: help; 0: none of these. */
 static int key_read(void)
 {
     char keys[KEY_BYTES];
@@ -86,24 +89,29 @@ static int key_read(void)
            : key == 'B' || key == 'j'   ? 1
            : key == '\r' || key == '\n' ? 2
            : key == 'q'                 ? 3
+           : key == '?'                 ? 4
                                         : 0;
 }
 
 int top_choose(top_process *all, size_t count, size_t *at, int interval_ms)
 {
     int64_t due = 0;
+    int has_help = 0;
     while (top_signals_number() == 0) {
         int64_t now = ctl_now_ms();
         if (now >= due) {
             top_processes_ask(all, count);
             due = now + interval_ms;
         }
-        draw(all, count, *at);
+        draw(all, count, *at, has_help);
         if (!top_processes_hear(all, count, (int)(due - now), 1))
             continue;
-        int key = key_read();
+        int key = key_read(), had_help = has_help;
         if (key == 3)
             return 0;
+        has_help = !had_help && key == 4;
+        if (had_help)
+            continue; /* any key ends the help, and does nothing else */
         if (key == 2 && !all[*at].is_gone)
             return 1;
         if (key == -1 && *at > 0)

@@ -253,9 +253,9 @@ static void group_line(top_frame *frame, const ctl_line *answer, value device)
     if (!group)
         return;
     if (ctl_has_number(answer, device, "group_ceiling_bytes", &most))
-        format_bytes_binary(most, ceiling);
+        format_size(most, ceiling);
     uint64_t members = ctl_number(answer, device, "group_members");
-    format_bytes_binary(ctl_number(answer, device, "group_floor_bytes"), floor);
+    format_size(ctl_number(answer, device, "group_floor_bytes"), floor);
     format_bytes_binary(ctl_number(answer, device, "group_given_bytes"), given);
     format_bytes_binary(ctl_number(answer, device, "group_taken_bytes"), taken);
     top_line(frame, "  group %s: %llu member%s, given %s, taken %s, floor %s, ceiling %s",
@@ -397,6 +397,7 @@ void top_processes_fill(top_frame *frame, const top_process *all, size_t count, 
         uint64_t reserved = devices_sum(&all[i].answer, "reserved_bytes");
         most = reserved != UINT64_MAX && reserved > most ? reserved : most;
     }
+    format_page(most);
     top_line(frame, "  %8s  %-20s %10s %10s  # live, = reserved", "process", "program", "reserved",
              "live");
     for (size_t i = first; i < count && (rows_max == 0 || i - first + 1 < rows_max); i++) {
@@ -413,11 +414,20 @@ void top_processes_fill(top_frame *frame, const top_process *all, size_t count, 
     }
 }
 
+static const char reserved_line[] = "reserved  physical memory that Tenure has from the driver",
+                  live_line[] = "live      what blocks have of it";
+
+static void lines_fill(top_frame *frame, const char *const *lines, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        top_line(frame, "%s", lines[i]);
+}
+
 void top_help_fill(top_frame *frame)
 {
     static const char *const lines[] = {
-        "reserved  physical memory that Tenure has from the driver",
-        "live      what blocks have of it",
+        reserved_line,
+        live_line,
         "waiting   freed before its last use was over",
         "moving    old mappings of moved chunks that wait for that",
         "asleep    given back until the wake",
@@ -429,8 +439,22 @@ void top_help_fill(top_frame *frame)
         "T           gives idle memory back, after a question",
         "q           ends;  any other key goes back",
     };
-    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
-        top_line(frame, "%s", lines[i]);
+    lines_fill(frame, lines, sizeof(lines) / sizeof(lines[0]));
+}
+
+void top_processes_help_fill(top_frame *frame)
+{
+    static const char *const lines[] = {
+        reserved_line,
+        live_line,
+        "bar       # live   = reserved beyond that; as long as the largest process has reserved",
+        "-         the process has not answered yet, or has ended",
+        "",
+        "up down     choose, as k and j",
+        "Enter       watches the process; l comes back here",
+        "q           ends;  any other key goes back",
+    };
+    lines_fill(frame, lines, sizeof(lines) / sizeof(lines[0]));
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
@@ -438,6 +462,7 @@ void top_help_fill(top_frame *frame)
 void top_frame_fill(top_frame *frame, const ctl_line *answer, top_view view, size_t rows_max)
 {
     rows found = {0};
+    ctl_page(answer);
     devices_fill(frame, answer);
     const value_list *devices = ctl_list(answer, answer->parsed, "devices");
     for (uint32_t i = 0; view == TOP_ACCOUNT && devices && i < devices->count; i++)

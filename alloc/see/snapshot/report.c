@@ -50,6 +50,18 @@ static share share_of(const tnri_picture *picture, size_t arena)
     return sum;
 }
 
+/* The largest amount of the text, whose unit all have: what is reserved. */
+static uint64_t most_of(const tnri_picture *picture)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < picture->devices_count; i++)
+        if (picture->devices[i].reserved_bytes > most)
+            most = picture->devices[i].reserved_bytes;
+    return most;
+}
+
+#define AMOUNT(bytes) TNRI_BYTES_OF(bytes, most_of(picture))
+
 static void streams_report(tnri_sink *sink, const tnri_picture *picture, int device)
 {
     tnri_sink_text(sink, "\nWho holds memory, by pool and stream:\n");
@@ -60,11 +72,10 @@ static void streams_report(tnri_sink *sink, const tnri_picture *picture, int dev
         share sum = share_of(picture, i);
         if (!is_on(picture, i, device) || sum.live + sum.retired + sum.idle == 0)
             continue;
-        tnri_sink_format(sink, "  %12s %9zu %12s %12s %12s %12s  \"%.63s\", %p%s",
-                         TNRI_BYTES(sum.live), sum.blocks, TNRI_BYTES(sum.slack),
-                         TNRI_BYTES(sum.retired), TNRI_BYTES(sum.idle), TNRI_BYTES(sum.largest),
-                         picture->cut.pools[arena->pool].name, (void *)arena->stream,
-                         arena->is_ended ? " (destroyed)" : "");
+        tnri_sink_format(sink, "  %12s %9zu %12s %12s %12s %12s  \"%.63s\", %p%s", AMOUNT(sum.live),
+                         sum.blocks, AMOUNT(sum.slack), AMOUNT(sum.retired), AMOUNT(sum.idle),
+                         AMOUNT(sum.largest), picture->cut.pools[arena->pool].name,
+                         (void *)arena->stream, arena->is_ended ? " (destroyed)" : "");
         if (arena->stream_name != 0)
             tnri_sink_format(sink, " \"%.63s\"", tnri_text_of(arena->stream_name));
         tnri_sink_text(sink, "\n");
@@ -139,13 +150,13 @@ static void stacks_report(tnri_sink *sink, const tnri_picture *picture, int devi
                 most = stack;
         if (most >= count || sums[most] == 0)
             break;
-        tnri_sink_format(sink, "  %s live:\n", TNRI_BYTES(sums[most]));
+        tnri_sink_format(sink, "  %s live:\n", AMOUNT(sums[most]));
         stack_report(sink, picture, most);
         sums[most] = 0;
     }
     if (sums[0] > 0)
         tnri_sink_format(sink, "  %s live from unknown places; history:full records it.\n",
-                         TNRI_BYTES(sums[0]));
+                         AMOUNT(sums[0]));
     tnri_host_unreserve(sums, count * sizeof(sums[0]));
 }
 
@@ -192,10 +203,10 @@ static void waits_report(tnri_sink *sink, const tnri_picture *picture, const tot
         last = wait->block;
     }
     tnri_sink_format(sink, "\n%s were freed and wait; that is what waiting would have freed:\n",
-                     TNRI_BYTES(sum->retired));
+                     AMOUNT(sum->retired));
     for (int kind = 0; kind < TNRI_WAIT_KIND_COUNT; kind++)
         if (bytes[kind] > 0)
-            tnri_sink_format(sink, "  %s %s\n", TNRI_BYTES(bytes[kind]), kinds[kind]);
+            tnri_sink_format(sink, "  %s %s\n", AMOUNT(bytes[kind]), kinds[kind]);
 }
 
 static void advice_report(tnri_sink *sink, const tnri_picture *picture, const totals *sum,
@@ -207,19 +218,19 @@ static void advice_report(tnri_sink *sink, const tnri_picture *picture, const to
     if (device != NULL && device->limit_bytes < ((uint64_t)1 << 53) &&
         device->memory_free_bytes < ((uint64_t)1 << 53) &&
         device->reserved_bytes + bytes > device->limit_bytes && device->memory_free_bytes >= bytes)
-        given += (tnri_sink_format(
-                      sink,
-                      "  A higher limit: %s may be reserved, and the device has %s free "
-                      "(tnr_limit_set, per_process_memory_fraction).\n",
-                      TNRI_BYTES(device->limit_bytes), TNRI_BYTES(device->memory_free_bytes)),
-                  1);
+        given +=
+            (tnri_sink_format(sink,
+                              "  A higher limit: %s may be reserved, and the device has %s free "
+                              "(tnr_limit_set, per_process_memory_fraction).\n",
+                              AMOUNT(device->limit_bytes), AMOUNT(device->memory_free_bytes)),
+             1);
     if (sum->idle >= bytes && conf->cross_stream != TNRI_CROSS_WAIT)
         given += (tnri_sink_format(sink, "  cross_stream:wait: %s are idle, but other streams'.\n",
-                                   TNRI_BYTES(sum->idle)),
+                                   AMOUNT(sum->idle)),
                   1);
     if (sum->retired > 0 && conf->reuse != TNRI_REUSE_WAIT)
         given += (tnri_sink_format(sink, "  reuse:wait: %s wait for other streams.\n",
-                                   TNRI_BYTES(sum->retired)),
+                                   AMOUNT(sum->retired)),
                   1);
     for (size_t p = 0; p < picture->pools_count; p++) {
         const tnri_shown_pool *pool = &picture->pools[p];
@@ -228,7 +239,7 @@ static void advice_report(tnri_sink *sink, const tnri_picture *picture, const to
             continue;
         tnri_sink_format(sink,
                          "  Fewer graph pools: \"%.63s\" keeps %s that only its graphs use.\n",
-                         pool->name, TNRI_BYTES(idle));
+                         pool->name, AMOUNT(idle));
         given++;
     }
     if (given == 0)
@@ -250,10 +261,10 @@ void tnri_oom_text_write(tnri_sink *sink, const tnri_picture *picture, const cha
     stacks_report(sink, picture, device);
     tnri_sink_format(sink,
                      "\nFragmentation: %s are idle, the longest run is %s; %s were asked for.\n",
-                     TNRI_BYTES(sum.idle), TNRI_BYTES(sum.largest), TNRI_BYTES(bytes));
+                     AMOUNT(sum.idle), AMOUNT(sum.largest), TNRI_BYTES(bytes));
     waits_report(sink, picture, &sum, device);
     if (sum.asleep > 0)
         tnri_sink_format(sink, "\nPools that sleep will want %s when they wake.\n",
-                         TNRI_BYTES(sum.asleep));
+                         AMOUNT(sum.asleep));
     advice_report(sink, picture, &sum, shown, bytes);
 }

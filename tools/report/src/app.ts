@@ -8,6 +8,7 @@ import { Accounting, accountingOf } from './data/accounting.js';
 import { Findings } from './data/findings.js';
 import { Device, Snapshot } from './data/model.js';
 import { Names } from './text/names.js';
+import { setPage } from './text/units.js';
 
 export const VIEWS = ['timeline', 'lanes', 'map', 'holders', 'waiting', 'graphs', 'records',
     'compare', 'findings', 'waste'] as const;
@@ -49,6 +50,9 @@ export interface App {
 /** `all`: stacks are named by all their frames. */
 export function makeContext(snapshot: Snapshot, device: Device, all: boolean): Pick<App,
     'snapshot' | 'device' | 'accounting' | 'names'> {
+    // What the device has beyond the program's is no amount of the program's.
+    setPage(device.history.reserved.reduce((most, one) => Math.max(most, one),
+        Math.max(device.reservedBytes, device.reservedPeakBytes, device.asleepBytes)));
     return {
         snapshot, device, names: new Names(snapshot, all),
         accounting: accountingOf(snapshot, device),

@@ -4,7 +4,7 @@
  * size, in the picture or, with the history, at any record before it.
  */
 import { baseName, Names } from '../text/names.js';
-import { bytes as bytesText } from '../text/units.js';
+import { sizeText } from '../text/units.js';
 import { Device, KIND, LIVE, RETIRED, Snapshot } from './model.js';
 
 export const GROUPS = ['stack', 'function', 'module', 'stream', 'pool', 'tag', 'size'] as const;
@@ -195,7 +195,7 @@ export function describe(group: Group, number: number, names: Names, snapshot: S
         return { key: tag, name: tag || 'no tag', note: '', spot: '' };
     }
     case 'size':
-        return { key: String(number), name: `blocks of ${bytesText(number)}`,
+        return { key: String(number), name: `blocks of ${sizeText(number)}`,
                  note: `${number} bytes each`, spot: '' };
     }
 }

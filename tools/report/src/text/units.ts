@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers as people read them. Bytes are binary (GiB) with three significant digits; the exact
- * number goes into a title or a table beside them. Times are chosen by size.
+ * Numbers as people read them. Amounts of bytes are binary and have one unit in a page (GiB, where
+ * they are large); the exact number goes into a title or a table beside them. Times are chosen by
+ * size.
  */
 
 /** Between a number and its unit: a space where no line ends. */
@@ -15,31 +16,52 @@ function significant(value: number): string {
     return value.toFixed(digits);
 }
 
-export function bytes(value: number): string {
+function unitOf(value: number): number {
     let unit = 0;
-    let scaled = value;
-    while (Math.abs(scaled) >= 999.5 && unit < BYTE_UNITS.length - 1) {
-        scaled /= 1024;
-        unit++;
+    for (; Math.abs(value) >= 1024 && unit < BYTE_UNITS.length - 1; unit++) {
+        value /= 1024;
     }
-    return unit === 0 ? `${Math.round(value)}${NARROW}B`
-        : `${significant(scaled)}${NARROW}${BYTE_UNITS[unit]}`;
+    return unit;
+}
+
+function inUnit(value: number, unit: number): string {
+    const amount = value / 1024 ** unit, size = Math.abs(amount);
+    const digits = unit === 0 || size >= 999.95 ? 0 : size >= 99.995 ? 1 : 2;
+    return `${amount.toFixed(digits)}${NARROW}${BYTE_UNITS[unit]}`;
+}
+
+let pageUnit = 0;
+
+/** Says what the page's largest amount is. */
+export function setPage(most: number): void {
+    pageUnit = unitOf(most);
+}
+
+/** An amount, by the rule of alloc/base/bytes_text.h: all of a page have one unit, but for those of
+ * which it would say nothing. */
+export function bytes(value: number): string {
+    const scale = 1024 ** pageUnit;
+    const isOdd = Math.abs(value) < Math.floor(scale / 100) || Math.abs(value) >= 1024 * scale;
+    return inUnit(value, isOdd ? unitOf(value) : pageUnit);
+}
+
+/** The size of one thing, a block or a request: in its own unit. */
+export function sizeText(value: number): string {
+    return inUnit(value, unitOf(value));
 }
 
 /** The same in the unit that suits `largest`: amounts that are compared have one unit. */
 export function bytesBeside(value: number, largest: number): string {
-    let unit = 0;
-    while (largest >= 1024 && unit < BYTE_UNITS.length - 1) {
-        largest /= 1024;
-        value /= 1024;
-        unit++;
-    }
-    return `${value.toFixed(unit === 0 ? 0 : 2)}${NARROW}${BYTE_UNITS[unit]}`;
+    return inUnit(value, unitOf(largest));
 }
 
-/** For scales, whose steps are round: without zeros behind the point. */
-export function roundBytes(value: number): string {
-    return bytes(value).replace(/\.0+\u00a0/, NARROW).replace(/(\.\d)0\u00a0/, `$1${NARROW}`);
+/** What stands at a scale's ticks: one unit for all, and as many digits as their steps need. */
+export function byteTicks(splits: readonly number[]): string[] {
+    const step = splits.length > 1 ? splits[1]! - splits[0]! : 0;
+    const unit = step >= 1024 ** pageUnit / 8 ? pageUnit
+        : unitOf(Math.max(0, ...splits));
+    return splits.map((value) =>
+        `${Number((value / 1024 ** unit).toFixed(3))}${NARROW}${BYTE_UNITS[unit]}`);
 }
 
 /** With a sign, for differences. */

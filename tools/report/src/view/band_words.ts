@@ -5,7 +5,7 @@ import { Bands } from '../data/bands.js';
 import { KIND } from '../data/model.js';
 import { freeAgain, memoryOf, nextOwner, previousOwner } from '../data/owners.js';
 import { Child, el } from '../ui/dom.js';
-import { bytes, count, duration, hex, moment } from '../text/units.js';
+import { count, duration, hex, moment, sizeText } from '../text/units.js';
 import { ownerStack, waitText } from './describe.js';
 
 interface Place { stack: number; stream: number; pool: number }
@@ -74,7 +74,7 @@ export function bandText(app: App, bands: Bands, band: number): string {
     const end = bands.end[band]!;
     const lived = history.timed && start >= 0 && end < bands.records
         ? `, lived ${duration(history.time[end]! - history.time[start]!)}` : '';
-    return `${bytes(bands.bytes(band))} by ${name}${place && ` (${place})`} on ` +
+    return `${sizeText(bands.bytes(band))} by ${name}${place && ` (${place})`} on ` +
         `${app.names.stream(stream)}, ${app.names.pool(pool)} pool: ` +
         (start < 0 ? 'from before the history' : `allocated ${when(app, start)}`) +
         `, ${endText(app, bands, band)}${lived}`;
@@ -91,7 +91,7 @@ export function bandDetail(app: App, bands: Bands, band: number,
         'aria-label': `${text}: ${bandText(app, bands, other)}`,
     }, `${text}: ${app.names.stack(placeOf(app, bands, other).stack).name}`);
     return el('div', { class: 'detail', 'data-band': band },
-        el('h3', {}, `Block at ${hex(address)}, ${bytes(size)}`),
+        el('h3', {}, `Block at ${hex(address)}, ${sizeText(size)}`),
         el('p', {}, `${bandText(app, bands, band)}.`),
         app.names.frames(stack),
         el('span', { class: 'buttons' },

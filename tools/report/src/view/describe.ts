@@ -5,7 +5,7 @@
 import { App } from '../app.js';
 import { LIVE, KINDS, KIND, RETIRED, STATES, WAIT_KINDS } from '../data/model.js';
 import { Child, el } from '../ui/dom.js';
-import { bytes, count, duration, hex, moment } from '../text/units.js';
+import { count, duration, hex, moment, sizeText } from '../text/units.js';
 
 export const KIND_WORDS: Record<typeof KINDS[number], string> = {
     alloc: 'allocated', free: 'freed', retire: 'freed, waits', reuse: 'free for reuse',
@@ -69,7 +69,7 @@ export function blockTip(app: App, block: number): Child[] {
     const owned = state === LIVE || state === RETIRED;
     const { name, place } = app.names.stack(blocks.stack[block]!);
     return [
-        el('b', {}, `${stateWord(state)}, ${bytes(blocks.bytes[block]!)}`),
+        el('b', {}, `${stateWord(state)}, ${sizeText(blocks.bytes[block]!)}`),
         owned ? el('div', {}, name, place && ` \u00b7 ${place}`) : null,
         el('div', {}, `${app.names.pool(blocks.pool[block]!)} pool \u00b7 ` +
             app.names.stream(blocks.stream[block]!)),
@@ -91,7 +91,7 @@ export function blockDetail(app: App, block: number, waits: readonly number[]): 
     const since = blocks.time[block]!;
     const owned = state === LIVE || state === RETIRED;
     return el('div', { class: 'detail' },
-        el('h3', {}, `${stateWord(state)} block of ${bytes(size)}`),
+        el('h3', {}, `${stateWord(state)} block of ${sizeText(size)}`),
         facts(
             ['Address', el('span', { class: 'mono' },
                 `${hex(address)} to ${hex(address + size)}`)],
@@ -117,7 +117,7 @@ export function recordText(app: App, record: number): string {
     const size = history.bytes[record]!;
     const parts = [KIND_WORDS[kind]];
     if (size > 0) {
-        parts.push(bytes(size));
+        parts.push(sizeText(size));
     }
     const isMark = history.kind[record] === KIND.mark;
     if (isMark) {

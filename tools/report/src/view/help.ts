@@ -3,7 +3,7 @@
 import { App } from '../app.js';
 import { byId, Child, el, fill } from '../ui/dom.js';
 import { SHARE_WORDS, SHARES } from '../ui/colours.js';
-import { bytes, count } from '../text/units.js';
+import { count, sizeText } from '../text/units.js';
 
 const KEYS: readonly (readonly [readonly string[], string])[] = [
     [['/'], 'search'],
@@ -24,7 +24,7 @@ function origin(app: App): Child {
     const { snapshot } = app;
     return el('p', { class: 'note' },
         `${snapshot.program || 'A program'} (process ${snapshot.pid}), ` +
-        `driver ${snapshot.driver}. ${bytes(snapshot.fileBytes)} of data` +
+        `driver ${snapshot.driver}. ${sizeText(snapshot.fileBytes)} of data` +
         `${snapshot.fileName ? ` from ${snapshot.fileName}` : ''}. ` +
         `History: ${snapshot.historyMode}, ${count(snapshot.written)} records written.`);
 }

@@ -7,7 +7,8 @@ import { App, Target, View } from '../app.js';
 import { KIND, KINDS, Kind } from '../data/model.js';
 import { Child, el, fill } from '../ui/dom.js';
 import { adviceFor } from '../text/advice.js';
-import { bytes, count, duration, hex, moment, parseAddress, plural } from '../text/units.js';
+import { bytes, count, duration, hex, moment, parseAddress, plural, sizeText }
+    from '../text/units.js';
 import { matching } from '../text/names.js';
 import { KIND_WORDS, ownerStack } from './describe.js';
 
@@ -146,7 +147,8 @@ export class RecordsView implements View {
         }, count(record + 1)), 'number'),
         cell(history.timed ? moment(history.time[record]!, 1000) : '\u2013', 'number'),
         cell(this.whatText(record, kind)),
-        cell(size > 0 ? el('span', { title: `${count(size)} bytes` }, bytes(size)) : '', 'number'),
+        cell(size > 0 ? el('span', { title: `${count(size)} bytes` }, sizeText(size)) : '',
+            'number'),
         cell(address > 0 ? el('button', {
             type: 'button', class: 'link mono', title: 'All records of this address',
             onclick: () => this.showAddress(address),

@@ -7,7 +7,7 @@ import { App } from '../app.js';
 import { holdersOf } from '../data/holders.js';
 import { KIND, LIVE, RETIRED } from '../data/model.js';
 import { byId, el, fill } from '../ui/dom.js';
-import { bytes, count, hex, parseAddress, plural } from '../text/units.js';
+import { bytes, count, hex, parseAddress, plural, sizeText } from '../text/units.js';
 import { holderMatches } from './holders.js';
 import { findRecords } from './records.js';
 import { KINDS } from '../data/model.js';
@@ -45,7 +45,7 @@ function addressResults(app: App, address: number): ResultGroup[] {
             title: `${stateWord(blocks.state[block]!)} block at ${hex(blocks.address[block]!)}`,
             note: `${inside > 0 ? `${count(inside)} bytes into it; ` : ''}` +
                 app.names.stack(blocks.stack[block]!).name,
-            amount: bytes(blocks.bytes[block]!), go: () => app.go('map', { block }),
+            amount: sizeText(blocks.bytes[block]!), go: () => app.go('map', { block }),
         });
     }
     const records = findRecords(app, KINDS, hex(address));

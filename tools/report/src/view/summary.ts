@@ -9,7 +9,8 @@ import { KIND } from '../data/model.js';
 import { Child, el } from '../ui/dom.js';
 import { Share, SHARE_WORDS, SHARES, shareVariable } from '../ui/colours.js';
 import { adviceFor, allocatorName, isConverted } from '../text/advice.js';
-import { bytes, bytesBeside, count, date, duration, percent, plural } from '../text/units.js';
+import { bytes, bytesBeside, count, date, duration, percent, plural, sizeText }
+    from '../text/units.js';
 import { idleWords } from './waste.js';
 
 function listText(parts: Child[][]): Child[] {
@@ -220,7 +221,7 @@ function findings(app: App): Finding[] {
     if (oom >= 0) {
         found.push({
             warn: true, view: 'records', action: 'Show it',
-            text: [`An allocation of ${bytes(history.bytes[oom]!)} failed` +
+            text: [`An allocation of ${sizeText(history.bytes[oom]!)} failed` +
                 (history.timed
                     ? ` ${duration(snapshot.takenNs - history.time[oom]!)} before the snapshot`
                     : '') + '; ' +

@@ -18,7 +18,7 @@ import { resolveCss } from '../ui/colours.js';
 import { choice, el, fill, oncePerFrame } from '../ui/dom.js';
 import { hideTip, showTip } from '../ui/tip.js';
 import { adviceFor } from '../text/advice.js';
-import { byteSplits, bytes, count, duration, moment, percent, plural, roundBytes, roundSplits }
+import { byteSplits, bytes, byteTicks, count, duration, moment, percent, plural, roundSplits }
     from '../text/units.js';
 import { BandsChart } from './bands_chart.js';
 import { recordText } from './describe.js';
@@ -301,7 +301,7 @@ export class TimelineView implements View {
                   splits: (_p, _i, low, high) => this.axisSplits(low, high, width),
                   values: (_plot, splits) => this.axisTexts(splits) },
                 { ...axis, size: 76, splits: (_p, _i, low, high) => byteSplits(low, high),
-                  values: (_plot, splits) => splits.map(roundBytes) },
+                  values: (_plot, splits) => byteTicks(splits) },
             ],
             cursor: {
                 drag: { x: true, y: false, setScale: false }, points: { show: false }, y: false,

@@ -7,7 +7,7 @@ import { App, View } from '../app.js';
 import { RETIRED, WAIT_KINDS } from '../data/model.js';
 import { el } from '../ui/dom.js';
 import { DataTable } from '../ui/table.js';
-import { bytes, count, duration, hex, plural } from '../text/units.js';
+import { bytes, count, duration, hex, plural, sizeText } from '../text/units.js';
 import { meter } from './holders.js';
 import { waitsByBlock, waitText } from './describe.js';
 
@@ -124,7 +124,7 @@ export class WaitingView implements View {
                       onclick: () => app.go('map', { block: row.block }),
                   }, hex(blocks.address[row.block]!)) },
                 { title: 'Size', kind: 'number', order: (row) => blocks.bytes[row.block]!,
-                  cell: (row) => bytes(blocks.bytes[row.block]!) },
+                  cell: (row) => sizeText(blocks.bytes[row.block]!) },
                 { title: 'For', kind: 'number', hint: 'Time since it was freed',
                   order: (row) => row.since < 0 ? -1 : app.snapshot.takenNs - row.since,
                   cell: (row) => row.since < 0 ? '\u2013'
@@ -157,7 +157,7 @@ export class WaitingView implements View {
                       onclick: () => app.go('map', { block }),
                   }, hex(blocks.address[block]!)) },
                 { title: 'Size', kind: 'number', order: (block) => blocks.bytes[block]!,
-                  cell: (block) => bytes(blocks.bytes[block]!) },
+                  cell: (block) => sizeText(blocks.bytes[block]!) },
                 { title: 'Kept by', kind: 'wide', cell: (block) =>
                     this.waits.get(block)!.map((wait) => waitText(app, wait)).join('; ') },
                 { title: 'Allocated by', cell: (block) =>

@@ -7,7 +7,7 @@ import { App, View } from '../app.js';
 import { Idle, Place, Waste } from '../data/findings.js';
 import { Child, el } from '../ui/dom.js';
 import { DataTable } from '../ui/table.js';
-import { count, percent, plural, roundBytes } from '../text/units.js';
+import { bytes, count, percent, plural } from '../text/units.js';
 
 export const ADVICE: Record<Idle, string> = {
     never_used: 'do without this', before_first_use: 'allocate this later',
@@ -26,7 +26,7 @@ const COLOURS: readonly (readonly [Idle, string])[] = [
 /** "park this: 3.1 GiB, idle for 80 % of the time". */
 export function idleWords(place: Place): string {
     const state = place.idle === 'never_used' ? 'unused' : 'idle';
-    return `${ADVICE[place.idle]}: ${roundBytes(place.bytes)}, ${state} for ` +
+    return `${ADVICE[place.idle]}: ${bytes(place.bytes)}, ${state} for ` +
         `${percent(place.idleHeld, place.held)} of the time`;
 }
 
@@ -94,7 +94,7 @@ export class WasteView implements View {
                 { title: 'Allocated at', kind: 'wide',
                   order: (one) => one.frames[0]?.text ?? '', cell: nameOf },
                 { title: 'At once', kind: 'number', order: (one) => one.bytes,
-                  cell: (one) => roundBytes(one.bytes) },
+                  cell: (one) => bytes(one.bytes) },
                 { title: 'Idle', kind: 'number', order: (one) => one.idleHeld,
                   cell: (one) => el('span', { title: partsText(one) },
                       percent(one.idleHeld, one.held)) },
