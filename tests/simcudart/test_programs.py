@@ -54,6 +54,40 @@ class Played(unittest.TestCase):
         result = run("--driver", "sim", "--", CHECKED, "again", code=0)
         self.assertEqual(result.stdout, "the same address, prefetched to -2\n")
 
+    def test_memory_of_another(self):
+        """A process opens what another has allocated, reads it and writes to it. Seen to fail where
+        the simulated driver has no such calls."""
+        head = ("import ctypes, subprocess, sys\n"
+                "class Handle(ctypes.Structure):\n"
+                "    _fields_ = [('bytes', ctypes.c_char * 64)]\n"
+                "runtime, block = ctypes.CDLL('libcudart.so.13'), ctypes.c_void_p()\n"
+                "number = ctypes.c_int()\n"
+                "def must(error):\n"
+                "    assert error == 0, error\n"
+                "def put(value):\n"
+                "    must(runtime.cudaMemcpy(block, ctypes.byref(ctypes.c_int(value)), 4, 1))\n"
+                "    must(runtime.cudaDeviceSynchronize())\n"
+                "def get():\n"
+                "    must(runtime.cudaMemcpy(ctypes.byref(number), block, 4, 2))\n"
+                "    return number.value\n")
+        other = head + ("handle = Handle.from_buffer_copy(bytes.fromhex(sys.argv[1]))\n"
+                        "runtime.cudaIpcOpenMemHandle.argtypes = [\n"
+                        "    ctypes.c_void_p, Handle, ctypes.c_uint]\n"
+                        "must(runtime.cudaIpcOpenMemHandle(ctypes.byref(block), handle, 1))\n"
+                        "print('the other reads', get(), flush=True)\n"
+                        "put(6)\n"
+                        "must(runtime.cudaIpcCloseMemHandle(block))\n")
+        first = head + ("handle = Handle()\n"
+                        "must(runtime.cudaMalloc(ctypes.byref(block), 4096))\n"
+                        "put(5)\n"
+                        "must(runtime.cudaIpcGetMemHandle(ctypes.byref(handle), block))\n"
+                        f"subprocess.run([sys.executable, '-c', {other!r},\n"
+                        "                bytes(handle).hex()], check=True)\n"
+                        "print('and writes', get())\n"
+                        "must(runtime.cudaFree(block))\n")
+        result = run("--driver", "sim", "--", sys.executable, "-c", first, code=0)
+        self.assertEqual(result.stdout, "the other reads 5\nand writes 6\n", result.stderr)
+
     def test_opened_by_name(self):
         """The runtime of either version by its name, and after it a child that is told."""
         program = ("import ctypes, os, sys\n"

@@ -176,3 +176,29 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
         return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
     return sim_leave(memory_import(handle, (int)(intptr_t)osHandle));
 }
+
+/* ---- memory that has no handle -------------------------------------------------------------- */
+
+/* cuMemAlloc's memory stays in its process here. Programs find these calls all the same: under
+ * `tenure run` it is Tenure that serves them, with memory that has handles. */
+CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+{
+    SIM_ENTER(cuIpcGetMemHandle, SIM_NEEDS_CONTEXT);
+    (void)dptr;
+    return sim_leave(pHandle == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED);
+}
+
+CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle,
+                                       unsigned int Flags)
+{
+    SIM_ENTER(cuIpcOpenMemHandle_v2, SIM_NEEDS_CONTEXT);
+    (void)handle, (void)Flags;
+    return sim_leave(pdptr == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED);
+}
+
+CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+    SIM_ENTER(cuIpcCloseMemHandle, SIM_NEEDS_CONTEXT);
+    (void)dptr;
+    return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
+}
