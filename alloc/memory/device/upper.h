@@ -44,8 +44,8 @@ typedef enum tnri_device_step {
     TNRI_DEVICE_STARTS, /* it is put into use: the group that the settings name is joined, in_group
                          * and ceiling_bytes are set. Under the library lock, not in the context.
                          * Fails: TNR_ERR_FILE, TNR_ERR_HOST_MEMORY, TNR_ERR_BUSY (no place) */
-    TNRI_DEVICE_IS_LIMITED, /* it is in use, and control groups limit its memory: that is watched.
-                             * Under the library lock */
+    TNRI_DEVICE_IS_LIMITED, /* it is in use, and its memory is watched: control groups limit it, or
+                             * it is the host's too. Under the library lock */
     TNRI_DEVICE_PAUSES,     /* from here until RESUMES the room's threads do nothing with the device
                              * (null: with any). Waits for what they do now */
     TNRI_DEVICE_RESUMES,
