@@ -166,7 +166,7 @@ static void sleeps_are_refused_with_a_sentence(void **state)
         uint64_t copies = simcuda_calls("cuMemcpyDtoHAsync");
         limit_put(TNRI_HOST_LIMIT_REST + 4 * TNRI_BUFFER_BYTES - 1);
         assert_error(tnr_device_sleep(0, &options), TNR_ERR_HOST_MEMORY,
-                     "/sys/fs/cgroup/memory.max has 192.00 MiB left");
+                     "/sys/fs/cgroup/memory.max has 192.0 MiB left");
         assert_int_equal(simcuda_calls("cuMemcpyDtoHAsync"), copies);
         assert_int_equal(sleep_pinned_bytes(), 0);
         assert_int_equal(unit_stats().bytes_asleep, 0);

@@ -105,7 +105,7 @@ static void the_hosts_word_counts(void **state)
     assert_int_equal(left, (available() - REST) * MIB);
     assert_int_equal(total, 256 * MIB);
     assert_error(tnr_malloc(&ptr, 100 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY,
-                 "device 0 has 52.00 MiB of 256.00 MiB");
+                 "device 0 has 52.00 MiB of 256.0 MiB");
     /* A pool that wakes goes by it, too: no memory is taken before the copies. */
     assert_ok(tnr_pool_sleep(
         NULL, 0, &(tnr_sleep_options){sizeof(tnr_sleep_options), TNR_CONTENT_DISCARD, 0, 0}));
