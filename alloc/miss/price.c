@@ -36,6 +36,6 @@ int tnri_price_may_move(tnr_pool pool, const tnri_request *request, tnri_use use
         atomic_load_explicit(&account->reserved_bytes, memory_order_relaxed) + request->bytes;
     uint64_t corners = (uint64_t)use.arenas * TNRI_WORLDS * tnri_page_bytes(account->space);
     uint64_t needs = atomic_load_explicit(&account->most_bytes, memory_order_relaxed) + corners;
-    return tnri_device_may_move(pool->device, holds, needs) ||
+    return tnri_device_may_move(pool->device, holds, needs, use.arenas == 1) ||
            atomic_load_explicit(&account->is_full, memory_order_relaxed);
 }

@@ -4,11 +4,12 @@
  * and the more it holds above what it needs, the more it moves all the same.
  *
  * Broken to see it fail: tnri_device_may_move always 1 (beyond_its_budget_a_pool_grows), or without
- * price_times (what_it_holds_too_much_is_moved); in tnri_price_look, arenas are not counted
- * (among_many_streams_nothing_is_looked_at), nor what is retired (what_is_retired_is_in_use), nor
- * the request (what_a_pool_needs); in tnri_price_may_move, no pages for the arenas
- * (what_fills_no_page_is_needed), is_full is not asked; in chunks_create it is not cleared
- * (what_cannot_grow_moves).
+ * price_times (what_it_holds_too_much_is_moved), or without is_alone, or where move_took_ns is
+ * charged as move_spent_ns is (a_pool_of_one_stream_pays_no_more_than_the_budget); in
+ * tnri_price_look, arenas are not counted (among_many_streams_nothing_is_looked_at), nor what is
+ * retired (what_is_retired_is_in_use), nor the request (what_a_pool_needs); in tnri_price_may_move,
+ * no pages for the arenas (what_fills_no_page_is_needed), is_full is not asked; in chunks_create it
+ * is not cleared (what_cannot_grow_moves).
  */
 #include "unit.h"
 
@@ -80,12 +81,12 @@ static void what_it_holds_too_much_is_moved(void **state)
     tnri_device *device = tnri_device_at(0);
     assert_in_range(CHUNKS * TNRI_MOVE_NS, 3 * BURST_MS * 1000000, 4 * BURST_MS * 1000000);
     tnri_device_moved(device, CHUNKS, CHUNKS, tnri_decision_ns());
-    assert_false(tnri_device_may_move(device, 900 * MIB, NEEDS_MIB * MIB));
-    assert_false(tnri_device_may_move(device, NEEDS_MIB * MIB, NEEDS_MIB * MIB));
-    assert_false(tnri_device_may_move(device, 1010 * MIB, NEEDS_MIB * MIB)); /* three bursts */
-    assert_true(tnri_device_may_move(device, 1030 * MIB, NEEDS_MIB * MIB));  /* seven */
-    assert_true(tnri_device_may_move(device, UINT64_MAX, 1));
-    assert_false(tnri_device_may_move(device, UINT64_MAX, 0)); /* of which nothing is known */
+    assert_false(tnri_device_may_move(device, 900 * MIB, NEEDS_MIB * MIB, 0));
+    assert_false(tnri_device_may_move(device, NEEDS_MIB * MIB, NEEDS_MIB * MIB, 0));
+    assert_false(tnri_device_may_move(device, 1010 * MIB, NEEDS_MIB * MIB, 0)); /* three bursts */
+    assert_true(tnri_device_may_move(device, 1030 * MIB, NEEDS_MIB * MIB, 0));  /* seven */
+    assert_true(tnri_device_may_move(device, UINT64_MAX, 1, 0));
+    assert_false(tnri_device_may_move(device, UINT64_MAX, 0, 0)); /* of which nothing is known */
 }
 
 static tnr_pool pool_default(void)
@@ -97,6 +98,29 @@ static tnri_use look(size_t bytes)
 {
     tnri_request request = {.bytes = bytes};
     return tnri_price_look(pool_default(), &request);
+}
+
+/* What a pool of one stream holds too much it moves only within the budget, by time that passed: as
+ * long as none does, moves at a higher price have no end. */
+static void a_pool_of_one_stream_pays_no_more_than_the_budget(void **state)
+{
+    enum { NEEDS_MIB = 1000, HOLDS_MIB = 1500 };
+    (void)state;
+    start();
+    (void)unit_malloc(MIB, 0);
+    tnri_device *device = tnri_device_at(0);
+    tnri_device_moved(device, 100, 100, tnri_decision_ns());
+    assert_true(tnri_device_may_move(device, HOLDS_MIB * MIB, NEEDS_MIB * MIB, 1));
+    tnri_device_moved(device, 1, 2, tnri_decision_ns() - 2 * BURST_MS * 1000000);
+    assert_true(tnri_device_may_move(device, HOLDS_MIB * MIB, NEEDS_MIB * MIB, 1));
+    tnri_device_moved(device, 1, 1, tnri_decision_ns() - 1);
+    assert_false(tnri_device_may_move(device, HOLDS_MIB * MIB, NEEDS_MIB * MIB, 1));
+    assert_true(tnri_device_may_move(device, HOLDS_MIB * MIB, NEEDS_MIB * MIB, 0));
+
+    tnri_request request = {.bytes = HOLDS_MIB * MIB};
+    (void)look(MIB);
+    assert_false(tnri_price_may_move(pool_default(), &request, (tnri_use){0, 1}));
+    assert_true(tnri_price_may_move(pool_default(), &request, (tnri_use){0, 2}));
 }
 
 /* The end of what is in use fills no page, in each world of the pool's one arena. */
@@ -177,6 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(beyond_its_budget_a_pool_grows, unit_stop),
         cmocka_unit_test_teardown(what_it_holds_too_much_is_moved, unit_stop),
+        cmocka_unit_test_teardown(a_pool_of_one_stream_pays_no_more_than_the_budget, unit_stop),
         cmocka_unit_test_teardown(what_fills_no_page_is_needed, unit_stop),
         cmocka_unit_test_teardown(what_a_pool_needs, unit_stop),
         cmocka_unit_test_teardown(what_is_retired_is_in_use, unit_stop),

@@ -28,34 +28,39 @@ static uint64_t price_times(uint64_t holds, uint64_t needs)
     return over > needs ? 1 + TNRI_PRICE_TIMES : 1 + over * TNRI_PRICE_TIMES / needs;
 }
 
-int tnri_device_may_move(const tnri_device *device, uint64_t holds, uint64_t needs)
+int tnri_device_may_move(const tnri_device *device, uint64_t holds, uint64_t needs, int is_alone)
 {
+    uint64_t allowed_ns = budget_allowance(device).allowed_ns;
     uint64_t spent_ns = atomic_load_explicit(&device->move_spent_ns, memory_order_relaxed);
-    return spent_ns / price_times(holds, needs) < budget_allowance(device).allowed_ns;
+    uint64_t took_ns = atomic_load_explicit(&device->move_took_ns, memory_order_relaxed);
+    return spent_ns / price_times(holds, needs) < allowed_ns && !(is_alone && took_ns > allowed_ns);
 }
 
-static void budget_charge(tnri_device *device, uint64_t ns)
+static void budget_charge(const tnri_device *device, _Atomic uint64_t *sum, uint64_t ns)
 {
     allowance may = budget_allowance(device);
-    uint64_t spent_ns = atomic_load_explicit(&device->move_spent_ns, memory_order_relaxed);
+    uint64_t spent_ns = atomic_load_explicit(sum, memory_order_relaxed);
     uint64_t raised_ns;
     do {
         /* What was not used in a long quiet time is not saved up beyond one burst. */
         uint64_t least_ns = may.allowed_ns - may.burst_ns;
         raised_ns = (spent_ns < least_ns ? least_ns : spent_ns) + ns;
-    } while (!atomic_compare_exchange_weak_explicit(&device->move_spent_ns, &spent_ns, raised_ns,
-                                                    memory_order_relaxed, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(sum, &spent_ns, raised_ns, memory_order_relaxed,
+                                                    memory_order_relaxed));
 }
 
 void tnri_device_moved(tnri_device *device, size_t chunks, size_t chunks_all, uint64_t began_ns)
 {
     uint64_t least_ns = (uint64_t)chunks * TNRI_MOVE_NS;
-    uint64_t took_ns = (tnri_decision_ns() - began_ns) / chunks_all * chunks / 2 * 3;
-    budget_charge(device, took_ns > least_ns ? took_ns : least_ns);
+    uint64_t took_ns = (tnri_decision_ns() - began_ns) / chunks_all * chunks;
+    uint64_t unmaps_ns = took_ns / 2; /* which come later */
+    budget_charge(device, &device->move_took_ns, took_ns);
+    budget_charge(device, &device->move_spent_ns,
+                  took_ns + unmaps_ns > least_ns ? took_ns + unmaps_ns : least_ns);
 }
 
 void tnri_device_lent(tnri_device *device, uint64_t began_ns)
 {
     uint64_t took_ns = tnri_decision_ns() - began_ns;
-    budget_charge(device, took_ns > TNRI_LOAN_NS ? took_ns : TNRI_LOAN_NS);
+    budget_charge(device, &device->move_spent_ns, took_ns > TNRI_LOAN_NS ? took_ns : TNRI_LOAN_NS);
 }

@@ -93,6 +93,7 @@ typedef struct tnri_device {
     tnri_held held[TNRI_HELD_SIZES]; /* reserved bytes and chunks by the size of blocks */
     _Atomic uint64_t mappings_made, mappings_removed;
     _Atomic uint64_t move_spent_ns; /* see memory/device/budget.h */
+    _Atomic uint64_t move_took_ns;  /* likewise, as it was measured */
     uint64_t peers;                 /* bit i: new pools are open to device i; the device's lock */
     uint64_t started_ns;            /* by tnri_decision_ns; constant while in use */
     _Atomic uint64_t retries_count, ooms_count, syncs_count;

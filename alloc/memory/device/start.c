@@ -123,6 +123,7 @@ static tnr_status device_build(tnri_device *device)
                           device->index);
     device->started_ns = tnri_decision_ns();
     atomic_store(&device->move_spent_ns, 0);
+    atomic_store(&device->move_took_ns, 0);
     return TNR_OK;
 }
 
