@@ -264,8 +264,9 @@ static double cell_reserved(const bench_cell *cell)
 /* Of the mixes: what still went to the driver, or to other streams' memory, in the timed rounds. */
 static void counts_table(const bench_row *rows, size_t count, FILE *file)
 {
-    static const char *const headings[] = {"mix",   "threads", "live/thread", "driver calls",
-                                           "moved", "lent",    "shared",      "grown"};
+    static const char *const headings[] = {
+        "mix",  "threads", "live/thread", "driver calls",  "moved",
+        "lent", "shared",  "grown",       "reserved/live", NULL};
     table out;
     int is_started = 0;
     for (size_t i = 0; i < count; i++) {
@@ -273,11 +274,7 @@ static void counts_table(const bench_row *rows, size_t count, FILE *file)
         if (cell_reserved(cell) == 0 || cell->failed)
             continue;
         if (!is_started) {
-            table_start(&out, 9);
-            table_row(&out);
-            for (size_t k = 0; k < sizeof(headings) / sizeof(headings[0]); k++)
-                table_cell(&out, "%s", headings[k]);
-            table_cell(&out, "reserved/live");
+            table_head(&out, headings, 0);
             is_started = 1;
         }
         double ops = cell->ops_done > 0 ? (double)cell->ops_done : 1.0;

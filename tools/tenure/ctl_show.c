@@ -43,14 +43,6 @@ static void sums_cells(table *to, const ctl_line *answer, value one)
     else
         table_cell(to, "-");
 }
-
-static void heading(table *to, const char *const *words)
-{
-    table_row(to);
-    for (; *words; words++)
-        table_cell(to, "%s", *words);
-}
-
 static void table_end(table *to)
 {
     table_print(to, stdout);
@@ -66,8 +58,7 @@ static void pools_show(const ctl_line *answer, value device)
     char text[80];
     if (!pools || pools->count == 0)
         return;
-    table_start(&to, 8);
-    heading(&to, words);
+    table_head(&to, words, 0);
     for (uint32_t i = 0; i < pools->count; i++) {
         table_row(&to);
         table_cell(&to, "  %s", ctl_shown(ctl_text(answer, pools->items[i], "name"), text, 80));
@@ -104,8 +95,7 @@ static void members_show(const ctl_line *answer, value device)
         printf("  %llu published block%s of %s yielded\n", (unsigned long long)yields,
                tnri_plural(yields),
                format_bytes_binary(ctl_number(answer, device, "group_yielded_bytes"), size));
-    table_start(&to, 7);
-    heading(&to, words);
+    table_head(&to, words, 0);
     for (uint32_t i = 0; i < members->count; i++) {
         value one = members->items[i];
         int is_limited = ctl_has_number(answer, one, "ceiling_bytes", &ceiling);
@@ -205,8 +195,7 @@ static void tags_show(const ctl_line *answer)
                                         "live", "asleep", "limit", NULL};
     const value_list *devices = ctl_list(answer, answer->parsed, "devices");
     table to;
-    table_start(&to, 7);
-    heading(&to, words);
+    table_head(&to, words, 0);
     tags_rows(&to, answer, ctl_list(answer, answer->parsed, "tags"));
     for (uint32_t i = 0; devices && i < devices->count; i++)
         tags_rows(&to, answer, ctl_list(answer, devices->items[i], "tags"));
@@ -225,8 +214,7 @@ static void held_show(const ctl_line *answer)
     table to;
     if (!held || held->count == 0)
         return;
-    table_start(&to, 5);
-    heading(&to, words);
+    table_head(&to, words, 0);
     for (uint32_t i = 0; i < held->count; i++) {
         value one = held->items[i];
         const value_list *processes = ctl_list(answer, one, "processes");
@@ -258,8 +246,7 @@ static void imports_show(const ctl_line *answer)
     table to;
     if (!imports || imports->count == 0)
         return;
-    table_start(&to, 6);
-    heading(&to, words);
+    table_head(&to, words, 0);
     for (uint32_t i = 0; i < imports->count; i++) {
         value one = imports->items[i];
         table_row(&to);

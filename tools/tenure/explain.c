@@ -22,12 +22,11 @@
 enum { WIDTH = 96, FAR_BYTES = 64 << 20 };
 
 static int is_json;
-static const char *top_option;
 static long top_count = 10;
 
 static const cli_option options[] = {
     {"top", "N", "records of the history that are shown, the latest first (default 10)",
-     &top_option, NULL},
+     &snapshot_common.top, NULL},
     {"json", NULL, OPTION_JSON_HELP, NULL, &is_json},
     SNAPSHOT_FRAMES_OPTION,
     SNAPSHOT_SYMBOLS_OPTION,
@@ -278,13 +277,7 @@ static void past_print(const answer *from)
     table out;
     if (from->past.count == 0)
         return;
-    table_start(&out, 5);
-    table_row(&out);
-    table_cell(&out, "What happened there");
-    table_cell(&out, "ms before");
-    table_cell(&out, "address");
-    table_cell(&out, "bytes");
-    table_cell(&out, "thread");
+    TABLE_HEAD(&out, "What happened there", "ms before", "address", "bytes", "thread");
     for (size_t i = 0; i < from->past.count && i < (size_t)top_count; i++) {
         const record *one = *MODEL_AT(from->past, const record *, i);
         table_row(&out);
@@ -449,19 +442,11 @@ int command_explain(int argc, char **argv)
     budget limits;
     model snapshot;
     uint64_t address;
-    if (cli_parse(&syntax, argc, argv, &parsed) != 0)
-        return EXIT_CODE_BAD_INPUT;
-    if (parsed.help_wanted)
-        return EXIT_CODE_OK;
-    if (top_option && cli_number(&syntax, "top", top_option, 1, 1000000, &top_count) != 0)
-        return EXIT_CODE_BAD_INPUT;
-    if (snapshot_frames_read(&syntax) != 0)
-        return EXIT_CODE_BAD_INPUT;
+    exit_code code;
+    if (!snapshot_begin(&syntax, argc, argv, &parsed, &top_count, &limits, &code))
+        return code;
     if (address_parse(parsed.positionals[0], &address) != 0)
         return EXIT_CODE_BAD_INPUT;
-    exit_code code = snapshot_budget(&syntax, &limits);
-    if (code != EXIT_CODE_OK)
-        return code;
     code = snapshot_load_short(&syntax, parsed.positionals[1], &limits, &snapshot);
     if (code == EXIT_CODE_OK) {
         answer from = {.in = &snapshot, .address = address};

@@ -65,11 +65,7 @@ void fuzz_report_begin(const fuzz_report *report)
 static void calls_print(const fuzz_totals *totals)
 {
     table calls;
-    table_start(&calls, 3);
-    table_row(&calls);
-    table_cell(&calls, "operation");
-    table_cell(&calls, "ran");
-    table_cell(&calls, "refused as expected");
+    TABLE_HEAD(&calls, "operation", "ran", "refused as expected");
     for (int i = 0; i < FUZZ_KINDS; i++) {
         table_row(&calls);
         table_cell(&calls, "%s", fuzz_kind_verb((fuzz_kind)i));
@@ -97,11 +93,7 @@ static void planted_print(const fuzz_report *report)
     table planted;
     int first, end;
     draw_planted_range(&report->options->limits, &first, &end);
-    table_start(&planted, 3);
-    table_row(&planted);
-    table_cell(&planted, "planted error");
-    table_cell(&planted, "planted");
-    table_cell(&planted, "caught");
+    TABLE_HEAD(&planted, "planted error", "planted", "caught");
     for (int i = first; i < end; i++) {
         table_row(&planted);
         table_cell(&planted, "%s", fuzz_planted_names[i]);

@@ -235,11 +235,8 @@ static void table_show(const prediction *of)
 {
     table rows;
     char amount[32];
-    table_start(&rows, 3 + (size_t)devices_count);
-    table_row(&rows);
-    table_cell(&rows, "allocator");
-    table_cell(&rows, "reserved");
-    table_cell(&rows, "of live");
+    static const char *const words[] = {"allocator", "reserved", "of live", NULL};
+    table_head(&rows, words, (size_t)devices_count);
     for (int i = 0; i < devices_count; i++)
         table_cell(&rows, "%s", devices[i].name);
     for (int k = 0; k < PREDICT_COUNT; k++) {

@@ -186,14 +186,6 @@ void replay_json(const replay_result *result, const session *active, const char 
 }
 
 /* ---- tables --------------------------------------------------------------------------------- */
-
-static void headings(table *rows, const char *const *texts)
-{
-    table_row(rows);
-    for (size_t i = 0; texts[i]; i++)
-        table_cell(rows, "%s", texts[i]);
-}
-
 /* "22.20 1.224", or a dash. */
 static void recorded_cell(table *rows, uint64_t bytes, uint64_t live, uint64_t largest)
 {
@@ -249,8 +241,7 @@ static void memory_table(const replay_result *results, size_t count, FILE *file)
     char text[32];
     uint64_t largest = largest_of(results, count);
     format_page(largest);
-    table_start(&rows, 7);
-    headings(&rows, texts);
+    table_head(&rows, texts, 0);
     for (size_t i = 0; i < count; i++) {
         const replay_result *one = &results[i];
         uint64_t reserved = one->stats.reserved_bytes.peak;
@@ -282,8 +273,7 @@ static void work_table(const replay_result *results, size_t count, FILE *file)
                                         "moved", "late*",  "ns/op", "median",    "p99",
                                         "s",     "errors", NULL};
     table rows;
-    table_start(&rows, 12);
-    headings(&rows, texts);
+    table_head(&rows, texts, 0);
     for (size_t i = 0; i < count; i++) {
         const replay_result *one = &results[i];
         const tnr_stats *stats = &one->stats;
@@ -333,8 +323,7 @@ static void passes_table(const replay_result *result, FILE *file)
     static const char *const before[] = {"pass", "reserved", "peak / live", NULL};
     table rows;
     char text[32];
-    table_start(&rows, 3 + TNR_DRIVER_KIND_COUNT + 2);
-    headings(&rows, before);
+    table_head(&rows, before, TNR_DRIVER_KIND_COUNT + 2);
     for (size_t kind = 0; kind < TNR_DRIVER_KIND_COUNT; kind++)
         table_cell(&rows, "%s", kinds[kind]);
     table_cell(&rows, "moved");

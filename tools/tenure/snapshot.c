@@ -177,6 +177,21 @@ int snapshot_frames_read(const cli_syntax *syntax)
     return cli_number(syntax, "frames", text, 1, 1000000, &frames_most);
 }
 
+int snapshot_begin(const cli_syntax *syntax, int argc, char **argv, cli_result *parsed, long *top,
+                   budget *limits, exit_code *code)
+{
+    const char *const *text = &snapshot_common.top;
+    *code = EXIT_CODE_BAD_INPUT;
+    if (cli_parse(syntax, argc, argv, parsed) != 0)
+        return 0;
+    if (parsed->help_wanted)
+        *code = EXIT_CODE_OK;
+    else if ((*text == NULL || cli_number(syntax, "top", *text, 1, 1000000, top) == 0) &&
+             snapshot_frames_read(syntax) == 0)
+        *code = snapshot_budget(syntax, limits);
+    return *code == EXIT_CODE_OK && !parsed->help_wanted;
+}
+
 exit_code snapshot_load_short(const cli_syntax *syntax, const char *path, budget *limits,
                               model *result)
 {

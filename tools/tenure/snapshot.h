@@ -19,7 +19,7 @@ typedef struct snapshot_options {
     const char *max_memory;
     int progress;
     int no_symbols;
-    const char *frames;
+    const char *frames, *top;
 } snapshot_options;
 
 extern snapshot_options snapshot_common;
@@ -71,6 +71,11 @@ exit_code snapshot_load_named(const cli_syntax *syntax, const char *path, budget
 
 /* Reads --frames. Returns 0, or -1 after a message. */
 int snapshot_frames_read(const cli_syntax *syntax);
+
+/* What a command with --top and --frames begins with: its arguments and the budget. `top` has its
+ * default. 0: the command ends, with *code. */
+int snapshot_begin(const cli_syntax *syntax, int argc, char **argv, cli_result *parsed, long *top,
+                   budget *limits, exit_code *code);
 
 /* The same as snapshot_load_named, and leaves the frames that --frames asks for. */
 exit_code snapshot_load_short(const cli_syntax *syntax, const char *path, budget *limits,

@@ -15,11 +15,10 @@
 #include "table.h"
 
 static int is_json;
-static const char *top_option;
 static long top_count = 20;
 
 static const cli_option options[] = {
-    {"top", "N", "rows of the table (default 20)", &top_option, NULL},
+    {"top", "N", "rows of the table (default 20)", &snapshot_common.top, NULL},
     {"json", NULL, "one object on stdout, with all rows", NULL, &is_json},
     SNAPSHOT_FRAMES_OPTION,
     SNAPSHOT_SYMBOLS_OPTION,
@@ -79,12 +78,7 @@ static void totals_print(const diff *found)
 {
     const diff_totals *a = &found->before, *b = &found->after;
     table out;
-    table_start(&out, 4);
-    table_row(&out);
-    table_cell(&out, "Memory");
-    table_cell(&out, "before");
-    table_cell(&out, "after");
-    table_cell(&out, "change");
+    TABLE_HEAD(&out, "Memory", "before", "after", "change");
     total_row(&out, "reserved", a->reserved, b->reserved);
     total_row(&out, "live", a->live, b->live);
     total_row(&out, "freed, waiting", a->retired, b->retired);
@@ -112,14 +106,7 @@ static void rows_print(const model *before, const model *after, const diff *foun
     char label[LABEL_BYTES], line[TABLE_CELL_BYTES], text[40];
     table out;
     size_t shown = 0;
-    table_start(&out, 6);
-    table_row(&out);
-    table_cell(&out, "Allocated by");
-    table_cell(&out, "change");
-    table_cell(&out, "before");
-    table_cell(&out, "after");
-    table_cell(&out, "blocks");
-    table_cell(&out, "new");
+    TABLE_HEAD(&out, "Allocated by", "change", "before", "after", "blocks", "new");
     for (size_t i = 0; i < found->rows.count && shown < (size_t)top_count; i++) {
         const diff_row *row = MODEL_AT(found->rows, diff_row, i);
         if (row->before.bytes == row->after.bytes && row->before.count == row->after.count)
@@ -216,16 +203,8 @@ int snapshot_diff(int argc, char **argv)
     cli_result parsed;
     budget limits;
     model before, after;
-    if (cli_parse(&syntax, argc, argv, &parsed) != 0)
-        return EXIT_CODE_BAD_INPUT;
-    if (parsed.help_wanted)
-        return EXIT_CODE_OK;
-    if (top_option && cli_number(&syntax, "top", top_option, 1, 1000000, &top_count) != 0)
-        return EXIT_CODE_BAD_INPUT;
-    if (snapshot_frames_read(&syntax) != 0)
-        return EXIT_CODE_BAD_INPUT;
-    exit_code code = snapshot_budget(&syntax, &limits);
-    if (code != EXIT_CODE_OK)
+    exit_code code;
+    if (!snapshot_begin(&syntax, argc, argv, &parsed, &top_count, &limits, &code))
         return code;
     model_start(&after, &limits);
     code = snapshot_load_short(&syntax, parsed.positionals[0], &limits, &before);

@@ -21,11 +21,10 @@
 #include "table.h"
 
 static int is_json;
-static const char *top_option;
 static long top_count = 10;
 
 static const cli_option options[] = {
-    {"top", "N", "rows of the longest tables (default 10)", &top_option, NULL},
+    {"top", "N", "rows of the longest tables (default 10)", &snapshot_common.top, NULL},
     {"json", NULL, "one object on stdout, with all rows", NULL, &is_json},
     SNAPSHOT_FRAMES_OPTION,
     SNAPSHOT_SYMBOLS_OPTION,
@@ -257,12 +256,7 @@ static void waits_print(const summary *all)
                tnri_plural(all->retired_count));
     if (all->waits.count == 0)
         return;
-    table_start(&out, 4);
-    table_row(&out);
-    table_cell(&out, "Waits for");
-    table_cell(&out, "memory");
-    table_cell(&out, "blocks");
-    table_cell(&out, "longest");
+    TABLE_HEAD(&out, "Waits for", "memory", "blocks", "longest");
     for (size_t i = 0; i < all->waits.count && i < (size_t)top_count; i++) {
         const waiting *one = MODEL_AT(all->waits, waiting, i);
         table_row(&out);
@@ -310,12 +304,7 @@ static void advice_print(const summary *all)
     if (all->in->records.count == 0 || all->advice.count == 0)
         return;
     putchar('\n');
-    table_start(&out, 4);
-    table_row(&out);
-    table_cell(&out, "What would lower it");
-    table_cell(&out, "memory");
-    table_cell(&out, "blocks");
-    table_cell(&out, "to");
+    TABLE_HEAD(&out, "What would lower it", "memory", "blocks", "to");
     for (size_t i = 0; i < all->advice.count && i < (size_t)top_count; i++) {
         const advice *one = MODEL_AT(all->advice, advice, i);
         table_row(&out);
@@ -577,16 +566,8 @@ int snapshot_summary(int argc, char **argv)
     cli_result parsed;
     budget limits;
     model snapshot;
-    if (cli_parse(&syntax, argc, argv, &parsed) != 0)
-        return EXIT_CODE_BAD_INPUT;
-    if (parsed.help_wanted)
-        return EXIT_CODE_OK;
-    if (top_option && cli_number(&syntax, "top", top_option, 1, 1000000, &top_count) != 0)
-        return EXIT_CODE_BAD_INPUT;
-    if (snapshot_frames_read(&syntax) != 0)
-        return EXIT_CODE_BAD_INPUT;
-    exit_code code = snapshot_budget(&syntax, &limits);
-    if (code != EXIT_CODE_OK)
+    exit_code code;
+    if (!snapshot_begin(&syntax, argc, argv, &parsed, &top_count, &limits, &code))
         return code;
     code = snapshot_load_short(&syntax, parsed.positionals[0], &limits, &snapshot);
     if (code == EXIT_CODE_OK) {

@@ -67,6 +67,17 @@ void table_cell(table *result, const char *format, ...)
     (void)shown(result->cells[at]);
 }
 
+void table_head(table *result, const char *const *words, size_t more)
+{
+    size_t count = 0;
+    while (words[count] != NULL)
+        count++;
+    table_start(result, count + more);
+    table_row(result);
+    for (size_t i = 0; i < count; i++)
+        table_cell(result, "%s", words[i]);
+}
+
 void table_cell_bad(table *result)
 {
     result->bad[(result->rows_count - 1) * result->columns_count + result->column - 1] = 1;

@@ -28,6 +28,12 @@ typedef struct table {
 void table_start(table *result, size_t columns_count);
 void table_release(table *result);
 
+/* Starts a table with its heading: a null-terminated list of words, and room for `more` columns
+ * whose cells the caller adds. */
+void table_head(table *result, const char *const *words, size_t more);
+/* The same from the words themselves. */
+#define TABLE_HEAD(result, ...) table_head((result), (const char *const[]){__VA_ARGS__, NULL}, 0)
+
 /* Begins a row. The first row is the heading. */
 void table_row(table *result);
 /* Adds the next cell of the row. */
