@@ -23,6 +23,7 @@
 
 #define FUNCTIONS(X)                                                                               \
     X(tnr_malloc)                                                                                  \
+    X(tnr_host_malloc)                                                                             \
     X(tnr_free)                                                                                    \
     X(tnr_free_on)                                                                                 \
     X(tnr_free_sync)                                                                               \
@@ -95,6 +96,62 @@ static void block_use(void *block)
 }
 
 /* ---- programs ------------------------------------------------------------------------------- */
+
+/* A buffer of Tenure's pinned memory, filled for the next step while the last one's copy may still
+ * read it. One that was freed is not watched: its memory is the next buffer's. */
+static void host_buffer(void)
+{
+    void *buffer, *block = block_make();
+    for (int turn = 0; turn < 3; turn++) {
+        TENURE(tnr_host_malloc(&buffer, BYTES));
+        memset(buffer, turn, BYTES);
+        MUST(cuMemcpyHtoDAsync((CUdeviceptr)block, buffer, BYTES, the.a));
+        if (!the.is_wrong)
+            MUST(cuStreamSynchronize(the.a));
+        ((char *)buffer)[4096] = 7;
+        TENURE(tnr_free_on(buffer, the.a));
+    }
+    TENURE(tnr_free(block));
+}
+
+/* Buffers are freed while their copies are under way. Tenure hands one out again once its copy is
+ * over, which nothing has told the program. */
+static void host_reused(void)
+{
+    void *buffer, *first = NULL, *block = block_make();
+    int reused = 0;
+    for (int turn = 0; turn < 64; turn++) {
+        TENURE(tnr_host_malloc(&buffer, BYTES));
+        reused += buffer == first;
+        first = first == NULL ? buffer : first;
+        memset(buffer, turn, BYTES);
+        MUST(cuMemcpyHtoDAsync((CUdeviceptr)block, buffer, BYTES, the.a));
+        TENURE(tnr_free_on(buffer, the.a));
+        simcuda_run(UINT64_MAX);
+    }
+    if (reused == 0)
+        exit(1);
+    TENURE(tnr_free(block));
+}
+
+/* The host reads in such memory that the other stream's use is over; or, wrong, that what came
+ * before the use is. */
+static void host_polls(void)
+{
+    void *word, *block = block_make(), *ones = block_make();
+    TENURE(tnr_host_malloc(&word, 4096));
+    memset(word, 0, 4096);
+    MUST(cuStreamSynchronize(the.a));
+    if (!the.is_wrong)
+        MUST(cuMemsetD8Async((CUdeviceptr)block, 2, BYTES, the.b));
+    MUST(cuMemcpyDtoHAsync(word, (CUdeviceptr)ones, 4, the.b));
+    while (*(volatile unsigned *)word == 0)
+        simcuda_run(UINT64_MAX);
+    if (the.is_wrong)
+        MUST(cuMemsetD8Async((CUdeviceptr)block, 2, BYTES, the.b));
+    TENURE(tnr_free(block));
+    TENURE(tnr_free(word));
+}
 
 static void record_use(void)
 {
@@ -606,6 +663,9 @@ static const struct {
     const char *name;
     void (*run)(void);
 } programs[] = {
+    {"host_buffer", host_buffer},
+    {"host_polls", host_polls},
+    {"host_reused", host_reused},
     {"record_use", record_use},
     {"named", named},
     {"record_use_too_early", record_use_too_early},

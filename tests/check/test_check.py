@@ -1053,6 +1053,23 @@ class Engines(CheckTest):
             for way in [(), ("dlsym",)]:
                 with self.subTest(name=name, way=way), tempfile.TemporaryDirectory() as folder:
                     conf = {"TENURE_CONF": f"control_dir:{folder},apart:off"}
+    def test_host_memory(self):
+        """Tenure's pinned memory is to the checker what the driver's is. Broken to see it fail: it
+        is not told of it (host_made: both), or of its end (check_pinned_gone: host_reused)."""
+        for way in [(), ("dlsym",)]:
+            result = self.engine("host_buffer", "wrong", way, ["--check=host"])
+            self.assertEqual((result.code, [(row["kind"], row["certain"])
+                                            for row in result.findings]),
+                             (99, [("host_touch", True)]), result.err)
+            self.assertIn("tenure: check: finding 1, certain", result.err)
+            self.check_silent(self.engine("host_buffer", "right", way, ["--check=host"]))
+            self.check_silent(self.engine("host_buffer", "wrong", way))
+            self.check_silent(self.engine("host_reused", "right", way, ["--check=host"]))
+            for which, is_certain in [("wrong", True), ("right", False)]:
+                result = self.engine("host_polls", which, way)
+                self.assertEqual([(row["kind"], row["certain"]) for row in result.findings],
+                                 [("free_in_use", is_certain)], result.err)
+
                     result = self.engine(name, "wrong", way, **conf)
                     self.assertEqual([(row["kind"], row["certain"]) for row in result.findings],
                                      [("use_after_free", True)], result.err)

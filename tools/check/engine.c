@@ -15,6 +15,9 @@
  * graphs are not followed either: Tenure keeps those blocks for the graphs, by its contract with
  * engines.
  *
+ * Host memory near a GPU has no stream's order. It is pinned memory to the checker as that of
+ * cuMemHostAlloc is: the host may poll it, and --check=host protects it during copies.
+ *
  * An engine that has libtenure linked in as an archive is not seen.
  */
 #include "check/engine.h"
@@ -25,6 +28,7 @@
 #include <tenure/tenure.h>
 
 #include "check/findings.h"
+#include "check/pinned.h"
 #include "check/python.h"
 #include "check/rules.h"
 #include "check/streams.h"
@@ -34,12 +38,15 @@
 
 static handles ordered_by_caller = HANDLES_INIT; /* pools */
 static _Atomic int has_ordered_by_caller;        /* there was one */
+static _Atomic int has_host_blocks;              /* there was one */
 
 /* ---- the functions themselves ---------------------------------------------------------------- */
 
 #define ENGINE_FUNCTIONS(X)                                                                        \
     X(tnr_malloc)                                                                                  \
     X(tnr_malloc_aligned)                                                                          \
+    X(tnr_host_malloc)                                                                             \
+    X(tnr_host_malloc_near)                                                                        \
     X(tnr_pool_malloc)                                                                             \
     X(tnr_pool_malloc_at)                                                                          \
     X(tnr_reserve)                                                                                 \
@@ -131,6 +138,29 @@ static int is_ordered_otherwise(const void *block)
            (info.pool != NULL && handles_get(&ordered_by_caller, info.pool, NULL));
 }
 
+/* 1 if the block is one of host memory. */
+static int host_made(const void *block, size_t bytes)
+{
+    tnr_block_info info;
+    if (tnr_block_get(&info, block) != TNR_OK || info.device < TNR_HOST(0))
+        return 0;
+    atomic_store(&has_host_blocks, 1);
+    CHECK_TELL_ORDER(check_host_memory_made(block, bytes, 1));
+    return 1;
+}
+
+/* Before the block is handed to another thread. */
+static int host_freeing(void *block)
+{
+    if (!atomic_load_explicit(&has_host_blocks, memory_order_relaxed) ||
+        service_of_address((CUdeviceptr)(uintptr_t)block) != NULL)
+        return 0;
+    if (check_is_host_watched)
+        check_pinned_gone(block);
+    CHECK_TELL_ORDER(check_host_memory_gone(block));
+    return 1;
+}
+
 static tnr_status allocated(tnr_status status, const char *call, void *block, size_t bytes,
                             tnr_stream stream)
 {
@@ -143,6 +173,8 @@ static tnr_status allocated(tnr_status status, const char *call, void *block, si
         service_leave();
         device = service_of_address(address);
     }
+    if (device == NULL && host_made(block, bytes))
+        return status;
     if (device == NULL || is_ordered_otherwise(block))
         check_allocated_unseen(address, bytes);
     else
@@ -165,6 +197,22 @@ tnr_status tnr_malloc_aligned(void **ptr, size_t bytes, size_t alignment, int de
     if (!is_followed())
         return status;
     return allocated(status, "tnr_malloc_aligned", ptr == NULL ? NULL : *ptr, bytes, stream);
+}
+
+tnr_status tnr_host_malloc(void **ptr, size_t bytes)
+{
+    tnr_status status = PASSED_ON(tnr_host_malloc, (ptr, bytes));
+    if (!is_followed())
+        return status;
+    return allocated(status, "tnr_host_malloc", ptr == NULL ? NULL : *ptr, bytes, NULL);
+}
+
+tnr_status tnr_host_malloc_near(void **ptr, size_t bytes, int device)
+{
+    tnr_status status = PASSED_ON(tnr_host_malloc_near, (ptr, bytes, device));
+    if (!is_followed())
+        return status;
+    return allocated(status, "tnr_host_malloc_near", ptr == NULL ? NULL : *ptr, bytes, NULL);
 }
 
 tnr_status tnr_pool_malloc(void **ptr, tnr_pool pool, size_t bytes, int device, tnr_stream stream)
@@ -335,14 +383,14 @@ tnr_status tnr_capture_begin(int device, tnr_stream stream, const tnr_capture_op
 
 tnr_status tnr_free(void *ptr)
 {
-    if (ptr != NULL && is_followed())
+    if (ptr != NULL && is_followed() && !host_freeing(ptr))
         check_freeing_own("tnr_free", (CUdeviceptr)(uintptr_t)ptr, 0);
     return PASSED_ON(tnr_free, (ptr));
 }
 
 tnr_status tnr_free_sync(void *ptr)
 {
-    if (ptr != NULL && is_followed())
+    if (ptr != NULL && is_followed() && !host_freeing(ptr))
         check_freeing_own("tnr_free_sync", (CUdeviceptr)(uintptr_t)ptr, 1);
     return PASSED_ON(tnr_free_sync, (ptr));
 }
@@ -351,7 +399,7 @@ tnr_status tnr_free_sync(void *ptr)
  * function calls the other two inside of the library. */
 tnr_status tnr_free_on(void *ptr, tnr_stream stream)
 {
-    if (ptr != NULL && is_followed()) {
+    if (ptr != NULL && is_followed() && !host_freeing(ptr)) {
         CHECK_TELL_ORDER(check_use_recorded((CUdeviceptr)(uintptr_t)ptr, stream, 0));
         check_freeing_own("tnr_free_on", (CUdeviceptr)(uintptr_t)ptr, 0);
     }
