@@ -348,6 +348,143 @@ void animal_no_items(void)
     launch(f, the.a, (void *[]){the.is_wrong ? &block : &other, &count});
 }
 
+/* A kernel that does one thing or another: what it needs for the first has been freed when it is
+ * asked for the second. */
+static void choose(unsigned first, unsigned second)
+{
+    static const size_t bytes[] = {8, 8, 4, 4};
+    CUfunction f = kernel_make("f", 4, bytes, nothing_run);
+    CUdeviceptr block = make(the.a), space = make(the.a);
+    unsigned count = 16;
+    for (int i = 0; i < 3; i++)
+        launch(f, the.a, (void *[]){&block, &space, &count, &first});
+    MUST(cuMemFreeAsync(space, the.a));
+    CUdeviceptr given = the.is_wrong ? space : block;
+    for (int i = 0; i < 3; i++)
+        launch(f, the.a, (void *[]){&block, &given, &count, &second});
+}
+
+void animal_choice(void)
+{
+    choose(1, 2);
+}
+
+/* It is asked for the same as with memory that was live. */
+void animal_same_choice(void)
+{
+    choose(2, 2);
+}
+
+/* The same, and the choice has eight bytes. */
+void animal_wide_choice(void)
+{
+    static const size_t bytes[] = {8, 8, 8};
+    CUfunction f = kernel_make("f", 3, bytes, nothing_run);
+    CUdeviceptr block = make(the.a), space = make(the.a);
+    uint64_t way = 1;
+    launch(f, the.a, (void *[]){&block, &space, &way});
+    MUST(cuMemFreeAsync(space, the.a));
+    way = 2;
+    launch(f, the.a, (void *[]){&block, the.is_wrong ? &space : &block, &way});
+}
+
+/* Items from one number to before another, of which a stream gets none: it need not be waited for.
+ * `bytes`: how many the numbers have; packed: the parameters lie in one buffer. */
+static void bounds(size_t number_bytes, uint64_t to, int is_packed)
+{
+    size_t bytes[] = {8, number_bytes, number_bytes};
+    CUfunction f = kernel_make("f", 3, bytes, nothing_run);
+    CUdeviceptr block = make(the.a);
+    uint64_t from = 100, till = 900;
+    struct {
+        CUdeviceptr block;
+        unsigned from, to;
+    } packed = {block, 100, 900};
+    size_t all = sizeof(packed);
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &all,
+                     CU_LAUNCH_PARAM_END};
+    wait_for(the.a, the.b);
+    for (int i = 0; i < 4; i++) { /* the last three alike */
+        CUstream stream = i == 0 ? the.a : the.b;
+        if (is_packed)
+            MUST(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, NULL, extra));
+        else
+            launch(f, stream, (void *[]){&block, &from, &till});
+        from = packed.from = 900;
+        till = to;
+        packed.to = (unsigned)to;
+    }
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+void animal_bounds(void)
+{
+    bounds(4, 1000, 0);
+}
+
+void animal_bounds_meet(void)
+{
+    bounds(4, 900, 0);
+}
+
+void animal_wide_bounds_meet(void)
+{
+    bounds(8, 900, 0);
+}
+
+void animal_packed_bounds_meet(void)
+{
+    bounds(4, 900, 1);
+}
+
+/* Two sizes that are equal once and have been less and more before are no bounds. */
+void animal_equal_sizes(void)
+{
+    static const size_t bytes[] = {8, 4, 4};
+    static const unsigned sizes[][2] = {{100, 900}, {900, 100}, {900, 900}};
+    CUfunction f = kernel_make("f", 3, bytes, nothing_run);
+    CUdeviceptr block = make(the.a);
+    wait_for(the.a, the.b);
+    for (int i = 0; i < 3; i++) {
+        unsigned rows = sizes[i][0], columns = sizes[i][1];
+        launch(f, i == 2 ? the.b : the.a, (void *[]){&block, &rows, &columns});
+    }
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+/* The bounds are pointers into one block. */
+void animal_range_is_empty(void)
+{
+    static const size_t bytes[] = {8, 8};
+    CUfunction f = kernel_make("f", 2, bytes, nothing_run);
+    CUdeviceptr block = make(the.a), begin = block, end = block + 4096;
+    wait_for(the.a, the.b);
+    launch(f, the.a, (void *[]){&begin, &end});
+    begin = end;
+    launch(f, the.b, (void *[]){&begin, &end});
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+/* out = f(in) of two blocks, and then in place: that is no empty range. */
+void animal_in_place(void)
+{
+    static const size_t bytes[] = {8, 8};
+    CUfunction f = kernel_make("f", 2, bytes, nothing_run);
+    CUdeviceptr in = make(the.a), out = make(the.a);
+    wait_for(the.a, the.b);
+    launch(f, the.a, (void *[]){&in, &out});
+    launch(f, the.b, (void *[]){&out, &out});
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(out, the.a));
+}
+
 /* A piece of work space stays in a parameter when the work space is given back, and the kernel does
  * not look there: cuSOLVER's getrf_pivot is given such. */
 void animal_piece_left_over(void)

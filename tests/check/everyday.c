@@ -114,6 +114,18 @@ void animal_free_of_a_hand_over(void)
     MUST(cuMemFreeAsync(block, the.b));
 }
 
+/* The block goes from stream to stream, and a third one frees it: it lacks the wait for the second,
+ * and with that it comes after the allocation, too. */
+void animal_free_on_a_third_stream(void)
+{
+    CUdeviceptr block = make(the.a);
+    wait_for(the.a, the.b);
+    touch(block, the.b);
+    if (!the.is_wrong)
+        wait_for(the.b, the.c);
+    MUST(cuMemFreeAsync(block, the.c));
+}
+
 /* A kernel is given an address right before the block, as arrays that begin at 1 are. */
 void animal_pointer_before(void)
 {

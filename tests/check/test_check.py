@@ -59,9 +59,13 @@ says nothing (structure_no_items); a piece of freed memory counts as a block (pi
 (check/blocks.h, check/blocks.c, check/launch.c). What a lane differs by from the next one, or from
 the one after it, says nothing (structure_empty_item, structure_empty_range; check/lanes.c). What
 the host has seen of a free that waits for a value (value_and_free_seen), or a use on the
-allocation's stream that the free lacks (free_of_a_hand_over), does not count (check/rules.c); what
+allocation's stream that the free lacks (free_of_a_hand_over), or any such use
+(free_on_a_third_stream), does not count (check/rules.c); what
 keeps blocks apart is memory that is not followed (pointer_before; check/launch.c); the first side
-of a race is the place that was seen first (race_in_turns; check/race.c).
+of a race is the place that was seen first (race_in_turns; check/race.c). A number that no launch
+with live memory alone had says nothing (choice, wide_choice), or is known although freed memory was
+there (choice: its second launch); equal bounds say nothing (bounds_meet; as long numbers, packed,
+as pointers), or all that is equal does (equal_sizes, in_place; check/numbers.c).
 
 Environment: TENURE is the command, PRELOAD_LIBRARY the library under programs, PRELOAD_PROGRAMS the
 folder of the programs, PRELOAD_SCENARIOS the list of the preload tests' scenarios; CHECK_SCHEDULES
@@ -145,6 +149,10 @@ CERTAIN = {
     "runs_over": ("out_of_bounds", "cuMemAlloc", "cuMemsetD8"),
     "only_pointers": ("use_after_free", "cuMemFree", "cuLaunchKernel"),
     "pointer_by_then": ("use_after_free", "cuMemFreeAsync", "cuLaunchKernel"),
+    "same_choice": ("use_after_free", "cuMemFreeAsync", "cuLaunchKernel"),
+    "bounds": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
+    "equal_sizes": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
+    "in_place": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "always_zero": ("use_after_free", "cuMemFreeAsync", "cuLaunchKernel"),
     "stream_asked_for": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "event_asked_for": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
@@ -166,6 +174,7 @@ CERTAIN = {
     "chain_of_streams": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "default_stream_between": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "free_of_a_hand_over": ("free_in_use", "cuMemsetD8Async", "cuMemFreeAsync"),
+    "free_on_a_third_stream": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "pointer_before": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "race_in_turns": ("race", "cuMemcpyDtoDAsync", "cuMemsetD8Async"),
     "thread_joined": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
@@ -187,10 +196,13 @@ POSSIBLE = {"structure": "larger parameter", "structure_large": "larger paramete
             "end_of_range": "end of a range",
             "wide_structure": "larger parameter", "many_parameters": "very many",
             "tensor_map_in_structure": "larger parameter",
+            "bounds_meet": "or not be read", "wide_bounds_meet": "or not be read",
+            "packed_bounds_meet": "or not be read", "range_is_empty": "or not be read",
             "value_wait": "streams wait for"}
 # The same of what is used after the free: whether it is used, or after it, is not known.
 DOUBTED = {"number": "a number", "no_items": "or not be read",
            "piece_left_over": "or not be read",
+           "choice": "or not be read", "wide_choice": "or not be read",
            "zero_at_first": "or not be read",
            "value_and_use_elsewhere": "streams wait for"}
 # Ends of ranges are those of other blocks only if blocks lie side by side.
@@ -922,7 +934,8 @@ class AutoRecord(CheckTest):
                "graph_in_use", "graph_event", "graph_waits_for_itself", "stream_of_another_kind",
                "default_stream_of_the_next_thread", "default_stream_between",
                "free_of_a_hand_over", "pointer_before", "graph_of_a_thread",
-               "graph_updated_at_work"}
+               "graph_updated_at_work", "bounds", "bounds_meet", "wide_bounds_meet",
+               "packed_bounds_meet", "equal_sizes", "range_is_empty", "in_place"}
     # The twin has other blocks.
     OTHER_BLOCKS = {"free_at_once_in_use", "pointer_before"}
 
@@ -1040,19 +1053,6 @@ class Engines(CheckTest):
                          [("free_in_use", True)], result.err)
         self.check_silent(self.engine("nothing_follows", "right"))
 
-    def test_what_is_not_an_error(self):
-        """Memory whose order is its caller's, or that a graph keeps."""
-        for name in ["vouched", "graph"]:
-            for which in ["wrong", "right"]:
-                self.check_silent(self.engine(name, which))
-
-    def test_memory_that_comes_another_way(self):
-        """Where a block was freed there is an import, or, as the device has ended, memory of the
-        driver's. Without these its use is an error."""
-        for name in ["import_received", "import_opened", "import_attached", "ended_device"]:
-            for way in [(), ("dlsym",)]:
-                with self.subTest(name=name, way=way), tempfile.TemporaryDirectory() as folder:
-                    conf = {"TENURE_CONF": f"control_dir:{folder},apart:off"}
     def test_host_memory(self):
         """Tenure's pinned memory is to the checker what the driver's is. Broken to see it fail: it
         is not told of it (host_made: both), or of its end (check_pinned_gone: host_reused)."""
@@ -1070,6 +1070,19 @@ class Engines(CheckTest):
                 self.assertEqual([(row["kind"], row["certain"]) for row in result.findings],
                                  [("free_in_use", is_certain)], result.err)
 
+    def test_what_is_not_an_error(self):
+        """Memory whose order is its caller's, or that a graph keeps."""
+        for name in ["vouched", "graph"]:
+            for which in ["wrong", "right"]:
+                self.check_silent(self.engine(name, which))
+
+    def test_memory_that_comes_another_way(self):
+        """Where a block was freed there is an import, or, as the device has ended, memory of the
+        driver's. Without these its use is an error."""
+        for name in ["import_received", "import_opened", "import_attached", "ended_device"]:
+            for way in [(), ("dlsym",)]:
+                with self.subTest(name=name, way=way), tempfile.TemporaryDirectory() as folder:
+                    conf = {"TENURE_CONF": f"control_dir:{folder},apart:off"}
                     result = self.engine(name, "wrong", way, **conf)
                     self.assertEqual([(row["kind"], row["certain"]) for row in result.findings],
                                      [("use_after_free", True)], result.err)

@@ -9,7 +9,11 @@
  * number among them. An address inside of a freed block may be left over in a parameter. If a
  * parameter is zero, it may be a length or a choice, by which the kernel leaves the others unread:
  * unless it always is. While that is not known yet it counts for freed memory alone: programs pass
- * stale pointers with no items, and hardly live ones.
+ * stale pointers with no items, and hardly live ones. So it is with other small numbers, where no
+ * launch that was given live memory alone had them: they may be the choice of another way, in which
+ * the kernel needs no such pointer. A parameter that always was more than the one before it, or
+ * led behind it into the same block, may be the end of a range: if both are equal there are no
+ * items.
  *
  * A word of a larger parameter may be a use, or may be left over from before in a structure that is
  * only partly filled. A finding from such a word alone is possible, unless earlier launches show
@@ -29,6 +33,7 @@
 
 #include "check/findings.h"
 #include "check/layout.h"
+#include "check/numbers.h"
 #include "check/rules.h"
 #include "check/sole.h"
 #include "check/tensor.h"
@@ -52,10 +57,11 @@ typedef struct reading {
     uintptr_t low, span;        /* where Tenure's addresses are: service_low */
     uint64_t mask, wanted;      /* by which none of many words is one: is_clear */
     int has_tensors;            /* the program has had some encoded */
-    int has_zero;               /* a parameter is zero that was something else */
-    int may_be_zero;            /* or of which that is not known yet */
+    check_doubts doubts;        /* by numbers */
     int is_polled;              /* one leads to memory that the host can read */
     int has_unfollowed;         /* a pointer leads to memory of ours that is not followed */
+    check_parameter *last; /* the last parameter that was a number of 8 bytes, and which number */
+    uint64_t last_number;
     size_t count;
     check_word pointers[POINTERS_MAX]; /* parameters of 8 bytes that are addresses of ours */
     check_parameter *owners[POINTERS_MAX];
@@ -77,7 +83,9 @@ static void reading_begin(reading *self, const check_layout *layout, check_words
     self->low = atomic_load_explicit(&service_low, memory_order_relaxed);
     self->span = atomic_load_explicit(&service_high, memory_order_relaxed) - self->low;
     self->count = self->held_count = 0;
-    self->has_zero = self->may_be_zero = self->is_polled = self->has_unfollowed = 0;
+    self->is_polled = self->has_unfollowed = 0;
+    check_doubts_begin(&self->doubts);
+    self->last = NULL;
     self->number = 0;
     if (layout != NULL && layout->is_known && layout->large_count == 0)
         return;
@@ -203,20 +211,28 @@ static __attribute__((noinline)) void read_surplus(reading *self, CUdeviceptr ad
     self->visit(self->user, &word, 1);
 }
 
-/* What is a number by its size, or by what it holds. 1: from now on its zeros tell the same at each
- * launch. */
-static inline int number_note(reading *self, check_zeros *before, int is_zero)
+static inline void read_long_number(reading *self, check_parameter *one, uint64_t number)
 {
-    if (!is_zero) {
-        int was_new = !before->was_other;
-        before->was_other = 1;
-        return was_new;
-    }
-    self->has_zero |= before->was_other;
-    if (before->times == CHECK_ZEROS_MIN)
-        return 0;
-    self->may_be_zero = 1;
-    return ++before->times == CHECK_ZEROS_MIN;
+    (void)check_zero_note(&self->doubts, &one->zeros, number == 0);
+    check_choice_note(&self->doubts, &one->values, number);
+    if (!one->values.was_otherwise && self->last != NULL && self->last->index + 1 == one->index)
+        check_bound_note(&self->doubts, &one->values, number == self->last_number,
+                         number > self->last_number);
+    self->last = one;
+    self->last_number = number;
+}
+
+/* The last of the pointers, beside the one before it. */
+static inline void range_note(reading *self, check_parameter *one)
+{
+    const check_word *end = &self->pointers[self->count - 1], *begin = end - 1;
+    if (one->values.was_otherwise || self->count < 2 ||
+        self->owners[self->count - 2]->index + 1 != one->index)
+        return;
+    const check_block *block = begin->block;
+    check_bound_note(&self->doubts, &one->values, end->address == begin->address,
+                     block != NULL && end->address > begin->address &&
+                         end->address - block->base <= block->bytes);
 }
 
 static inline void read_pointer(reading *self, check_parameter *one, const char *from)
@@ -225,7 +241,7 @@ static inline void read_pointer(reading *self, check_parameter *one, const char 
     memcpy(&address, from, sizeof(address));
     if ((uintptr_t)address - self->low >= self->span) {
         if (self->is_launch) {
-            (void)number_note(self, &one->zeros, address == 0);
+            read_long_number(self, one, address);
             self->is_polled |= check_is_visible(address);
         }
         return;
@@ -233,84 +249,15 @@ static inline void read_pointer(reading *self, check_parameter *one, const char 
     if (self->count < POINTERS_MAX) {
         check_word *word = &self->pointers[self->count];
         self->owners[self->count] = one;
-        self->count += is_ours(word, address) != 0;
+        int is_one = is_ours(word, address);
+        self->count += is_one != 0;
         if (word->block == NULL)
             self->has_unfollowed = 1;
+        if (is_one && self->is_launch)
+            range_note(self, one);
     } else {
         read_surplus(self, address);
     }
-}
-
-static int is_zero(const char *from, size_t bytes)
-{
-    uint32_t four;
-    if (bytes == sizeof(four)) {
-        memcpy(&four, from, sizeof(four));
-        return four == 0;
-    }
-    for (size_t i = 0; i < bytes; i++)
-        if (from[i] != 0)
-            return 0;
-    return 1;
-}
-
-/* Those that come first in the list. 0: one of them is not zero that always was. */
-static int read_first_numbers(reading *self, const check_numbers *all, void *const *parameters)
-{
-    uint32_t number, some = 0;
-    const struct check_number *one = all->list, *others = one + all->zeros;
-    for (; one < others; one++) {
-        memcpy(&number, parameters[one->index], sizeof(number));
-        some |= number;
-    }
-    for (const struct check_number *end = others + all->others; one < end; one++) {
-        memcpy(&number, parameters[one->index], sizeof(number));
-        self->has_zero |= number == 0;
-    }
-    return some == 0;
-}
-
-static void number_swap(check_numbers *all, size_t one, size_t other)
-{
-    struct check_number kept = all->list[one];
-    all->list[one] = all->list[other];
-    all->list[other] = kept;
-}
-
-static __attribute__((noinline, cold)) void numbers_sort(check_numbers *all)
-{
-    size_t zeros = 0, others = 0;
-    for (size_t i = 0; i < all->count; i++) {
-        const struct check_number *one = &all->list[i];
-        int is_other = one->zeros.was_other;
-        if (one->bytes != sizeof(uint32_t) || (!is_other && one->zeros.times < CHECK_ZEROS_MIN))
-            continue;
-        number_swap(all, zeros + others, i);
-        if (is_other) {
-            others++;
-        } else {
-            number_swap(all, zeros, zeros + others);
-            zeros++;
-        }
-    }
-    all->zeros = zeros;
-    all->others = others;
-}
-
-/* The numbers from one of the list on. They lie where `parameters` say, or in one buffer. */
-static inline void read_numbers(reading *self, check_numbers *all, size_t from,
-                                void *const *parameters, const char *buffer, size_t bytes)
-{
-    int has_changed = 0;
-    for (size_t i = from; i < all->count; i++) {
-        struct check_number *one = &all->list[i];
-        if (buffer != NULL && one->offset + one->bytes > bytes)
-            continue;
-        const char *at = buffer != NULL ? buffer + one->offset : parameters[one->index];
-        has_changed |= number_note(self, &one->zeros, is_zero(at, one->bytes));
-    }
-    if (has_changed)
-        numbers_sort(all);
 }
 
 /* 1 if a word of a structure leads to memory that the host can read. */
@@ -538,7 +485,7 @@ static void read_held(reading *self, check_layout *layout)
 {
     if (layout->large_count == 0)
         return;
-    int may_be = held_judge(self, layout) && !has_cleared(self, layout) && !self->has_zero;
+    int may_be = held_judge(self, layout) && !has_cleared(self, layout) && !self->doubts.has_zero;
     for (size_t i = 0; i < self->held_count && may_be; i++)
         self->held_words[i].is_certain = self->held[i].is_certain;
     self->visit(self->user, self->held_words, self->held_count);
@@ -579,11 +526,20 @@ static void pointers_judge(reading *self, const check_layout *layout)
     for (check_word *word = self->pointers; word < end; word++, owner++) {
         if (leads_to_live(word))
             (*owner)->was_live = 1;
-        else if (self->may_be_zero || is_piece_of_freed(word) ||
-                 !((*owner)->was_live || are_all_pointers(self, layout)))
+        else if (self->doubts.may_be_zero || self->doubts.is_choice_new ||
+                 is_piece_of_freed(word) || !((*owner)->was_live || are_all_pointers(self, layout)))
             continue;
-        word->is_certain = !self->has_zero && !is_end_of_another(self, word);
+        word->is_certain = !self->doubts.has_zero && !is_end_of_another(self, word);
     }
+}
+
+/* 1 if a pointer leads to freed memory. */
+static int has_freed(const reading *self)
+{
+    for (size_t i = 0; i < self->count; i++)
+        if (self->pointers[i].block != NULL && !self->pointers[i].block->is_live)
+            return 1;
+    return 0;
 }
 
 static void read_end(reading *self, check_layout *layout)
@@ -592,6 +548,8 @@ static void read_end(reading *self, check_layout *layout)
         read_held(self, layout);
     if (self->is_launch)
         pointers_judge(self, layout);
+    if (self->doubts.is_choice_new && !has_freed(self))
+        check_choices_remember(&self->doubts);
     self->visit(self->user, self->pointers, self->count);
 }
 
@@ -615,7 +573,7 @@ static int read_packed(reading *self, check_layout *layout, void *const *extra)
         return buffer != NULL || bytes == 0;
     }
     if (self->is_launch)
-        read_numbers(self, &layout->numbers, 0, NULL, buffer, bytes);
+        check_numbers_packed(&self->doubts, &layout->numbers, buffer, bytes);
     for (size_t i = 0; i < layout->count; i++) {
         check_parameter *one = &layout->parameters[i];
         if (one->offset + one->bytes <= bytes)
@@ -641,12 +599,8 @@ static unsigned words_each(reading *self, check_layout *layout, void *const *par
             if (is_read)
                 read_parameter(self, one, parameters[one->index]);
         }
-        check_numbers *numbers = &layout->numbers;
-        if (parameters != NULL && self->is_launch) {
-            int is_as_before = read_first_numbers(self, numbers, parameters);
-            read_numbers(self, numbers, is_as_before ? numbers->zeros + numbers->others : 0,
-                         parameters, NULL, 0);
-        }
+        if (parameters != NULL && self->is_launch)
+            check_numbers_read(&self->doubts, &layout->numbers, parameters);
     }
     if (!is_read)
         check_words_blind();

@@ -37,10 +37,15 @@ static int has_word(const check_parameter *one)
 
 static void number_add(check_numbers *to, const check_parameter *one)
 {
-    if (to->count < CHECK_NUMBERS_MAX)
-        to->list[to->count++] = (struct check_number){.index = (uint32_t)one->index,
-                                                      .offset = (uint32_t)one->offset,
-                                                      .bytes = (uint32_t)one->bytes};
+    if (to->count == CHECK_NUMBERS_MAX)
+        return;
+    const struct check_number *last = &to->list[to->count - 1];
+    int has_before = to->count > 0 && last->index + 1 == one->index && last->bytes == 4 &&
+                     one->bytes == 4 && last->offset + 4 == one->offset;
+    to->list[to->count++] = (struct check_number){.index = (uint32_t)one->index,
+                                                  .offset = (uint32_t)one->offset,
+                                                  .bytes = (uint32_t)one->bytes,
+                                                  .has_before = has_before != 0};
 }
 
 static int parameter_add(check_layout *to, const check_parameter *one)

@@ -16,6 +16,14 @@ typedef struct check_zeros {
     uint8_t times;     /* or it was, so often; at most CHECK_ZEROS_MIN */
 } check_zeros;
 
+/* What a parameter has been to the launches that were given live memory alone, beside its zeros. */
+typedef struct check_values {
+    uint64_t choices; /* which numbers below 64 it was */
+    /* Compared with the parameter before it, if both are numbers of one size or lead into one
+     * block: it was more, as the end of a range is; or it was less, or led elsewhere. */
+    uint8_t was_above, was_otherwise;
+} check_values;
+
 typedef struct check_parameter {
     size_t index, offset, bytes;
     check_words *words; /* what those of a larger one have held */
@@ -24,18 +32,23 @@ typedef struct check_parameter {
     uint64_t read_in;
     uint8_t was_live;  /* it has led to a live block */
     check_zeros zeros; /* of one word */
+    check_values values;
 } check_parameter;
 
 /* Parameters in which no address has room: most of them. The first so many are looked at. Those of
  * four bytes come first: that always were zero, CHECK_ZEROS_MIN times at least, and then those that
- * were something else. Little can be learned from them, and a launch looks at all of them at once.
- */
+ * were something else. Little can be learned from them, and a launch looks at all of them at once:
+ * if they are as at the launch before, what was learned then holds. */
 enum { CHECK_NUMBERS_MAX = 64 };
 typedef struct check_numbers {
     size_t zeros, others, count;
+    uint64_t sum; /* of the others, at the last launch that was given live memory alone */
+    uint8_t sum_is_known, sum_has_zero;
     struct check_number {
         uint32_t index, offset, bytes;
+        uint8_t has_before; /* the parameter before it is one of the list, of four bytes as this */
         check_zeros zeros;
+        check_values values;
     } list[CHECK_NUMBERS_MAX];
 } check_numbers;
 

@@ -348,7 +348,7 @@ static void block_freed(check_block *block, const check_stream *stream, const ch
             block->uses[kept++] = *use;
         else if (free_is_early(block, CHECK_FREE_IN_USE, use,
                                check_doubt(stream, use->index, use->number), freed))
-            must_wait |= use->index == made->index;
+            must_wait = 1; /* for a use that comes after the allocation, or is a finding itself */
     }
     if (block->own != 0 && stream != NULL && !must_wait &&
         !check_is_after(stream, made->index, made->number))
