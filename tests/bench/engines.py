@@ -229,7 +229,7 @@ def preload_measurements(folder):
 
 LAUNCHES = 12 * 200  # of a round: tests/gpu/check_cost/cost.py
 WAYS = {"run": "`tenure run`", "check": "`tenure run --check`", "seen": "`auto_record:seen`",
-        "poison": "`poison:on`", "guard": "`guard:on`"}
+        "waste": "`tenure run --waste`", "poison": "`poison:on`", "guard": "`guard:on`"}
 
 
 def check_measurements(folder):
