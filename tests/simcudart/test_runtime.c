@@ -100,6 +100,10 @@ static void test_devices(void **state)
     assert_int_equal(prop.maxThreadsDim[2], 64);
     OK(cudaDeviceGetAttribute(&value, cudaDevAttrMaxThreadsPerMultiProcessor, 1));
     assert_int_equal(value, prop.maxThreadsPerMultiProcessor);
+    assert_int_equal(prop.memoryBusWidth, 6016); /* as an H200 says */
+    OK(cudaDeviceGetAttribute(&value, cudaDevAttrMaxTexture2DLinearHeight, 1));
+    assert_int_equal(value, 65000);
+    assert_int_equal(prop.maxTexture2DLinear[1], value);
     OK(cudaDeviceGetAttribute(&value, cudaDevAttrManagedMemory, 1));
     assert_int_equal(value, 1);
     OK(cudaDeviceSetLimit(cudaLimitStackSize, 4096));

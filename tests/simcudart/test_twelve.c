@@ -69,7 +69,7 @@ static void test_pointer(void **state)
 static void test_properties(void **state)
 {
     (void)state;
-    enum { BYTES = 1032, AT_WARP = 308, AT_MAJOR = 360, AT_COUNT = 388 };
+    enum { BYTES = 1032, AT_WARP = 308, AT_CLOCK = 348, AT_MAJOR = 360, AT_COUNT = 388 };
     static unsigned char prop[BYTES + 64];
     int value = 0;
     memset(prop, 0x5a, sizeof(prop));
@@ -80,6 +80,8 @@ static void test_properties(void **state)
     assert_int_equal(value, 9);
     memcpy(&value, prop + AT_COUNT, sizeof(value));
     assert_int_equal(value, 132);
+    memcpy(&value, prop + AT_CLOCK, sizeof(value)); /* which CUDA 13 has no property for */
+    assert_int_equal(value, 1980000);
     assert_int_equal(prop[BYTES], 0x5a);
 }
 

@@ -229,6 +229,12 @@ static void properties_copy(properties *to, const struct cudaDeviceProp *from)
     SAME(reservedSharedMemPerBlock);
     SAME(hostRegisterSupported);
     SAME(memoryPoolsSupported);
+    SAME(ECCEnabled);
+    SAME(globalL1CacheSupported);
+    SAME(localL1CacheSupported);
+    SAME(surfaceAlignment);
+    SAME(persistingL2CacheMaxSize);
+    SAME(accessPolicyMaxWindowSize);
     to->deviceOverlap = from->asyncEngineCount > 0;
 }
 
@@ -236,7 +242,15 @@ OLDER(cudaGetDeviceProperties_v2, (properties * prop, int device))
 {
     struct cudaDeviceProp whole;
     cudaError_t error = rt_properties_of_13(prop == NULL ? NULL : &whole, device);
-    if (error == cudaSuccess)
-        properties_copy(prop, &whole);
-    return error;
+    if (error != cudaSuccess)
+        return error;
+    properties_copy(prop, &whole);
+    /* CUDA 13 has these as attributes alone. */
+    (void)rt.cuDeviceGetAttribute(&prop->clockRate, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, device);
+    (void)rt.cuDeviceGetAttribute(&prop->memoryClockRate, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE,
+                                  device);
+    (void)rt.cuDeviceGetAttribute(&prop->singleToDoublePrecisionPerfRatio,
+                                  CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO,
+                                  device);
+    return cudaSuccess;
 }
