@@ -11,10 +11,10 @@
 
 static CUcontext current;
 
-static const char *const names[] = {"DEVICES",  "MEMORY",  "GRANULARITY", "RESERVE",     "SEED",
-                                    "SCHEDULE", "THREADS", "DEADLOCK_MS", "LAG_US",      "FAIL",
-                                    "STRICT",   "VMM",     "VERSION",     "MISSING",     "RACES",
-                                    "VIEW",     "PEERS",   "RDMA",        "PINNED_ALIGN"};
+static const char *const names[] = {
+    "DEVICES",     "MEMORY", "GRANULARITY", "RESERVE", "SEED",         "SCHEDULE", "THREADS",
+    "DEADLOCK_MS", "LAG_US", "FAIL",        "STRICT",  "VMM",          "VERSION",  "MISSING",
+    "RACES",       "VIEW",   "PEERS",       "RDMA",    "PINNED_ALIGN", "IDLE_MS"};
 
 static void settings_apply(const char *first, va_list more)
 {

@@ -3,8 +3,10 @@
 #include "fixture.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 enum { STREAMS = 4, STEPS = 60 };
 
@@ -233,6 +235,38 @@ static void test_threads_settle(void **state)
     assert_ok(cuEventSynchronize(event));
 }
 
+static void CUDA_CB post(void *semaphore)
+{
+    sem_post(semaphore);
+}
+
+/* The host waits for a host function by its own means, and calls nothing: what is queued before it
+ * goes on. Seen to fail, after its minute, where no thread watches. */
+static void test_idle(void **state)
+{
+    (void)state;
+    static const char *const schedules[] = {"SCHEDULE=lazy", "SCHEDULE=random"};
+    for (int i = 0; i < 2; i++) {
+        sem_t done;
+        struct timespec until;
+        fixture_start("RESERVE=64G", schedules[i], "IDLE_MS=20", NULL);
+        CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+        CUstream other = stream_new(CU_STREAM_NON_BLOCKING);
+        CUevent event = event_new();
+        assert_int_equal(sem_init(&done, 0, 0), 0);
+        assert_ok(cuLaunchHostFunc(other, post, &done));
+        assert_ok(cuEventRecord(event, other));
+        assert_ok(cuStreamWaitEvent(stream, event, 0));
+        assert_ok(cuLaunchHostFunc(stream, post, &done));
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += 60;
+        assert_int_equal(sem_timedwait(&done, &until), 0);
+        assert_int_equal(sem_timedwait(&done, &until), 0);
+        assert_ok(cuCtxSynchronize());
+        sem_destroy(&done);
+    }
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_teardown(name, fixture_stop)
@@ -245,6 +279,7 @@ int main(void)
         CASE(test_threads_of_the_program),
         CASE(test_threads_of_the_device),
         CASE(test_threads_settle),
+        CASE(test_idle),
     };
     return cmocka_run_group_tests_name("simcuda_schedule", tests, NULL, NULL);
 }

@@ -25,6 +25,7 @@ static void test_bad_values(void **state)
         "THREADS=0",
         "DEADLOCK_MS=0",
         "LAG_US=-1",
+        "IDLE_MS=60001",
         "FAIL=cuMemCreate",
         "FAIL=cuMemCreate:0",
         "FAIL=cuNothing:1",

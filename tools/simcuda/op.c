@@ -227,6 +227,8 @@ struct sim_op *sim_queue(struct sim_stream *stream, const struct sim_op *op)
     if (op->kind == SIM_OP_RECORD)
         sim_event_mark(op->record.event,
                        (struct sim_point){stream, queued->ticket, queued->record.release});
+    if (op->kind == SIM_OP_HOST)
+        sim_schedule_watch();
     return queued;
 }
 

@@ -8,7 +8,8 @@
  *   random   seeded choices at submissions, queries and waits
  *   eager    everything as soon as it is ready
  *   threads  free-running workers
- * The first three run work inside the caller's cu* calls and are a function of seed and calls.
+ * The first three run work inside the caller's cu* calls and are a function of seed and calls. With
+ * TENURE_SIM_IDLE_MS they also go on where a program with host functions calls nothing for so long.
  *
  * If a head waits for another stream, it waits for a lower ticket than its own. So following such
  * waits always ends: at a ready head, at a value wait, or at a head that runs right now.
@@ -16,6 +17,7 @@
 #include "graph.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -27,7 +29,9 @@ enum {
 
 static pthread_t workers[64];
 static uint64_t worker_count;
-static int workers_stop; /* guarded by the lock */
+static int workers_stop;  /* guarded by the lock */
+static pthread_t watcher; /* runs what is queued where the host waits without a call */
+static int has_watcher;   /* guarded by the lock */
 
 /* ---- the generator -------------------------------------------------------------------------- */
 
@@ -260,17 +264,20 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Gives other threads time: the host may open a gate, a worker may finish something. */
-static void wait_pause(pthread_cond_t *condition)
+static void pause_for(pthread_cond_t *condition, uint64_t nanoseconds)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += GATE_POLL_NS;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_nsec -= 1000000000L;
-        until.tv_sec++;
-    }
+    nanoseconds += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(nanoseconds / 1000000000);
+    until.tv_nsec = (long)(nanoseconds % 1000000000);
     (void)pthread_cond_timedwait(condition, &sim.lock, &until);
+}
+
+/* Gives other threads time: the host may open a gate, a worker may finish something. */
+static void wait_pause(pthread_cond_t *condition)
+{
+    pause_for(condition, GATE_POLL_NS);
 }
 
 static void report_deadlock(struct sim_stream *waited, const char *call)
@@ -393,6 +400,48 @@ static void *worker_main(void *unused)
     return NULL;
 }
 
+/* ---- a host that waits by itself ------------------------------------------------------------ */
+
+static uint64_t calls_made(void)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < sizeof(sim.calls) / sizeof(sim.calls[0]); i++)
+        count += sim.calls[i];
+    return count;
+}
+
+static void *watcher_main(void *unused)
+{
+    (void)unused;
+    sim_lock();
+    uint64_t before = calls_made(), since = now_ms();
+    while (!workers_stop && !sim.is_shut_down) {
+        pause_for(&sim.work, sim.settings.idle_ms * 1000000);
+        uint64_t calls = calls_made();
+        if (calls == before && now_ms() - since < sim.settings.idle_ms)
+            continue; /* woken early */
+        if (calls == before && !workers_stop && !sim.is_shut_down)
+            (void)sim_schedule_run(UINT64_MAX);
+        before = calls_made();
+        since = now_ms();
+    }
+    sim_unlock();
+    return NULL;
+}
+
+/* A host function was queued: the host may wait for what it does, and call nothing meanwhile. The
+ * thread takes no signals of the program's. */
+void sim_schedule_watch(void)
+{
+    sigset_t all, before;
+    if (sim.settings.idle_ms == 0 || has_watcher || sim.settings.schedule == SIM_THREADS)
+        return;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    has_watcher = pthread_create(&watcher, NULL, watcher_main, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 void sim_schedule_start(void)
 {
     sim.random = sim.settings.seed;
@@ -415,8 +464,12 @@ void sim_schedule_stop(void)
     workers_stop = 1;
     pthread_cond_broadcast(&sim.work);
     uint64_t count = worker_count;
+    int was_watched = has_watcher;
     worker_count = 0;
+    has_watcher = 0;
     sim_unlock();
+    if (was_watched)
+        pthread_join(watcher, NULL);
     for (uint64_t i = 0; i < count; i++)
         pthread_join(workers[i], NULL);
 }
@@ -425,6 +478,7 @@ void sim_schedule_stop(void)
 void sim_schedule_forked(void)
 {
     worker_count = 0;
+    has_watcher = 0;
 }
 
 /* ---- control -------------------------------------------------------------------------------- */

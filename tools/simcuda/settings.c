@@ -121,6 +121,11 @@ static int parse_lag(const char *text, struct sim_settings *settings)
     return parse_range(text, 0, 60000000, &settings->lag_us);
 }
 
+static int parse_idle(const char *text, struct sim_settings *settings)
+{
+    return parse_range(text, 0, 60000, &settings->idle_ms);
+}
+
 static int parse_version(const char *text, struct sim_settings *settings)
 {
     return parse_range(text, 2000, 13000, &settings->version);
@@ -288,6 +293,7 @@ static const struct variable variables[] = {
     {"TENURE_SIM_THREADS", "a number from 1 to 64", parse_threads},
     {"TENURE_SIM_DEADLOCK_MS", "milliseconds from 1 to 86400000", parse_deadlock},
     {"TENURE_SIM_LAG_US", "microseconds from 0 to 60000000", parse_lag},
+    {"TENURE_SIM_IDLE_MS", "milliseconds from 0 to 60000", parse_idle},
     {"TENURE_SIM_FAIL", "entry point or *, colon, which call, optional + and :error, by commas",
      parse_fail},
     {"TENURE_SIM_OVERHEAD", "context, module, launch, graph or event, colon, bytes; by commas",

@@ -91,6 +91,7 @@ struct sim_settings {
     uint64_t threads; /* workers in threads mode */
     uint64_t deadlock_ms;
     uint64_t lag_us;  /* what a worker runs begins so much later */
+    uint64_t idle_ms; /* without a call for so long, queued work goes on; 0: it does not */
     uint64_t version; /* as cuDriverGetVersion says it */
     enum sim_schedule schedule;
     int vmm;
@@ -653,6 +654,7 @@ void sim_schedule_stop(void);
 void sim_schedule_forked(void);
 void sim_schedule_lag(void); /* waits as long as TENURE_SIM_LAG_US says */
 void sim_schedule_submitted(void);
+void sim_schedule_watch(void); /* a host function was queued */
 void sim_schedule_queried(void);
 void sim_schedule_dropped(void);
 uint64_t sim_schedule_draw(uint64_t below); /* from 0, below its argument */
