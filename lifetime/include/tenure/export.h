@@ -98,12 +98,13 @@ typedef struct tnr_export_info {
     uint32_t importers;  /* how many importers of this export have it open */
 } tnr_export_info;
 
-/* Describes an export; looks at its importers. Errors: TNR_ERR_INVALID_ARGUMENT,
- * TNR_ERR_INVALID_EXPORT, TNR_ERR_AFTER_FORK. Since 0.2.0. */
+/* Describes an export; looks at its importers. May call the driver, where the end of one frees the
+ * block. Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_EXPORT, TNR_ERR_AFTER_FORK. Since
+ * 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_export_get(tnr_export_info *info, tnr_export exported);
 
-/* Ends an export: it can no longer be sent. Importers keep what they have. Errors:
- * TNR_ERR_INVALID_EXPORT, TNR_ERR_AFTER_FORK. Since 0.2.0. */
+/* Ends an export: it can no longer be sent. Importers keep what they have. May call the driver,
+ * where that frees the block. Errors: TNR_ERR_INVALID_EXPORT, TNR_ERR_AFTER_FORK. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_export_close(tnr_export exported);
 
 /* The name of a block, for tnr_import_open in any other process of the same user. Plain bytes: copy

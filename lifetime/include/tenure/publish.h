@@ -117,9 +117,10 @@ TNR_NODISCARD TNR_API tnr_status tnr_publish(uint64_t *generation, const char *p
 TNR_NODISCARD TNR_API tnr_status tnr_hold(uint64_t *generation, const char *published,
                                           const tnr_publish_options *options);
 
-/* Ends what this process holds under a name. Other holders go on; readers keep what they have.
- * Errors: TNR_ERR_INVALID_ARGUMENT (no name), TNR_ERR_INVALID_EXPORT (it holds nothing under that
- * name), TNR_ERR_FILE (readers would still find it: try again). Since 0.2.0. */
+/* Ends what this process holds under a name. Other holders go on; readers keep what they have. May
+ * call the driver, as tnr_export_close. Errors: TNR_ERR_INVALID_ARGUMENT (no name),
+ * TNR_ERR_INVALID_EXPORT (it holds nothing under that name), TNR_ERR_FILE (readers would still find
+ * it: try again). Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_unpublish(const char *published);
 
 typedef struct tnr_publication_info {
@@ -134,8 +135,8 @@ typedef struct tnr_publication_info {
 } tnr_publication_info;
 
 /* Describes what this process holds, one generation after the other; `index` counts from 0. Looks
- * at its readers. Errors: TNR_ERR_INVALID_ARGUMENT (also if there are not that many),
- * TNR_ERR_AFTER_FORK. Since 0.2.0. */
+ * at its readers, and may call the driver, as tnr_export_get. Errors: TNR_ERR_INVALID_ARGUMENT
+ * (also if there are not that many), TNR_ERR_AFTER_FORK. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_publication_at(tnr_publication_info *info, size_t index);
 
 /* ---- reading -------------------------------------------------------------------------------- */
