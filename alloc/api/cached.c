@@ -380,8 +380,8 @@ tnr_status tnr_pool_malloc_at(void *ptr, tnr_pool handle, size_t bytes, int devi
         return status;
     if (pool->account.is_graph && !pool->account.is_vouched)
         status = tnri_error(TNR_ERR_INVALID_POOL,
-                            "tnr_pool_malloc_at: the memory of pool \"%s\" is its graphs', as "
-                            "their order was not vouched for. Call tnr_graph_pool_vouch first.",
+                            "tnr_pool_malloc_at: the graphs of pool \"%s\" own its memory "
+                            "until it is vouched for. Call tnr_graph_pool_vouch first.",
                             pool->account.name);
     else if (!tnri_pool_work_begin(pool))
         status = tnri_asleep_error(pool);

@@ -72,13 +72,14 @@ tnr_status tnr_frames_source_set(tnr_frames_take take, tnr_frames_describe descr
     tnr_frames_describe none = NULL;
     if ((take == NULL) != (describe == NULL))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
-                          "tnr_frames_source_set: one function without the other.");
+                          "tnr_frames_source_set: one function without the other. Give "
+                          "both, or null for both.");
     if (tnri_library_is_forked())
         return tnri_forked_error();
     if (describe != NULL &&
         !atomic_compare_exchange_strong(&tnri_frames_describe, &none, describe) && none != describe)
-        return tnri_error(TNR_ERR_BUSY, "tnr_frames_source_set: the frames of another interpreter "
-                                        "are taken in this process.");
+        return tnri_error(TNR_ERR_BUSY, "tnr_frames_source_set: another interpreter has set its "
+                                        "functions in this process.");
     atomic_store(&tnri_frames_take, take);
     return TNR_OK;
 }
@@ -155,7 +156,7 @@ tnr_status tnr_snapshot_write(const char *path, tnr_snapshot_format format)
 {
     TNRI_CALM_CALL;
     if (path == NULL || path[0] == '\0')
-        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_snapshot_write: there is no path.");
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_snapshot_write: path is null or empty.");
     tnr_status status = tnri_library_start();
     if (status != TNR_OK)
         return status;
@@ -182,7 +183,7 @@ tnr_status tnr_memory_walk(tnr_pool handle, int device, tnr_walk_visit visit, vo
 {
     TNRI_CALM_CALL;
     if (visit == NULL)
-        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_memory_walk: there is no function.");
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_memory_walk: visit is null.");
     tnri_device *found = NULL;
     tnr_pool pool = NULL;
     tnr_status status = handle == NULL ? tnri_library_device(device, &found)

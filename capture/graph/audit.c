@@ -438,7 +438,8 @@ static tnr_status report_make(CUgraph cuda_graph, tnr_graph number, tnri_report 
     if (status != TNR_OK)
         return status;
     if (!tnri_gpu_has(TNRI_GPU_GRAPH_NODES) || !tnri_gpu_has(TNRI_GPU_NODE_TYPE))
-        return tnri_error(TNR_ERR_DRIVER_TOO_OLD, "the driver does not tell the nodes of graphs.");
+        return tnri_error(TNR_ERR_DRIVER_TOO_OLD, "this driver cannot list the nodes of a graph. "
+                                                  "Install a newer NVIDIA driver.");
     tnri_graphs_settle();
     (void)tnri_graph_lock();
     status = report_fill(report, cuda_graph, number);

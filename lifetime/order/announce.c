@@ -16,7 +16,7 @@ tnr_status tnr_event_recorded(tnr_event event, int device_index, tnr_stream hand
     tnri_device *device;
     tnri_stream *stream;
     if (event == NULL)
-        return tnri_error(TNR_ERR_INVALID_EVENT, "a null event was not recorded.");
+        return tnri_error(TNR_ERR_INVALID_EVENT, "tnr_event_recorded: event is null.");
     if (tnri_unlikely(tnri_stream_is_capturing(handle))) {
         tnr_event_destroyed(event); /* it marks a place in a graph now, and no time */
         return TNR_OK;

@@ -182,7 +182,7 @@ tnr_status tnri_proxy_mark(tnri_device *device, tnr_event event, tnri_stream **p
     CUresult result = tnri_gpu_stream_follow((*proxy)->handle, event);
     if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_VALUE)
         status = tnri_error_driver(TNR_ERR_INVALID_EVENT, (int)result,
-                                   "%p is not an event any more.", (void *)event);
+                                   "%p is no longer an event.", (void *)event);
     else if (result != CUDA_SUCCESS)
         status = tnri_driver_error(result, TNRI_GPU_STREAM_FOLLOW, "following an event");
     if (status == TNR_OK)

@@ -29,7 +29,7 @@
 static TNRI_SELDOM tnr_status arena_of_slowly(const void *ptr, tnri_arena **arena)
 {
     if (ptr == NULL)
-        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "a null pointer has no uses to record.");
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "there is no use of a null pointer to record.");
     tnri_device *device;
     tnri_block *block;
     tnr_status status = tnri_library_live(ptr, &device, &block);

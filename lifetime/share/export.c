@@ -165,7 +165,7 @@ tnr_status tnr_import_at(tnr_import_info *info, size_t index)
     tnr_status status = info_check(info, "tnr_import_at");
     if (status != TNR_OK || tnri_imported_at(index, info))
         return status;
-    return tnri_error(TNR_ERR_INVALID_ARGUMENT, "there are no %zu imports.", index + 1);
+    return tnri_error(TNR_ERR_INVALID_ARGUMENT, "index is %zu; there are fewer imports.", index);
 }
 
 tnr_status tnr_import_close(void *ptr)

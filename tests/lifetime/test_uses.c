@@ -251,7 +251,7 @@ static void keep_until_errors(void **state)
     assert_error(tnr_keep_until(block, NULL), TNR_ERR_INVALID_EVENT, "never announced");
     assert_error(tnr_keep_until(NULL, event), TNR_ERR_INVALID_ARGUMENT, "null pointer");
     assert_error(tnr_event_recorded(NULL, 0, life_streams[0], tnr_moment_now()),
-                 TNR_ERR_INVALID_EVENT, "null event");
+                 TNR_ERR_INVALID_EVENT, "event is null");
     assert_error(tnr_event_recorded(event, 7, life_streams[0], tnr_moment_now()),
                  TNR_ERR_INVALID_DEVICE, "7");
     /* An event of the other device. */

@@ -75,7 +75,7 @@ static void there_and_back(void **state)
     second = (tnr_import_info){.struct_bytes = sizeof(second)};
     assert_ok(tnr_import_at(&second, 0));
     assert_string_equal(second.published, "w");
-    assert_error(tnr_import_at(&second, 1), TNR_ERR_INVALID_ARGUMENT, "no 2 imports");
+    assert_error(tnr_import_at(&second, 1), TNR_ERR_INVALID_ARGUMENT, "index is 1");
     (void)must(&other, 'U', 0);
     assert_int_equal(tried(&other, 'U', 0), TNR_ERR_INVALID_EXPORT);
     assert_error(attach(&second, 0), TNR_ERR_INVALID_EXPORT, "unpublished");
@@ -184,7 +184,7 @@ static void generations(void **state)
     assert_ok(tnr_trim(NULL, 0, 0));
     assert_true(unit_stats().reserved_bytes.current < 80 * MIB);
     assert_ok(tnr_unpublish("w"));
-    assert_error(tnr_publication_at(&info, 2), TNR_ERR_INVALID_ARGUMENT, "holds no 3");
+    assert_error(tnr_publication_at(&info, 2), TNR_ERR_INVALID_ARGUMENT, "index is 2");
     assert_ok(publish(pool, MIB, 33, NULL)); /* numbers go on */
     assert_int_equal(must(&two, 'G', 0), 3);
     assert_ok(tnr_unpublish("w"));

@@ -192,8 +192,10 @@ static void bad_paths_are_named(void **state)
     (void)state;
     unit_start("history:light", NULL);
     void *ptr = unit_malloc(4096, NULL);
-    assert_error(tnr_snapshot_write(NULL, TNR_SNAPSHOT_JSON), TNR_ERR_INVALID_ARGUMENT, "no path");
-    assert_error(tnr_snapshot_write("", TNR_SNAPSHOT_JSON), TNR_ERR_INVALID_ARGUMENT, "no path");
+    assert_error(tnr_snapshot_write(NULL, TNR_SNAPSHOT_JSON), TNR_ERR_INVALID_ARGUMENT,
+                 "path is null");
+    assert_error(tnr_snapshot_write("", TNR_SNAPSHOT_JSON), TNR_ERR_INVALID_ARGUMENT,
+                 "path is null");
     assert_error(tnr_snapshot_write("x", (tnr_snapshot_format)3), TNR_ERR_INVALID_ARGUMENT,
                  "no format 3");
     assert_error(tnr_snapshot_write("/nowhere/at/all.json", TNR_SNAPSHOT_AUTO), TNR_ERR_FILE,

@@ -128,7 +128,7 @@ static void bad_input(void **state)
     unit_start(NULL, "DEVICES=2", NULL);
     seen found = {0};
     tnr_pool pool;
-    assert_error(tnr_memory_walk(NULL, 0, NULL, NULL), TNR_ERR_INVALID_ARGUMENT, "function");
+    assert_error(tnr_memory_walk(NULL, 0, NULL, NULL), TNR_ERR_INVALID_ARGUMENT, "visit");
     assert_error(tnr_memory_walk(NULL, 9, look, &found), TNR_ERR_INVALID_DEVICE, "9");
     assert_ok(tnr_pool_create(&pool, 1, NULL));
     assert_error(tnr_memory_walk(pool, 0, look, &found), TNR_ERR_INVALID_DEVICE, "device");

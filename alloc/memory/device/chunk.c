@@ -231,7 +231,9 @@ tnr_status tnri_chunk_exchange_check(const tnri_account *account, size_t gone, s
         !sum_allows(&account->reserved_bytes, gone, come, atomic_load(&account->limit_bytes)) ||
         (sum != NULL &&
          !sum_allows(&sum->reserved_bytes, gone, come, atomic_load(&sum->limit_bytes))))
-        return tnri_error(TNR_ERR_LIMIT, "pool \"%s\" has more than a limit allows by now.",
+        return tnri_error(TNR_ERR_LIMIT,
+                          "pool \"%s\" has more than a limit now allows. "
+                          "Raise the limit, or free memory.",
                           account->name);
     if (kept != 0 && tnri_device_left(device, &left, &total) == CUDA_SUCCESS &&
         left + gone < kept + come)

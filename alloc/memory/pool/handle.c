@@ -77,7 +77,7 @@ tnr_status tnri_pool_resolve(tnr_pool handle, tnr_pool *pool)
     uintptr_t number = (uintptr_t)handle;
     if (number >> (INDEX_BITS + SERIAL_BITS) == FAMILY_TAG)
         return tnri_error(TNR_ERR_INVALID_POOL,
-                          "%p stands for a tag's pool of whichever device; this call is about one "
+                          "%p is a tag's handle, for its pools on all devices; this call needs one "
                           "pool alone.",
                           (void *)handle);
     uint64_t serial = number >> INDEX_BITS & SERIAL_MAX;

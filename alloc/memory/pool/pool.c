@@ -67,7 +67,9 @@ static tnr_status pool_check_segments(const tnr_pool_options *options)
                           "be exported, or addressed by network cards. Leave handle_type and "
                           "gpu_direct_rdma at 0.");
     if (options->segment_bytes > TNR_BYTES_MAX)
-        return tnri_error(TNR_ERR_INVALID_SIZE, "tnr_pool_create: segments of %zu bytes.",
+        return tnri_error(TNR_ERR_INVALID_SIZE,
+                          "tnr_pool_create: segment_bytes is %zu; the "
+                          "most is 1 EiB.",
                           options->segment_bytes);
     return TNR_OK;
 }

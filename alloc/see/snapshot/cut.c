@@ -407,9 +407,9 @@ tnr_status tnri_cut_make(tnri_cut *cut)
         return TNR_OK;
     tnri_cut_free(cut);
     if (!has_room)
-        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a picture of the memory.");
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a copy of the tables.");
     return tnri_error(TNR_ERR_BUSY,
-                      "streams and pools were made faster than a picture could be taken, %d times "
-                      "in a row.",
+                      "threads made streams and pools faster than a snapshot could be taken, %d "
+                      "times in a row. Try again.",
                       CUT_ATTEMPTS);
 }

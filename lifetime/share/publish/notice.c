@@ -31,7 +31,7 @@ tnr_status tnri_name_check(const char *name)
     static const char allowed[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
     if (name == NULL)
-        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "the name that is to be published is null.");
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "the name to publish under is null.");
     size_t length = strnlen(name, TNR_EXPORT_LABEL_BYTES);
     if (length > 0 && length < TNR_EXPORT_LABEL_BYTES && name[0] != '.' &&
         strspn(name, allowed) == length)

@@ -270,9 +270,9 @@ static tnr_status notice_look(tnri_notice *notice, const char *name)
     tnri_descriptor_close(&folder);
     if (status != TNR_OK || notice->holders_count > 0)
         return status;
-    return tnri_error(TNR_ERR_INVALID_EXPORT, "no process holds a block under the name \"%s\".%s",
-                      name,
-                      notice->generation > 0 ? " Who did has ended, or has unpublished it." : "");
+    return tnri_error(
+        TNR_ERR_INVALID_EXPORT, "no process holds a block under the name \"%s\".%s", name,
+        notice->generation > 0 ? " Its holders have ended, or have unpublished it." : "");
 }
 
 /* Takes the block over from any of the holders. */
@@ -471,7 +471,8 @@ tnr_status tnr_publication_at(tnr_publication_info *info, size_t index)
         if (known++ == index)
             return TNR_OK;
     }
-    return tnri_error(TNR_ERR_INVALID_ARGUMENT, "this process holds no %zu blocks.", index + 1);
+    return tnri_error(TNR_ERR_INVALID_ARGUMENT, "index is %zu; this process holds fewer blocks.",
+                      index);
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */
