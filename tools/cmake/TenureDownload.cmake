@@ -1,7 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Where downloads are kept, and tnr_download(), which checks what it fetches. The folder is shared
-# by all build directories and all checkouts of a user, so that a thing is fetched once.
+# by all build directories and all checkouts of a user, so that a thing is fetched once. Where that
+# folder cannot be written to (a read-only home), it is one in the build directory.
+
+# tnr_folder_takes(OUT FOLDER): sets OUT to TRUE if files can be made in the folder, which is made.
+function(tnr_folder_takes out folder)
+  string(RANDOM LENGTH 8 suffix)
+  set(file "${folder}/${suffix}.partial")
+  execute_process(COMMAND "${CMAKE_COMMAND}" -E make_directory "${folder}"
+    OUTPUT_QUIET ERROR_QUIET)
+  execute_process(COMMAND "${CMAKE_COMMAND}" -E touch "${file}"
+    RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+  if(failed)
+    set(${out} FALSE PARENT_SCOPE)
+  else()
+    file(REMOVE "${file}")
+    set(${out} TRUE PARENT_SCOPE)
+  endif()
+endfunction()
 
 if(DEFINED ENV{XDG_CACHE_HOME} AND NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
   set(tnr_cache_root "$ENV{XDG_CACHE_HOME}")
@@ -12,7 +29,13 @@ else()
 endif()
 set(TNR_DOWNLOAD_DIR "${tnr_cache_root}/tenure" CACHE PATH
   "Where downloaded and prebuilt dependencies are kept, shared by all build directories")
-file(MAKE_DIRECTORY "${TNR_DOWNLOAD_DIR}")
+tnr_folder_takes(tnr_takes "${TNR_DOWNLOAD_DIR}")
+if(NOT tnr_takes)
+  message(STATUS "${TNR_DOWNLOAD_DIR} cannot be written to: what is fetched is kept in "
+    "${PROJECT_BINARY_DIR}/cache, for this build alone")
+  set(TNR_DOWNLOAD_DIR "${PROJECT_BINARY_DIR}/cache")
+  file(MAKE_DIRECTORY "${TNR_DOWNLOAD_DIR}")
+endif()
 
 # tnr_file_matches(OUT PATH SHA256): sets OUT to TRUE if the file is there with this checksum.
 function(tnr_file_matches out path sha256)
