@@ -3,7 +3,8 @@
 """graphs.py [--update] [--csv FILE]: the results in docs/graphs.md.
 
 Between its marks the page shows what docs/benchmarks/graphs.csv holds, which tests/gpu/graphs.sh
-writes on a GPU. --update writes the page, with --csv from that file as the new data.
+writes on a GPU, and what a later run (graphs_again.csv) has of the same. --update writes the page,
+with --csv from that file as the new data.
 
 Exit codes: 0 they agree; 1 they do not.
 """
@@ -64,7 +65,8 @@ def results_table(heading, names, prefix, rows):
     return lines + [""]
 
 
-def steps_table(rows):
+def steps_table(rows, is_whole=True):
+    """Without `is_whole` only what was run."""
     lines = ["| a step, us | lengths | own, median | p95 | MiB | Tenure, median | p95 | MiB |",
              "|---|---|" + "---:|" * 6]
     for mode, shown in MODES.items():
@@ -74,7 +76,8 @@ def steps_table(rows):
                 row = rows.get((f"step {mode} {lengths}", allocator))
                 cells += [row["median_us"], row["p95_us"], row["reserved_mib"]] if row \
                     else ["not run", "-", "-"]
-            lines.append(f"| {shown} | {lengths} | {' | '.join(cells)} |")
+            if is_whole or "not run" not in cells:
+                lines.append(f"| {shown} | {lengths} | {' | '.join(cells)} |")
     return lines + [""]
 
 
@@ -94,6 +97,18 @@ def results(path):
     return "\n".join(lines + steps_table(rows)).rstrip() + "\n"
 
 
+def again(path, first):
+    """How many results of another run are those of the first, and its steps."""
+    facts, rows = read(path)
+    both = [key for key, row in rows.items() if row["good"] == "yes" and row["result"] and
+            key in first]
+    same = sum(rows[key]["result"] == first[key]["result"] for key in both)
+    head = (f"Again on {facts['gpus']} {facts['gpu']}, driver {facts['driver']}, commit "
+            f"{facts['commit']} ([data](benchmarks/{path.name})): {same} of {len(both)} results "
+            "of one GPU came out the same. Steps, as far as the run came:")
+    return "\n".join(["", textwrap.fill(head, 100), "", *steps_table(rows, False)]).rstrip() + "\n"
+
+
 def page_with(text, inside):
     head, rest = text.split(BEGIN)
     return head + BEGIN + inside + END + rest.split(END)[1]
@@ -109,11 +124,14 @@ def self_check():
             "forked,,tenure,yes,100 of 100 bit-equal,,,\n"
             "ranks,nccl,tenure,,needs two GPUs,,,\n"
             "breaks,item,own,no,a | b,,,\n"
+            "step,compile varying,own,yes,,12,13,76\n"
             "step,compile varying,tenure,yes,,12.5,13.5,77\n", "utf-8")
-        shown = results(path)
+        first = read(path)[1]
+        shown = results(path) + again(path, {**first, ("forked", "tenure"): {"result": "other"}})
     wanted = ("| not run | 100 of 100 bit-equal |", "| not run | needs two GPUs |",
               "| `.item()` | a \\| b (**not as it must be**) | not run |",
-              "| `torch.compile` | varying | not run | - | - | 12.5 | 13.5 | 77 |", "1 A GPU")
+              "| `torch.compile` | varying | 12 | 13 | 76 | 12.5 | 13.5 | 77 |", "1 A GPU",
+              "| eager | fixed | not run | - | - | not run | - | - |", "0 of 1 results")
     return [f"graphs.py does not show \"{part}\"" for part in wanted if part not in shown]
 
 
@@ -127,6 +145,9 @@ def main():
     if options.csv and options.update:
         shutil.copyfile(options.csv, data)
     text, inside = page.read_text("utf-8"), results(data)
+    later = data.with_name("graphs_again.csv")
+    if later.exists():
+        inside += again(later, read(data)[1])
     if options.update:
         text = page_with(text, inside)
         page.write_text(text, "utf-8")
