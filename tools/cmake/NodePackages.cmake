@@ -51,7 +51,8 @@ function(tnr_node_packages)
     file(READ "${place}/installed" installed)
   endif()
   if(NOT installed STREQUAL wanted)
-    message(STATUS "Installing the packages of ${arg_NAME} with npm")
+    message(STATUS "Installing the packages of ${arg_NAME} with npm (without a network it gives up "
+      "after a minute)")
     file(REMOVE_RECURSE "${place}")
     file(COPY "${arg_FOLDER}/package.json" "${arg_FOLDER}/package-lock.json"
       "${arg_FOLDER}/.npmrc" DESTINATION "${place}")
