@@ -8,8 +8,8 @@ A line for each measure: whether it is so, what it is, the number, the target.
 
   largest batch   the most sequences of the whole context that can be served within --gib, with
                   graphs captured for 40 batch sizes; the processes search at the same time
-  tokens/s        with the largest batch that all can serve, prefills included; rounds in turns, and
-                  the median
+  tokens/s        with the largest batch with which all serve an epoch, prefills included; rounds in
+                  turns, and the median
   tokens          the same requests give the same tokens, and the same logits bit by bit, with all
   asleep          Tenure's process, in the middle of requests: what it holds, seen by cuMemGetInfo
                   from here, and seconds for each GB; then with the cache's contents dropped
@@ -19,7 +19,9 @@ A line for each measure: whether it is so, what it is, the number, the target.
 Exit codes: 0 all is so; 1 not so; 77 no GPU, or no PyTorch.
 """
 import argparse
+import contextlib
 import importlib.util
+import io
 import json
 import pathlib
 import subprocess
@@ -173,10 +175,41 @@ def batches(workers, options, table):
     return min(said["batch"] for said in found.values())
 
 
+def asked_of(batch):
+    return {"count": 2 * batch, "seed": 1, "outputs": [32, 96]}
+
+
+def warmed(workers, batch, table):
+    """The largest batch, `batch` or less, with which each of them has served an epoch. What fits once
+    may not fit later, when memory lies in pieces: of another allocator that is a result, of Tenure a
+    failure. All go on with a smaller batch, from the start."""
+    while batch > 0:
+        def served(worker, batch=batch):
+            try:
+                worker.ask("build", batch=batch)
+                worker.ask("epoch", **asked_of(batch))
+            except RuntimeError as error:
+                if worker.allocator == "tenure" or "out of memory" not in str(error).lower():
+                    raise
+                return str(error).split(". ")[0]
+            return None
+
+        said = at_once(workers, served)
+        if not any(said.values()):
+            return batch
+        for name in filter(said.get, ALLOCATORS):
+            table.row(f"an epoch with batch {batch}, {name}", "out of memory", batch, None,
+                      said[name])
+        batch -= max(1, batch // 16)
+        for worker in workers:
+            worker.end()
+            worker.start()
+        at_once(workers, lambda worker: worker.ask("load"))
+    raise RuntimeError("no batch serves an epoch with all three")
+
+
 def speeds(workers, batch, asked, rounds, deadline, table):
     """Epochs in turns. Returns what Tenure's process said of the last one."""
-    at_once(workers, lambda worker: worker.ask("build", batch=batch))
-    at_once(workers, lambda worker: worker.ask("epoch", **asked))  # warm
     rates, said = {name: [] for name in ALLOCATORS}, {}
     for turn in range(rounds):
         if turn >= 2 and time.monotonic() > deadline:
@@ -250,7 +283,8 @@ def run(options, table):
         print(f"    after {time.monotonic() - began:.0f} s", flush=True)
         if batch == 0:
             return
-        asked = {"count": 2 * batch, "seed": 1, "outputs": [32, 96]}
+        batch = warmed(workers, batch, table)
+        asked = asked_of(batch)
         expected = speeds(workers, batch, asked, options.rounds,
                           began + options.seconds * 0.7, table)
         print(f"    after {time.monotonic() - began:.0f} s", flush=True)
@@ -299,7 +333,45 @@ def checked_schedule(batch, pages, page, seed):
     return most
 
 
+class Scripted:
+    """A worker whose epochs fit up to a batch. `batches` are those that were asked for."""
+
+    def __init__(self, allocator, most):
+        self.allocator, self.most, self.batches, self.starts = allocator, most, [], 0
+
+    def ask(self, what, batch=0, **_):
+        if what == "build":
+            self.batches.append(batch)
+        if what == "epoch" and self.batches[-1] > self.most:
+            raise RuntimeError(f"{self.allocator}, epoch: OutOfMemoryError: CUDA out of memory.")
+
+    def start(self):
+        self.starts += 1
+
+    def end(self):
+        pass
+
+
+def checked_warmed():
+    """Fails where the workers are not started again, and where Tenure's failure is a result, too."""
+    table, workers = Table(), [Scripted(*each) for each in
+                               (("native", 53), ("expandable", 60), ("tenure", 60))]
+    check(warmed(workers, 57, table) == 51, "the batch that all serve is another")
+    check([worker.batches for worker in workers] == [[57, 54, 51]] * 3, "other batches are tried")
+    check([worker.starts for worker in workers] == [2] * 3, "workers go on after a failure")
+    check(len(table.rows) == 2 and table.is_good, "a failure of another is none of ours")
+    for most in ((9, 9, 5), (0, 9, 9)):  # Tenure's, and no batch at all
+        workers = [Scripted(name, each) for name, each in zip(ALLOCATORS, most)]
+        try:
+            warmed(workers, 9, Table())
+        except RuntimeError:
+            continue
+        check(False, "a failure passes")
+
+
 def self_check():
+    with contextlib.redirect_stdout(io.StringIO()):  # rows of a table that is none of ours
+        checked_warmed()
     check(len(GRAPH_SIZES) == 40 and GRAPH_SIZES[-1] == 64, "there are 40 graphs, to 64")
     for seed in range(20):
         check(checked_schedule(8, 8 * 32, 16, seed) == 8, "a place stays empty")
