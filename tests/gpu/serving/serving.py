@@ -180,9 +180,9 @@ def asked_of(batch):
 
 
 def warmed(workers, batch, table):
-    """The largest batch, `batch` or less, with which each of them has served an epoch. What fits once
-    may not fit later, when memory lies in pieces: of another allocator that is a result, of Tenure a
-    failure. All go on with a smaller batch, from the start."""
+    """The largest batch, `batch` or less, with which each of them has served an epoch. What fits
+    once may not fit later, when memory lies in pieces: of another allocator that is a result, of
+    Tenure a failure. All go on with a smaller batch, from the start."""
     while batch > 0:
         def served(worker, batch=batch):
             try:
@@ -353,7 +353,7 @@ class Scripted:
 
 
 def checked_warmed():
-    """Fails where the workers are not started again, and where Tenure's failure is a result, too."""
+    """Fails where the workers are not started again, or where Tenure's failure is a result."""
     table, workers = Table(), [Scripted(*each) for each in
                                (("native", 53), ("expandable", 60), ("tenure", 60))]
     check(warmed(workers, 57, table) == 51, "the batch that all serve is another")
