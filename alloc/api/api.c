@@ -327,7 +327,16 @@ tnr_status tnr_trim(size_t *released, size_t keep_bytes, int device)
     if (released != NULL)
         *released = 0;
     tnr_status status = tnri_library_device(device, &found);
-    return status == TNR_OK ? trim(found, NULL, keep_bytes, released) : status;
+    uint64_t before = status == TNR_OK ? atomic_load(&found->reserved_bytes) : 0;
+    if (status == TNR_OK && tnri_device_is_host(found) && before > keep_bytes)
+        status = tnri_uppers_device(found->gpu, TNRI_DEVICE_TRIMS_CONTENTS);
+    if (status != TNR_OK)
+        return status;
+    uint64_t after = atomic_load(&found->reserved_bytes);
+    status = trim(found, NULL, keep_bytes, released);
+    if (released != NULL && after < before)
+        *released += (size_t)(before - after);
+    return status;
 }
 
 tnr_status tnr_pool_trim(size_t *released, tnr_pool handle, size_t keep_bytes, int device)

@@ -18,7 +18,9 @@ static tnr_status away_pool_end(tnr_pool pool, int is_gone)
 
 static tnr_status away_device(tnri_device *device, tnri_device_step step)
 {
-    return step == TNRI_DEVICE_ENDS_CONTENTS ? tnri_staging_end(device) : TNR_OK;
+    if (step != TNRI_DEVICE_TRIMS_CONTENTS && step != TNRI_DEVICE_ENDS_CONTENTS)
+        return TNR_OK;
+    return tnri_staging_empty(device, step == TNRI_DEVICE_ENDS_CONTENTS);
 }
 
 void tnri_away_register(void)

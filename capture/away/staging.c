@@ -11,6 +11,7 @@
 #include "base/prim/clock.h"
 #include "base/prim/pages.h"
 #include "base/thread_number.h"
+#include "gpu/capturing.h"
 #include "memory/device/host.h"
 #include "miss/reclaim.h"
 
@@ -583,7 +584,17 @@ static tnr_status staging_close(tnri_device *device)
     return TNR_OK;
 }
 
-tnr_status tnri_staging_end(tnri_device *device)
+/* Gives back what is spare beyond what was asked to be ready. A capture forbids that. */
+static tnr_status staging_trim(tnri_device *device)
+{
+    if (tnri_capturing())
+        return TNR_OK;
+    (void)late_collect(device, 0);
+    paged_trim(device, 0);
+    return pinned_trim(device, tnri_staging_of(device)->kept_count);
+}
+
+tnr_status tnri_staging_empty(tnri_device *device, int is_end)
 {
     tnri_visit visit;
     if (!atomic_load(&tnri_staging_of(device)->is_used))
@@ -592,7 +603,7 @@ tnr_status tnri_staging_end(tnri_device *device)
     if (status != TNR_OK)
         return status;
     tnri_staging_claim(device);
-    status = staging_close(device);
+    status = is_end ? staging_close(device) : staging_trim(device);
     tnri_staging_unclaim(device);
     tnri_device_leave(&visit);
     return status;

@@ -15,7 +15,7 @@
  * Everything here belongs to one thread at a time: the one that has claimed the device's staging.
  * It may keep the claim for long, so others wait for the claim with naps, with no lock held.
  *
- * Everything is given back before that host memory is put out of use (tnri_staging_end).
+ * Everything is given back before that host memory is put out of use (tnri_staging_empty).
  */
 #ifndef TNRI_AWAY_STAGING_H
 #define TNRI_AWAY_STAGING_H
@@ -97,9 +97,9 @@ void tnri_staging_unclaim(tnri_device *device);
 /* 1 if the calling thread has claimed it. */
 int tnri_staging_is_mine(const tnri_device *device);
 
-/* Gives everything back, if anything was ever here. With no claim, in the context or not.
- * TNR_ERR_BUSY: contents are kept. */
-tnr_status tnri_staging_end(tnri_device *device);
+/* Gives back what is spare beyond tnr_sleep_prepare, or at the end everything, if anything was ever
+ * here. With no claim, in the context or not. At the end TNR_ERR_BUSY: contents are kept. */
+tnr_status tnri_staging_empty(tnri_device *device, int is_end);
 
 /* Takes a list of buffers back when copies are over, and `late` with it. Any thread, with no claim;
  * never calls the driver. */

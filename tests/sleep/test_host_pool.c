@@ -10,6 +10,7 @@
  *   free_by_settings without is_contents: the same, of auto_record:all
  *   ladder_ascend and ladder_ask without is_contents: no_case_of_memory_that_is_out
  *   device_check_idle: contents counted: ends_with_its_device
+ *   tnr_trim without tnri_library_empty, or staging_trim to 0: a_trim_takes_what_is_spare
  *   staging_close without its TNR_ERR_BUSY: the_host_memory_does_not_end_alone
  *   device_end_host without tnri_pool_free_all: ends_with_its_device (the end is refused)
  */
@@ -210,6 +211,40 @@ static void the_host_memory_does_not_end_alone(void **state)
     sleep_context_leave();
 }
 
+/* What an earlier sleep and a parked block have left goes with a trim; what is to be ready stays,
+ * and so do contents. */
+static void a_trim_takes_what_is_spare(void **state)
+{
+    (void)state;
+    static const tnr_sleep_options backing = {sizeof(backing), TNR_CONTENT_KEEP, 1, 0};
+    unit_start(NULL, "SCHEDULE=lazy", "RACES=1", NULL);
+    sleep_context_enter();
+    size_t released = 0;
+    void *block = unit_malloc(80 * MIB, NULL);
+    sleep_fill(block, 80 * MIB, 1, NULL);
+    assert_ok(tnr_pool_sleep(NULL, 0, &backing));
+    assert_ok(tnr_trim(&released, 0, HOST)); /* in the sleep: its contents stay */
+    assert_int_equal(host_reserved(), 3 * TNRI_BUFFER_BYTES);
+    assert_int_equal(released, 0);
+    assert_ok(tnr_pool_wake(NULL, 0));
+    assert_int_equal(host_reserved(), 3 * TNRI_BUFFER_BYTES); /* for the next one */
+    assert_ok(tnr_trim(&released, 3 * TNRI_BUFFER_BYTES, HOST));
+    assert_int_equal(host_reserved(), 3 * TNRI_BUFFER_BYTES);
+    assert_ok(tnr_trim(&released, 0, HOST));
+    assert_int_equal(released, 3 * TNRI_BUFFER_BYTES);
+    assert_int_equal(host_reserved(), 0);
+    assert_int_equal(sleep_pinned_bytes(), 0);
+    assert_ok(tnr_sleep_prepare(40 * MIB, 0));
+    assert_ok(tnr_park(NULL, block, NULL, TNR_CONTENT_KEEP));
+    assert_ok(tnr_unpark(block, NULL));
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    assert_ok(tnr_trim(NULL, 0, HOST));
+    assert_int_equal(host_reserved(), 2 * TNRI_BUFFER_BYTES); /* that were to be ready */
+    sleep_check(block, 80 * MIB, 1);
+    assert_int_equal(simcuda_races(), 0);
+    sleep_context_leave();
+}
+
 /* By force with contents; without, where nothing lives. Then the device begins again. */
 static void ends_with_its_device(void **state)
 {
@@ -252,6 +287,7 @@ int main(void)
         cmocka_unit_test_teardown(idle_host_memory_makes_room, unit_stop),
         cmocka_unit_test_teardown(no_case_of_memory_that_is_out, unit_stop),
         cmocka_unit_test_teardown(the_host_memory_does_not_end_alone, unit_stop),
+        cmocka_unit_test_teardown(a_trim_takes_what_is_spare, unit_stop),
         cmocka_unit_test(ends_with_its_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

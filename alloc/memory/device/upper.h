@@ -56,11 +56,13 @@ typedef enum tnri_device_step {
                                 * TNR_ERR_CAPTURE: only others can end one. Not in the context */
     TNRI_DEVICE_ENDS_HOLDS, /* by force: what graphs and other processes have of it, and it of them,
                              * ends. May fail */
-    TNRI_DEVICE_ENDS_CONTENTS, /* of a GPU whose host memory is about to end: gives back what the
+    TNRI_DEVICE_TRIMS_CONTENTS, /* of a GPU whose host memory is trimmed: gives back what the room
+                                 * has spare there. May fail */
+    TNRI_DEVICE_ENDS_CONTENTS,  /* of a GPU whose host memory is about to end: gives back what the
                                 * room has there, and its stream here. In the context or not.
                                 * Fails with TNR_ERR_BUSY: contents are kept there */
-    TNRI_DEVICE_ENDS_USES,     /* it has no arena any more */
-    TNRI_DEVICE_STOPS          /* it leaves its group. Not in the context */
+    TNRI_DEVICE_ENDS_USES,      /* it has no arena any more */
+    TNRI_DEVICE_STOPS           /* it leaves its group. Not in the context */
 } tnri_device_step;
 
 /* How far tnri_upper.collect may go to end retired blocks. Each value includes those before it. */
