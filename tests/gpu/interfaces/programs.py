@@ -3,7 +3,7 @@
 prints its results to the last bit, which ../interfaces.sh compares, and on standard error what
 Tenure has served.
 
-    numba own|install|environment      Numba's arrays, kernels and streams
+    numba own|install|environment      Numba's arrays, kernels, streams and pinned arrays
     cuda_core own|tenure               cuda.core's buffers, kernels and streams
     engines own|tenure                 arrays that PyTorch and CuPy hand each other
     dlpack tenure                      arrays of tenure.dlpack that both take, on slow streams,
@@ -29,6 +29,20 @@ def served():
         stats = tenure.stats()
         print(f"{stats['allocation.all.allocated']} allocations, "
               f"{stats['reserved_bytes.all.peak'] >> 20} MiB at most", file=sys.stderr)
+
+
+def numba_host_memory(cuda, saxpy):
+    """Mapped memory stays Numba's; pinned memory was Tenure's."""
+    mapped = cuda.mapped_array(1000)
+    mapped[:] = 2
+    saxpy[4, 256](1.0, mapped, mapped, mapped)
+    cuda.synchronize()
+    assert (mapped == 4).all()
+    if MEMORY != "own":
+        import tenure
+        stats = tenure.stats(64)  # TNR_HOST(0)
+        assert stats["allocation.all.allocated"] >= 120, "pinned arrays are not Tenure's"
+        assert stats["allocated_bytes.all.current"] <= stats["reserved_bytes.all.current"]
 
 
 def numba_program():
@@ -69,7 +83,14 @@ def numba_program():
     streams, random = [cuda.stream() for _ in range(3)], numpy.random.default_rng(3)
     for step in range(60):
         stream, count = streams[step % 3], 1000 + step * 7919 % 400000
-        x, y = (cuda.to_device(random.random(count), stream=stream) for _ in range(2))
+        # The second array is copied from pinned memory that dies while the copy may run, and comes
+        # back to pinned memory.
+        pinned = cuda.pinned_array(count)
+        pinned[:] = random.random(count)
+        x, y = (cuda.to_device(each, stream=stream) for each in (random.random(count), pinned))
+        del pinned
+        back = cuda.pinned_array(count)
+        back[:] = 0
         out = cuda.device_array(count, stream=stream)
         saxpy[(count + 255) // 256, 256, stream](1.5, x, y, out)
         saxpy[(count + 255) // 256, 256, stream](-0.25, out, x, y)
@@ -79,9 +100,12 @@ def numba_program():
         c = cuda.device_array((side, side), dtype=numpy.float32, stream=stream)
         product[((side + 15) // 16,) * 2, (16, 16), stream](a, b, c)
         results = [one.copy_to_host(stream=stream) for one in (out, y, c)]
+        y.copy_to_host(back, stream=stream)
         stream.synchronize()
-        del x, y, out, a, b, c
+        assert (back == results[1]).all()
+        del x, y, out, a, b, c, back
         print(step, *(float(one.sum()).hex() for one in results))
+    numba_host_memory(cuda, saxpy)
     free, total = cuda.current_context().get_memory_info()
     assert 0 < free <= total
 
