@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread marks a stream on which another thread begins a capture at that moment: after the driver
- * has said that the stream captures nothing, and before the event is recorded. The event is one of
- * the capture then. A stream that waits for it is drawn in, and its next synchronisation fails and
- * breaks the capture; and the event is never over.
+ * A thread marks a stream, and another thread begins a capture on it at that moment: after the
+ * driver has said that the stream captures nothing, and before the event is recorded. The event is
+ * one of the capture then. A stream that waits for it is drawn in, and its next synchronisation
+ * fails and breaks the capture; and the event is never over. Or the other thread destroys the
+ * stream before the driver is asked.
  *
  * Seen to fail with these lines changed in mark.c:
  *   a_donor_begins_to_capture, a_freed_use_begins_to_capture
  *     tnri_stream_mark: without mark_is_outside
+ *   a_stream_ends_before_it_is_asked
+ *     stream_refuses_mark: the lock given up before the question
  */
 #include "steps.h"
 
@@ -18,10 +21,11 @@
 #include "gpu/capturing.h"
 
 /* How far the two threads are. */
-enum { IDLE, BEGINNER_AT_DRIVER, MARKER_HAS_ASKED, BEGUN };
+enum { IDLE, BEGINNER_AT_DRIVER, MARKER_ASKS, MARKER_HAS_ASKED, BEGUN };
 static atomic_int stage;
 /* How many more times the marking thread may ask for the state of BRANCH before it is stopped. */
 static _Thread_local int questions;
+static _Thread_local int stops_before; /* before the question; else after it */
 
 static void stage_wait(int wanted)
 {
@@ -47,8 +51,15 @@ int __real_tnri_stream_is_capturing(tnr_stream stream);
 int __wrap_tnri_stream_is_capturing(tnr_stream stream);
 int __wrap_tnri_stream_is_capturing(tnr_stream stream)
 {
+    int is_last = stream == BRANCH && questions > 0 && --questions == 0;
+    if (is_last && stops_before) {
+        atomic_store(&stage, MARKER_ASKS);
+        /* The other thread must not be able to end the stream now: so this does not wait for it. */
+        (void)usleep(100000);
+        return __real_tnri_stream_is_capturing(stream);
+    }
     int is_capturing = __real_tnri_stream_is_capturing(stream);
-    if (stream == BRANCH && questions > 0 && --questions == 0) {
+    if (is_last) {
         assert_false(is_capturing);
         atomic_store(&stage, MARKER_HAS_ASKED);
         stage_wait(BEGUN);
@@ -159,11 +170,47 @@ static void a_freed_use_begins_to_capture(void **state)
     check_all_given_back();
 }
 
+static void *destroys(void *context)
+{
+    stage_wait(MARKER_ASKS);
+    return cuCtxSetCurrent(context) == CUDA_SUCCESS && tnr_stream_destroying(0, BRANCH) == TNR_OK &&
+                   cuStreamDestroy(BRANCH) == CUDA_SUCCESS
+               ? &stage
+               : NULL;
+}
+
+/* A trim beside a capture asks about the streams whose memory is idle. */
+static void a_stream_ends_before_it_is_asked(void **state)
+{
+    (void)state;
+    steps_start(NULL, NULL);
+    void *of, *block = unit_malloc(40 * MIB, BRANCH);
+    life_fill(block, 40 * MIB, 1, BRANCH);
+    assert_ok(tnr_free(block));
+    origin_begins();
+    pthread_t ender;
+    CUcontext context;
+    assert_int_equal(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    assert_int_equal(pthread_create(&ender, NULL, destroys, context), 0);
+    questions = stops_before = 1;
+    tnr_status status = tnr_trim(NULL, 0, 0);
+    assert_true(status == TNR_OK || status == TNR_ERR_CAPTURE);
+    stops_before = 0;
+    assert_int_equal(questions, 0);
+    assert_int_equal(pthread_join(ender, &of), 0);
+    assert_non_null(of);
+    life_streams[1] = NULL;
+    recorded graph = capture_end(ORIGIN);
+    recorded_destroy(&graph);
+    check_all_given_back();
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_donor_begins_to_capture, steps_stop),
         cmocka_unit_test_teardown(a_freed_use_begins_to_capture, steps_stop),
+        cmocka_unit_test_teardown(a_stream_ends_before_it_is_asked, steps_stop),
     };
     return steps_run(tests);
 }

@@ -129,13 +129,14 @@ static tnr_status stream_mark_slowly(tnri_stream *stream, tnri_event **event, ui
     return status;
 }
 
-/* An ended stream's handle may not be asked; it gives its seal, whatever captures. */
+/* An ended stream's handle may not be asked, so it is asked under the lock; such a stream gives its
+ * seal, whatever captures. */
 static TNRI_SELDOM int stream_refuses_mark(tnri_stream *stream)
 {
     tnri_lock_take(&stream->lock);
-    int is_ended = seal_of(stream) != NULL;
+    int refuses = seal_of(stream) == NULL && tnri_stream_is_capturing(stream_handle(stream));
     tnri_lock_release(&stream->lock);
-    return !is_ended && tnri_stream_is_capturing(stream_handle(stream));
+    return refuses;
 }
 
 /* A mark without a spare event of the stream's own. */
@@ -204,21 +205,17 @@ static int capture_mark_take(tnri_stream *stream, tnri_event **event, uint64_t *
     const tnri_event *seal = seal_of(stream);
     *event = atomic_load_explicit(&stream->capture_mark, memory_order_relaxed);
     /* A late seal says that it was captured to its end. */
-    if (seal != NULL && seal->late == 0)
+    int is_over = seal != NULL ? seal->late == 0
+                               : tnri_stream_is_markable(stream) &&
+                                     !tnri_stream_is_capturing(stream_handle(stream));
+    if (is_over)
         *event = NULL;
     if (*event != NULL) {
         tnri_event_hold(*event);
         *number = stream->capture_number;
     }
     tnri_lock_release(&stream->lock);
-    if (*event == NULL)
-        return 0;
-    if (seal != NULL || !tnri_stream_is_markable(stream) ||
-        tnri_stream_is_capturing(stream_handle(stream)))
-        return 1;
-    tnri_event_drop(*event);
-    *event = NULL;
-    return 0;
+    return *event != NULL;
 }
 
 tnr_status tnri_stream_mark_idle(tnri_stream *stream, tnri_event **event, uint64_t *number)
