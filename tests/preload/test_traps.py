@@ -34,7 +34,11 @@ def line_of(text):
 
 
 class Traps(PreloadTest):
-    def run_trapped(self, *arguments, code=99, conf=CONF, options=(), **how):
+    def run_trapped(self, *arguments, code=99, conf=CONF, options=(), environment=None, **how):
+        """The end of a process waits for its devices for five seconds, and asks after each nap. A
+        lazy device runs one operation after so many questions: with its usual thousand of them a
+        busy machine needs more than that, and nothing is looked at."""
+        how["environment"] = {"TENURE_SIM_QUERIES": "10", **(environment or {})}
         result = self.run_program([TENURE, "run", "--conf", conf, *options, "--", PROGRAM,
                                    *arguments], **how)
         self.assertEqual(result.code, code, f"{result.out}\n{result.err}")

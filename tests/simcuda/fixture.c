@@ -12,9 +12,9 @@
 static CUcontext current;
 
 static const char *const names[] = {
-    "DEVICES",     "MEMORY", "GRANULARITY", "RESERVE", "SEED",         "SCHEDULE", "THREADS",
-    "DEADLOCK_MS", "LAG_US", "FAIL",        "STRICT",  "VMM",          "VERSION",  "MISSING",
-    "RACES",       "VIEW",   "PEERS",       "RDMA",    "PINNED_ALIGN", "IDLE_MS"};
+    "DEVICES", "MEMORY",      "GRANULARITY", "RESERVE", "SEED",   "SCHEDULE",     "QUERIES",
+    "THREADS", "DEADLOCK_MS", "LAG_US",      "FAIL",    "STRICT", "VMM",          "VERSION",
+    "MISSING", "RACES",       "VIEW",        "PEERS",   "RDMA",   "PINNED_ALIGN", "IDLE_MS"};
 
 static void settings_apply(const char *first, va_list more)
 {

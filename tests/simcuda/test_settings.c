@@ -22,6 +22,7 @@ static void test_bad_values(void **state)
         "SEED=x",
         "SEED=-1",
         "SCHEDULE=fast",
+        "QUERIES=0",
         "THREADS=0",
         "DEADLOCK_MS=0",
         "LAG_US=-1",

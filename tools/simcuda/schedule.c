@@ -22,7 +22,6 @@
 #include <time.h>
 
 enum {
-    LAZY_QUERIES = 1000, /* not-ready answers in a row before a lazy schedule runs one operation */
     LAZY_DESTRUCTORS = 8 /* questions before it runs a destructor, once nothing is queued */
 };
 #define GATE_POLL_NS 100000L
@@ -222,7 +221,7 @@ void sim_schedule_queried(void)
 {
     switch (sim.settings.schedule) {
     case SIM_LAZY:
-        if (++sim.idle_queries >= (sim.pending == 0 ? LAZY_DESTRUCTORS : LAZY_QUERIES)) {
+        if (++sim.idle_queries >= (sim.pending == 0 ? LAZY_DESTRUCTORS : sim.settings.queries)) {
             sim.idle_queries = 0;
             (void)sim_schedule_run(1);
         }

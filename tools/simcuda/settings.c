@@ -106,6 +106,11 @@ static int parse_seed(const char *text, struct sim_settings *settings)
     return parse_range(text, 0, UINT64_MAX, &settings->seed);
 }
 
+static int parse_queries(const char *text, struct sim_settings *settings)
+{
+    return parse_range(text, 1, 1000000, &settings->queries);
+}
+
 static int parse_threads(const char *text, struct sim_settings *settings)
 {
     return parse_range(text, 1, 64, &settings->threads);
@@ -290,6 +295,7 @@ static const struct variable variables[] = {
     {"TENURE_SIM_RESERVE", "bytes of address space in all, 4K to 128T", parse_reserve},
     {"TENURE_SIM_SEED", "a number of 64 bits", parse_seed},
     {"TENURE_SIM_SCHEDULE", "lazy, random, eager or threads", parse_schedule},
+    {"TENURE_SIM_QUERIES", "a number from 1 to 1000000", parse_queries},
     {"TENURE_SIM_THREADS", "a number from 1 to 64", parse_threads},
     {"TENURE_SIM_DEADLOCK_MS", "milliseconds from 1 to 86400000", parse_deadlock},
     {"TENURE_SIM_LAG_US", "microseconds from 0 to 60000000", parse_lag},
@@ -320,6 +326,7 @@ static void settings_defaults(struct sim_settings *settings)
     settings->granularity_bytes = UINT64_C(2) << 20;
     settings->pinned_align_bytes = UINT64_C(2) << 20;
     settings->reserve_bytes = RUNNING_ON_VALGRIND ? RESERVE_VALGRIND : RESERVE_NATIVE;
+    settings->queries = 1000;
     settings->threads = 2;
     settings->deadlock_ms = 10000;
     settings->peers = 1;

@@ -88,6 +88,7 @@ struct sim_settings {
         pinned_align_bytes; /* of cuMemHostAlloc's larger blocks; power of two, at least a page */
     uint64_t reserve_bytes; /* all reservations together */
     uint64_t seed;
+    uint64_t queries; /* not-ready answers before a lazy schedule runs one operation */
     uint64_t threads; /* workers in threads mode */
     uint64_t deadlock_ms;
     uint64_t lag_us;  /* what a worker runs begins so much later */
