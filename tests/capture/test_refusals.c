@@ -105,7 +105,7 @@ static void contents(void **state)
     tnr_sleep_options options = TNR_SLEEP_OPTIONS_INIT;
     assert_ok(tnr_pool_create(&pool, 0, NULL));
     assert_ok(tnr_pool_malloc(&ptr, pool, MIB, 0, NULL));
-    static const int bad[] = {-1, TNR_CONTENT_DISCARD + 1};
+    static const int bad[] = {-1, TNR_CONTENT_DISK + 1};
     for (size_t i = 0; i < 2; i++) {
         options.content = (tnr_content)bad[i];
         assert_error(tnr_pool_sleep(pool, 0, &options), TNR_ERR_INVALID_ARGUMENT, NULL);
