@@ -250,11 +250,12 @@ typedef struct ladder_means {
 
 /* Chunks of other streams would come after all that those were given so far; the stream's own
  * retired blocks come sooner, if they are enough. */
-static ladder_means ladder_moves(tnri_arena *arena, const tnri_request *request, tnri_use use)
+static ladder_means ladder_moves(tnri_arena *arena, const tnri_request *request,
+                                 const tnri_use *use)
 {
     if (ladder_moves_max(arena) == TNRI_MOVES_NONE)
         return (ladder_means){TNRI_MOVES_NONE, 0};
-    int trades = tnri_trade_pays(arena, request, use);
+    int trades = tnri_trade_pays(arena, use);
     if (!tnri_price_may_move(arena->pool, request, use))
         return (ladder_means){TNRI_MOVES_NONE, 0};
     tnri_moves most =
@@ -502,8 +503,8 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
     uint32_t others = tnri_handling_others(&device->handling);
     (void)tnri_streams_reap(device, TNRI_STREAM_REAP_LOOKS);
     tnri_reclaim_above_threshold(arena->pool, request->bytes);
-    tnri_use use = tnri_price_look(arena->pool, request);
-    ladder_means means = ladder_moves(arena, request, use);
+    tnri_use use = tnri_price_look(arena, request);
+    ladder_means means = ladder_moves(arena, request, &use);
     status = ladder_climb(arena, request, means, 0, ptr);
     ladder_means most = {ladder_moves_max(arena), tnri_chunk_was_refused(status)};
     if (tnri_is_shortage(status))

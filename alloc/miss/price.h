@@ -24,16 +24,16 @@
 /* What a pool has in use. */
 typedef struct tnri_use {
     uint64_t bytes;
-    int arenas; /* 0: more than TNRI_PRICE_ARENAS, too many to look at */
+    int arenas;         /* 0: more than TNRI_PRICE_ARENAS, too many to look at */
+    uint64_t own_needs; /* the most that the request's arena had in use, with the request: trade.h;
+                         * 0: this is its first, or there are too many */
 } tnri_use;
 
-/* What an arena has in use. Under its lock. */
-uint64_t tnri_arena_in_use(const tnri_arena *arena);
-
-/* Looks at the pool, and raises what it needs to that and the request. No lock is held. */
-tnri_use tnri_price_look(tnr_pool pool, const tnri_request *request);
+/* Looks at the pool of an arena, and raises what both need to that and the request. No lock is
+ * held. */
+tnri_use tnri_price_look(tnri_arena *own, const tnri_request *request);
 
 /* 1 if a request that has missed may move chunks, rather than that the pool grows by all of it. */
-int tnri_price_may_move(tnr_pool pool, const tnri_request *request, tnri_use use);
+int tnri_price_may_move(tnr_pool pool, const tnri_request *request, const tnri_use *use);
 
 #endif

@@ -25,6 +25,6 @@
 
 /* 1 if a request that has missed may take memory of other streams. Says so to the account
  * (`trade_saves_nothing`), too. No lock is held. */
-int tnri_trade_pays(tnri_arena *arena, const tnri_request *request, tnri_use use);
+int tnri_trade_pays(const tnri_arena *arena, const tnri_use *use);
 
 #endif

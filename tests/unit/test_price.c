@@ -97,7 +97,7 @@ static tnr_pool pool_default(void)
 static tnri_use look(size_t bytes)
 {
     tnri_request request = {.bytes = bytes};
-    return tnri_price_look(pool_default(), &request);
+    return tnri_price_look(tnri_arena_walk(pool_default(), NULL), &request);
 }
 
 /* What a pool of one stream holds too much it moves only within the budget, by time that passed: as
@@ -119,8 +119,8 @@ static void a_pool_of_one_stream_pays_no_more_than_the_budget(void **state)
 
     tnri_request request = {.bytes = HOLDS_MIB * MIB};
     (void)look(MIB);
-    assert_false(tnri_price_may_move(pool_default(), &request, (tnri_use){0, 1}));
-    assert_true(tnri_price_may_move(pool_default(), &request, (tnri_use){0, 2}));
+    assert_false(tnri_price_may_move(pool_default(), &request, &(tnri_use){.arenas = 1}));
+    assert_true(tnri_price_may_move(pool_default(), &request, &(tnri_use){.arenas = 2}));
 }
 
 /* The end of what is in use fills no page, in each world of the pool's one arena. */
@@ -133,10 +133,10 @@ static void what_fills_no_page_is_needed(void **state)
     uint64_t needs = atomic_load(&pool_default()->account.most_bytes);
     assert_int_equal(needs, unit_stats().reserved_bytes.current);
     tnri_request request = {.bytes = 4 * MIB};
-    assert_false(tnri_price_may_move(pool_default(), &request, (tnri_use){0, 1}));
-    assert_true(tnri_price_may_move(pool_default(), &request, (tnri_use){0, 0}));
+    assert_false(tnri_price_may_move(pool_default(), &request, &(tnri_use){.arenas = 1}));
+    assert_true(tnri_price_may_move(pool_default(), &request, &(tnri_use){0}));
     request.bytes = 12 * MIB; /* what it would grow by counts as held */
-    assert_true(tnri_price_may_move(pool_default(), &request, (tnri_use){0, 1}));
+    assert_true(tnri_price_may_move(pool_default(), &request, &(tnri_use){.arenas = 1}));
 }
 
 static void what_a_pool_needs(void **state)

@@ -5,7 +5,8 @@
  * Broken to see it fail, in tnri_trade_pays: needs are not compared (always apart:
  * streams_that_take_turns_trade, and unit_lend; never: streams_that_need_all_at_once_keep);
  * the trough is not asked for (before_the_trough_streams_trade); parked blocks do not matter
- * (what_is_parked_can_be_had), nor how many arenas there are (among_many_streams_all_trade).
+ * (what_is_parked_can_be_had). In tnri_price_look, any number of arenas is looked at
+ * (among_many_streams_all_trade).
  */
 #include "unit.h"
 

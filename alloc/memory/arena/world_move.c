@@ -83,9 +83,11 @@ void tnri_world_hole(tnri_world *world, tnri_block *stale)
 /* Memory comes to addresses below `end`. A range that is borrowed had memory before. */
 static void spans_begin(const tnri_world *world, uintptr_t end)
 {
-    for (tnri_span *span = world->spans; span != NULL; span = span->next)
-        if (end - 1 - span->base < span->bytes && span->begun < end - span->base)
-            span->begun = end - span->base;
+    tnri_span *span = world->spans;
+    while (span != NULL && end - 1 - span->base >= span->bytes)
+        span = span->next;
+    if (span != NULL && span->begun < end - span->base)
+        span->begun = end - span->base;
 }
 
 tnri_block *tnri_world_claim(tnri_world *world, tnri_block *first, uintptr_t base, uintptr_t end)
