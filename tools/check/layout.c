@@ -39,8 +39,8 @@ static void number_add(check_numbers *to, const check_parameter *one)
 {
     if (to->count == CHECK_NUMBERS_MAX)
         return;
-    const struct check_number *last = &to->list[to->count - 1];
-    int has_before = to->count > 0 && last->index + 1 == one->index && last->bytes == 4 &&
+    const struct check_number *last = to->count > 0 ? &to->list[to->count - 1] : NULL;
+    int has_before = last != NULL && last->index + 1 == one->index && last->bytes == 4 &&
                      one->bytes == 4 && last->offset + 4 == one->offset;
     to->list[to->count++] = (struct check_number){.index = (uint32_t)one->index,
                                                   .offset = (uint32_t)one->offset,
