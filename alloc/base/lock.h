@@ -61,6 +61,7 @@ typedef enum tnri_lock_rank {
     TNRI_RANK_DEVICE,      /* a device's list of pools; the table of handles; the list of routes */
     TNRI_RANK_POOL,        /* a pool's table of arenas */
     TNRI_RANK_STREAM,      /* a stream's marks and clock, and what the driver says of it */
+    TNRI_RANK_CAPTURES,    /* the beginning of a capture, and calls that name the legacy stream */
     TNRI_RANK_STREAMS,     /* the registry of streams */
     TNRI_RANK_PENDING,     /* a stream's pending uses */
     TNRI_RANK_RETIRED,     /* an arena's list of retired blocks; the batches of tnr_free_sync */

@@ -32,6 +32,18 @@ void tnri_captures_leave(void)
     atomic_fetch_sub(&tnri_gate_word, UINT64_C(1) << TNRI_GATE_CAPTURES_SHIFT);
 }
 
+static tnri_lock beginning = {.rank = TNRI_RANK_CAPTURES};
+
+void tnri_captures_hold_off(void)
+{
+    tnri_lock_take(&beginning);
+}
+
+void tnri_captures_let_go(void)
+{
+    tnri_lock_release(&beginning);
+}
+
 void tnri_captures_forget(void)
 {
     atomic_store(&tnri_captures_count, 0);

@@ -35,6 +35,13 @@ static inline int tnri_capturing(void)
 void tnri_captures_enter(void);
 void tnri_captures_leave(void);
 
+/* From the first to the second no other thread begins a capture through Tenure. While a blocking
+ * stream is captured, a call that records an event on the legacy stream, or makes it wait, breaks
+ * the capture. So a thread that makes such a call has asked whether it may in between, and what it
+ * was told still holds. Only short calls of the driver are made meanwhile. */
+void tnri_captures_hold_off(void);
+void tnri_captures_let_go(void);
+
 /* In the child of a fork: what its parent captures is not under way here, so that no call asks the
  * driver about it before it is refused. */
 void tnri_captures_forget(void);

@@ -128,7 +128,9 @@ static tnr_status already_error(tnr_stream stream)
 static tnr_status scope_begin_driver(tnri_capture *capture, tnr_stream stream)
 {
     tnri_standing standing;
+    tnri_captures_hold_off();
     CUresult result = tnri_gpu_capture_begin(stream, (CUstreamCaptureMode)capture->mode);
+    tnri_captures_let_go();
     if (result == CUDA_ERROR_ILLEGAL_STATE)
         return already_error(stream);
     if (result != CUDA_SUCCESS)

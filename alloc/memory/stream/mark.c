@@ -80,6 +80,17 @@ TNRI_SELDOM CUresult tnri_stream_drive_timed(tnri_stream *stream, const tnri_eve
     return result;
 }
 
+/* The legacy stream, also in place of other threads' default streams. */
+static TNRI_SELDOM CUresult legacy_drive(tnri_stream *stream, const tnri_event *event,
+                                         tnr_stream handle)
+{
+    tnri_captures_hold_off();
+    CUresult result = tnri_stream_is_capturing(handle) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                                                       : tnri_stream_drive(stream, event, handle);
+    tnri_captures_let_go();
+    return result;
+}
+
 /* Records and numbers. An ended stream gives its seal instead, since its handle must not be named
  * any more. */
 static CUresult stream_record(tnri_stream *stream, tnr_stream handle, tnri_event **event,
@@ -94,13 +105,21 @@ static CUresult stream_record(tnri_stream *stream, tnr_stream handle, tnri_event
         *number = stream->marked;
         tnri_event_hold(*event);
     } else {
-        result = tnri_stream_drive(stream, *event, handle);
+        result = tnri_unlikely(stream->is_default) ? legacy_drive(stream, *event, handle)
+                                                   : tnri_stream_drive(stream, *event, handle);
         if (result == CUDA_SUCCESS)
             stream->marked = *number = tnri_number_next();
     }
     tnri_lock_release(&stream->lock);
     tnri_event_drop(unused);
     return result;
+}
+
+static TNRI_SELDOM tnr_status mark_refused(const tnri_stream *stream)
+{
+    return tnri_error(TNR_ERR_CAPTURE,
+                      "stream %p is being captured, so the end of its work cannot be marked.",
+                      (void *)stream->handle);
 }
 
 /* Records one's own event. Takes over the reference; *event is null on failure. */
@@ -112,6 +131,8 @@ static tnr_status mark_with(tnri_stream *stream, tnr_stream handle, tnri_event *
         return TNR_OK;
     tnri_event_drop(*event);
     *event = NULL;
+    if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+        return mark_refused(stream);
     return tnri_stream_error(result, TNRI_GPU_EVENT_RECORD, stream->handle);
 }
 
@@ -171,13 +192,6 @@ static TNRI_SELDOM int mark_is_outside(tnri_stream *stream, tnri_event **event, 
     tnri_lock_release(&stream->lock);
     tnri_event_drop(unused);
     return *event != NULL;
-}
-
-static TNRI_SELDOM tnr_status mark_refused(const tnri_stream *stream)
-{
-    return tnri_error(TNR_ERR_CAPTURE,
-                      "stream %p is being captured, so the end of its work cannot be marked.",
-                      (void *)stream->handle);
 }
 
 tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *number)
@@ -321,6 +335,8 @@ tnr_status tnri_stream_follow(tnri_stream *stream, tnri_event *event, const tnri
                                            "capture is under way.");
     is_over = is_over || event->late != 0;
     tnri_lock_take(&stream->lock);
+    if (stream->is_legacy)
+        tnri_captures_hold_off();
     tnr_status status = TNR_OK;
     if (seal_of(stream) != NULL)
         status = TNR_ERR_INVALID_STREAM;
@@ -328,6 +344,8 @@ tnr_status tnri_stream_follow(tnri_stream *stream, tnri_event *event, const tnri
         status = TNR_ERR_CAPTURE;
     if (status == TNR_OK && !is_over)
         result = tnri_gpu_stream_follow(stream->handle, event->handle);
+    if (stream->is_legacy)
+        tnri_captures_let_go();
     if (status == TNR_OK && result == CUDA_SUCCESS)
         clock_join(stream, NULL, other->index, number);
     tnri_lock_release(&stream->lock);
