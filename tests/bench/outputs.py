@@ -67,15 +67,25 @@ def host_part(text, source):
 
 
 def serving_part(text, source):
-    rows = []
+    rows, slept = [], []
+    together = found(r"tokens/s, tenure .* batch (\d+)", text)[0]
     for name, shown in (("native", "PyTorch's own"), ("expandable", "expandable segments"),
                         ("tenure", "Tenure")):
         batch, reserved, live = found(rf"largest batch, {name} +(\d+) +peaks: "
                                       r"reserved ([\d.]+) GB, live ([\d.]+) GB", text)
         rows.append([shown, batch, *(f"{float(one) * 1e9 / (1 << 30):.2f}"
-                                     for one in (reserved, live))])
-    return (table(["allocator", "largest batch", "reserved then, GiB", "live, GiB"], rows) + "\n" +
-            origin(text, source))
+                                     for one in (reserved, live)),
+                     *found(rf"tokens/s, {name} +(\d+)", text)])
+    for what, shown in (("first", "the first time"), ("again", "once more"),
+                        ("cache dropped", "the cache's contents dropped")):
+        held = float(found(rf"{what}: Tenure asleep +([\d.]+) GB", text)[0]) * 1e9 / (1 << 20)
+        slept.append([shown, f"{held:.0f}", *(found(rf"{what}: {verb}, s for each GB +[\d.]+ +"
+                                                    r"([\d.]+) s", text)[0]
+                                              for verb in ("sleep", "wake"))])
+    return (table(["allocator", "largest batch", "reserved then, GiB", "live, GiB",
+                   f"tokens/s, {together} at once"], rows) + "\n" +
+            table(["Tenure asleep in the middle of requests", "it holds, MiB", "sleep, s",
+                   "wake, s"], slept) + "\n" + origin(text, source))
 
 
 def cgroup_part(text, source):
