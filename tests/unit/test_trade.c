@@ -6,13 +6,16 @@
  * streams_that_take_turns_trade, and unit_lend; never: streams_that_need_all_at_once_keep);
  * the trough is not asked for (before_the_trough_streams_trade); parked blocks do not matter
  * (what_is_parked_can_be_had). In tnri_price_look, any number of arenas is looked at
- * (among_many_streams_all_trade).
+ * (among_many_streams_all_trade); in tnri_trade_pays, none of what follows is done for too many
+ * (streams_that_become_many_trade).
  */
 #include "unit.h"
 
 #include <tenure/park.h>
 
 #include "base/heuristics.h"
+#include "memory/device/device.h"
+#include "memory/pool/pool.h"
 
 static tnr_stream a, b, c;
 
@@ -101,6 +104,21 @@ static void among_many_streams_all_trade(void **state)
     assert_served(TNR_SERVED_LENT);
 }
 
+/* What was said of fewer streams does not hold for them, for chunks that go home either. */
+static void streams_that_become_many_trade(void **state)
+{
+    (void)state;
+    start_among("aliases_from:first,address_space_gb:64", TNRI_PRICE_ARENAS - 2);
+    assert_served(TNR_SERVED_GROWN);
+    tnr_pool pool = tnri_pool_walk(tnri_device_at(0), NULL);
+    int before = atomic_load(&pool->account.trade_saves_nothing);
+    (void)unit_malloc(4 * MIB, unit_stream(0));
+    int after = atomic_load(&pool->account.trade_saves_nothing);
+    tnri_pool_drop(pool);
+    assert_int_equal(before, 1);
+    assert_int_equal(after, 0);
+}
+
 /* It counts as needed, and may serve others all the same. */
 static void what_is_parked_can_be_had(void **state)
 {
@@ -122,6 +140,7 @@ int main(void)
         cmocka_unit_test_teardown(before_the_trough_streams_trade, unit_stop),
         cmocka_unit_test_teardown(without_memory_streams_trade, unit_stop),
         cmocka_unit_test_teardown(among_many_streams_all_trade, unit_stop),
+        cmocka_unit_test_teardown(streams_that_become_many_trade, unit_stop),
         cmocka_unit_test_teardown(what_is_parked_can_be_had, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
