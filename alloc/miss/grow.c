@@ -37,6 +37,7 @@ tnr_status tnri_grow_prepare(tnri_arena *arena, size_t bytes)
         tnri_world_spares(world, 1) && tnri_block_map_prepare(&space->map, span->base, 0);
     if (is_ready) {
         tnri_world_add_span(world, span);
+        span->begun = span->bytes; /* of a range the map has all addresses from the start on */
         tnri_block_map_enter_start(&space->map, grow_block(arena));
         arena->growable.base = span->base;
         world->bins.max = 0; /* nothing is ever carved from it */

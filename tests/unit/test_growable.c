@@ -13,6 +13,7 @@
  *   grow_request, `is_growing = 1`: threads_grow_their_own fails its count of TNR_ERR_BUSY
  *   tnri_grow_free_bare, the call in tnri_arena_free: without_memory
  *   tnri_ladder_take_span, the call of tnri_reclaim_addresses: addresses_without_memory_serve
+ *   tnri_grow_prepare, `span->begun = span->bytes`: nothing_leads_to_it_after_its_pool
  */
 #include "unit.h"
 
@@ -20,6 +21,7 @@
 #include <stdatomic.h>
 
 #include <tenure/lifetime.h>
+#include <tenure/range.h>
 
 #include "memory/device/device.h"
 
@@ -269,6 +271,30 @@ static void addresses_are_used_again(void **state)
     }
 }
 
+/* The map knows a growable block by its first address, and a range by all of them, before memory
+ * comes there. A pool's end leaves no way to their records, which it frees. */
+static void nothing_leads_to_it_after_its_pool(void **state)
+{
+    (void)state;
+    unit_start(NULL, "SCHEDULE=eager", NULL);
+    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
+    for (int has_pages = 0; has_pages < 2; has_pages++) {
+        tnr_pool pool;
+        assert_ok(tnr_pool_create(&pool, 0, &options));
+        assert_ok(tnr_pool_push(pool));
+        char *ptr = reserve(200 * MIB, NULL);
+        assert_ok(tnr_pool_pop(pool));
+        if (has_pages)
+            assert_ok(tnr_commit_range(ptr, 0, 2 * MIB));
+        assert_ok(tnr_free(ptr));
+        assert_ok(tnr_pool_destroy(pool));
+        const tnri_block_map *map = &tnri_device_at(0)->space.map;
+        for (size_t at = 0; at < 200 * MIB; at += 16 * MIB)
+            assert_null(tnri_block_map_near(map, (uintptr_t)ptr + at));
+        assert_int_equal(tnr_free(ptr), TNR_ERR_NOT_LIVE);
+    }
+}
+
 /* The free is ordered after uses by other streams. */
 static void free_with_uses(void **state)
 {
@@ -474,6 +500,7 @@ int main(void)
         cmocka_unit_test_teardown(memory_serves_others_after_the_free, unit_stop),
         cmocka_unit_test_teardown(addresses_are_used_again, unit_stop),
         cmocka_unit_test_teardown(addresses_without_memory_serve, unit_stop),
+        cmocka_unit_test_teardown(nothing_leads_to_it_after_its_pool, unit_stop),
         cmocka_unit_test_teardown(free_with_uses, unit_stop),
         cmocka_unit_test_teardown(outlives_its_stream, unit_stop),
         cmocka_unit_test_teardown(grows_from_another_thread, unit_stop),
