@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/bytes_text.h"
 #include "base/conf/conf.h"
@@ -18,9 +19,12 @@
 
 enum { NAME_BYTES = 64, NAMES_TRIED = 1000 };
 
+size_t tnri_disk_file_bytes = (size_t)64 << 20;
+
 struct tnri_disk_file {
     tnri_disk_file *next, **link; /* all that there are: the mutex */
-    char path[TNRI_CONF_TEXT_BYTES + NAME_BYTES];
+    size_t room;                  /* of the path, which leads there from any folder */
+    char path[];
 };
 
 /* A mutex, because the exit removes files under it. */
@@ -49,6 +53,11 @@ static void exit_watch(void)
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
+static void file_free(tnri_disk_file *file)
+{
+    tnri_host_free(file, sizeof(*file) + file->room);
+}
+
 static void file_list(tnri_disk_file *file)
 {
     tnri_mutex_lock(&mutex);
@@ -69,13 +78,12 @@ static void file_unlist(tnri_disk_file *file)
     tnri_mutex_unlock(&mutex);
 }
 
-/* Opens a new file in the folder that is set. 0, or an error number. */
-static int file_open(tnri_disk_file *file, int *opened)
+/* Opens a new file in the folder. 0, or an error number. */
+static int file_open(tnri_disk_file *file, const char *folder, int *opened)
 {
     static _Atomic uint64_t last;
     for (int tries = 0; tries < NAMES_TRIED; tries++) {
-        snprintf(file->path, sizeof(file->path), "%s/tenure-%d-%llu.contents",
-                 tnri_conf_get()->contents_dir, tnri_process_id(),
+        snprintf(file->path, file->room, "%s/tenure-%d-%llu.contents", folder, tnri_process_id(),
                  (unsigned long long)atomic_fetch_add(&last, 1));
         *opened = tnri_file_open(TNRI_FOLDER_OWN, file->path,
                                  TNRI_FILE_BOTH | TNRI_FILE_NEW | TNRI_FILE_UNLINKED, 0600);
@@ -97,10 +105,10 @@ static tnr_status file_refuse(const tnri_disk_file *file, int error, size_t byte
                       file->path, TNRI_BYTES(bytes), tnri_system_text(error, text, sizeof(text)));
 }
 
-static tnr_status file_map(tnri_disk_file *file, void **memory, size_t bytes)
+static tnr_status file_map(tnri_disk_file *file, const char *folder, void **memory, size_t bytes)
 {
     int opened = -1;
-    int error = file_open(file, &opened);
+    int error = file_open(file, folder, &opened);
     if (error != 0)
         return file_refuse(file, error, bytes);
     file_list(file); /* from now on the exit removes it */
@@ -118,19 +126,25 @@ static tnr_status file_map(tnri_disk_file *file, void **memory, size_t bytes)
 
 tnr_status tnri_disk_map(tnri_disk_file **made, void **memory, size_t bytes)
 {
-    if (tnri_conf_get()->contents_dir[0] == '\0')
+    const char *set = tnri_conf_get()->contents_dir;
+    char folder[TNRI_PATH_BYTES];
+    if (set[0] == '\0')
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "contents are to be kept on a disk (TNR_CONTENT_DISK), and no folder is "
                           "set. Set contents_dir to one.");
     tnri_once_run(&exit_once, exit_watch);
-    tnri_disk_file *file = tnri_host_alloc(sizeof(*file));
+    if (!tnri_path_real(set, folder)) /* the program may go to another folder before the wake */
+        snprintf(folder, sizeof(folder), "%s", set); /* the open says why */
+    size_t room = strlen(folder) + NAME_BYTES;
+    tnri_disk_file *file = tnri_host_alloc(sizeof(*file) + room);
     if (file == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of contents.");
-    tnr_status status = file_map(file, memory, bytes);
+    file->room = room;
+    tnr_status status = file_map(file, folder, memory, bytes);
     if (status == TNR_OK)
         *made = file;
     else
-        tnri_host_free(file, sizeof(*file));
+        file_free(file);
     return status;
 }
 
@@ -145,5 +159,5 @@ void tnri_disk_unmap(tnri_disk_file *file, void *memory, size_t bytes)
     tnri_host_pages_unmap(memory, bytes);
     file_unlist(file);
     (void)tnri_name_remove(TNRI_FOLDER_OWN, file->path);
-    tnri_host_free(file, sizeof(*file));
+    file_free(file);
 }

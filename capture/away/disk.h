@@ -17,8 +17,12 @@
 
 #include <tenure/status.h>
 
-/* A file has at most so many bytes, so that the last one wastes little of the disk. */
-#define TNRI_DISK_FILE_BYTES ((size_t)8 << 20)
+/* A file has at most so many bytes. Each is a mapping, of which a process may have 65,530: those of
+ * eight GPUs of 192 GiB take 24,576. Tests make it less. */
+extern size_t tnri_disk_file_bytes;
+/* The first of a pool has at most so many: programs of torch_memory_saver look for more than one
+ * file. */
+enum { TNRI_DISK_FIRST_BYTES = 8 << 20 };
 
 typedef struct tnri_disk_file tnri_disk_file;
 

@@ -52,9 +52,10 @@
 
 /* ---- the way down --------------------------------------------------------------------------- */
 
-/* Lists what a pool has and what of it is to be kept, and adds the buffers for that to *count. */
+/* Lists what a pool has and what of it is to be kept, and adds the buffers for that to *count. What
+ * lies in files needs the ring, which is one for all: *ring says so. */
 static tnr_status pool_list(const tnri_pool_set *set, size_t i, const tnr_sleep_options *options,
-                            size_t *count)
+                            size_t *count, size_t *ring)
 {
     tnr_pool pool = set->pools[i];
     tnri_sleeper *sleeper = tnri_sleeper_of(pool);
@@ -67,20 +68,22 @@ static tnr_status pool_list(const tnri_pool_set *set, size_t i, const tnr_sleep_
         content = TNR_CONTENT_KEEP;
     tnr_status status = tnri_sleeper_list(sleeper, pool, content);
     sleeper->is_on_disk = content == TNR_CONTENT_DISK;
-    size_t buffers = tnri_buffers_for(sleeper->kept_bytes);
-    *count += sleeper->is_on_disk && buffers > TNRI_RING ? TNRI_RING : buffers;
+    if (!sleeper->is_on_disk)
+        *count += tnri_buffers_for(sleeper->kept_bytes);
+    else if (sleeper->kept_bytes > 0 && tnri_staging_of(set->device)->ring[0] == NULL)
+        *ring = TNRI_RING;
     return status;
 }
 
 /* Step 3. */
 static tnr_status set_have_buffers(const tnri_pool_set *set, const tnr_sleep_options *options)
 {
-    size_t count = 0;
+    size_t count = 0, ring = 0;
     tnr_status status = TNR_OK;
     for (size_t i = 0; i < set->count && status == TNR_OK; i++)
-        status = pool_list(set, i, options, &count);
+        status = pool_list(set, i, options, &count, &ring);
     if (status == TNR_OK)
-        status = tnri_staging_check(set->device, count);
+        status = tnri_staging_check(set->device, count + ring);
     for (size_t i = 0; i < set->count && status == TNR_OK; i++) {
         tnri_sleeper *sleeper = tnri_pool_set_sleeper(set, i);
         sleeper->keeps_buffers = options->keep_backing;

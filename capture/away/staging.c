@@ -433,12 +433,15 @@ tnr_status tnri_staging_take_files(tnri_device *device, size_t bytes, tnri_buffe
     size_t ring = ring_missing(staging), pinned_before = staging->pinned.count;
     tnr_status status = buffers_make(device, &staging->pinned, ring, 0);
     /* The last one first, because each becomes the first of the list. */
-    size_t part =
-        bytes % TNRI_DISK_FILE_BYTES == 0 ? TNRI_DISK_FILE_BYTES : bytes % TNRI_DISK_FILE_BYTES;
-    for (size_t left = bytes; left > 0 && status == TNR_OK; part = TNRI_DISK_FILE_BYTES) {
+    size_t first = bytes < TNRI_DISK_FIRST_BYTES ? bytes : TNRI_DISK_FIRST_BYTES;
+    size_t left = bytes - first, most = tnri_disk_file_bytes;
+    for (size_t part = left % most == 0 ? most : left % most; left > 0 && status == TNR_OK;
+         part = most) {
         status = file_add(staging, buffers, part);
         left -= part;
     }
+    if (status == TNR_OK)
+        status = file_add(staging, buffers, first);
     if (status == TNR_OK) {
         ring_open(staging, ring);
         return TNR_OK;

@@ -11,12 +11,15 @@
  *   tnri_file_fill not called: no_room
  *   set_settle: its status dropped: a_disk_that_fails
  *   exit_remove without its look at the process: at_the_exit; not called: the same
+ *   tnri_disk_file_bytes of 8 MiB: few_mappings_for_much
+ *   tnri_disk_map without tnri_path_real: a_program_that_goes_elsewhere
  *   tnr_block_content_set: up to TNR_CONTENT_DISK: refused
  */
 #include "sleep.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +36,7 @@
 #include "away/staging.h"
 
 static const tnr_sleep_options disk = {sizeof(tnr_sleep_options), TNR_CONTENT_DISK, 0, 0};
+#define FILE_BYTES (8 * MIB)
 /* Two files: the first is full. */
 #define BLOCK_BYTES (9 * MIB)
 
@@ -71,6 +75,7 @@ static void assert_no_files(void)
 static void disk_start(void)
 {
     char conf[64];
+    tnri_disk_file_bytes = FILE_BYTES;
     snprintf(conf, sizeof(conf), "contents_dir:%s", folder);
     unit_start(conf, "SCHEDULE=lazy", "RACES=1", "MEMORY=512M", NULL);
     sleep_context_enter();
@@ -100,7 +105,7 @@ static void kept_in_files(void **state)
         assert_int_equal(sleep_device_bytes(), 0);
         assert_int_equal(sleep_pinned_bytes(), TNRI_RING * TNRI_BUFFER_BYTES);
         int files = files_count(&bytes);
-        assert_int_equal(files, (bytes + TNRI_DISK_FILE_BYTES - 1) / TNRI_DISK_FILE_BYTES);
+        assert_int_equal(files, (bytes + FILE_BYTES - 1) / FILE_BYTES);
         assert_true(bytes >= 37 * MIB + 8192 && bytes < 38 * MIB);
         assert_true(round == 0 || bytes == before);
         before = bytes;
@@ -147,6 +152,15 @@ static void one_sleep_of_all_kinds(void **state)
     for (int i = 0; i < 4; i++)
         assert_int_equal(sleep_matches(blocks[i], 4 * MIB, (uint32_t)i), i != 2);
     disk_stop();
+}
+
+/* All mappings that the memory of a node's GPUs needs leave most of what a process may have. */
+static void few_mappings_for_much(void **state)
+{
+    enum { GPUS = 8, GPU_GIB = 192, MAPPINGS = 65530 };
+    (void)state;
+    size_t files = GPUS * ((size_t)GPU_GIB << 30) / tnri_disk_file_bytes;
+    assert_in_range(files, 1, MAPPINGS / 2);
 }
 
 /* The ring is there for as long as one pool's contents are files. */
@@ -198,6 +212,26 @@ static void a_name_that_is_taken(void **state)
         snprintf(path, sizeof(path), "%s/tenure-%d-%d.contents", folder, (int)getpid(), i);
         assert_int_equal(unlink(path), 0);
     }
+    disk_stop();
+}
+
+/* The folder that is set is one below the program's own: the files are found from any. */
+static void a_program_that_goes_elsewhere(void **state)
+{
+    (void)state;
+    disk_start();
+    void *block = unit_malloc(BLOCK_BYTES, NULL);
+    sleep_fill(block, BLOCK_BYTES, 7, NULL);
+    int here = open(".", O_RDONLY | O_DIRECTORY);
+    assert_true(here >= 0);
+    assert_ok(tnr_pool_sleep(NULL, 0, &disk));
+    assert_int_equal(chdir("/"), 0);
+    tnr_status woken = tnr_pool_wake(NULL, 0);
+    assert_int_equal(fchdir(here), 0);
+    assert_int_equal(close(here), 0);
+    assert_ok(woken);
+    assert_no_files();
+    sleep_check(block, BLOCK_BYTES, 7);
     disk_stop();
 }
 
@@ -349,11 +383,13 @@ static int folder_remove(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(at_the_exit), /* first: no library has started yet */
+        cmocka_unit_test(at_the_exit),           /* first: no library has started yet */
+        cmocka_unit_test(few_mappings_for_much), /* before others make files smaller */
         cmocka_unit_test_teardown(kept_in_files, unit_stop),
         cmocka_unit_test_teardown(one_sleep_of_all_kinds, unit_stop),
         cmocka_unit_test_teardown(the_ring_stays, unit_stop),
         cmocka_unit_test_teardown(a_name_that_is_taken, unit_stop),
+        cmocka_unit_test_teardown(a_program_that_goes_elsewhere, unit_stop),
         cmocka_unit_test_teardown(refused, unit_stop),
         cmocka_unit_test_teardown(no_room, unit_stop),
         cmocka_unit_test_teardown(calls_fail, unit_stop),

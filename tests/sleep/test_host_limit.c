@@ -11,6 +11,7 @@
  *   set_have_buffers without tnri_staging_check, or with it for each pool:
  *   sleeps_are_refused_with_a_sentence
  *   tnri_staging_prepare without tnri_staging_check: the same
+ *   pool_list: a ring for each pool in files, or none: files_need_one_ring
  *   spares_make: the ring not left of what was pinned: what_is_not_pinned_goes_through_the_ring
  *   memory_pin: CUDA_ERROR_OPERATING_SYSTEM as any other error: the same
  */
@@ -189,6 +190,35 @@ static void sleeps_are_refused_with_a_sentence(void **state)
     sleep_context_leave();
 }
 
+/* However many pools have their contents in files. */
+static void files_need_one_ring(void **state)
+{
+    (void)state;
+    enum { POOLS = 4 };
+    const tnr_sleep_options disk = {sizeof(disk), TNR_CONTENT_DISK, 0, 0};
+    char conf[PATH_MAX + 32];
+    void *blocks[POOLS];
+    put("/proc/self/cgroup", "0::/\n");
+    put("/sys/fs/cgroup/memory.current", "0\n");
+    snprintf(conf, sizeof(conf), "contents_dir:%s", root);
+    unit_start(conf, "SCHEDULE=eager", "MEMORY=512M", NULL);
+    sleep_context_enter();
+    for (int i = 0; i < POOLS; i++) {
+        tnr_pool pool;
+        assert_ok(tnr_pool_create(&pool, 0, NULL));
+        assert_ok(tnr_pool_malloc(&blocks[i], pool, MIB, 0, NULL));
+        sleep_fill(blocks[i], MIB, (uint32_t)i, NULL);
+    }
+    limit_put(TNRI_HOST_LIMIT_REST + TNRI_RING * TNRI_BUFFER_BYTES - 1);
+    assert_error(tnr_device_sleep(0, &disk), TNR_ERR_HOST_MEMORY, "contents need 64.00 MiB");
+    limit_put(TNRI_HOST_LIMIT_REST + TNRI_RING * TNRI_BUFFER_BYTES);
+    assert_ok(tnr_device_sleep(0, &disk));
+    assert_ok(tnr_device_wake(0));
+    for (int i = 0; i < POOLS; i++)
+        sleep_check(blocks[i], MIB, (uint32_t)i);
+    sleep_context_leave();
+}
+
 /* Where the system pins less than contents have, the rest goes through a ring of what it did pin;
  * where that is not even a ring, the sentence has the limit that may be behind it. */
 static void what_is_not_pinned_goes_through_the_ring(void **state)
@@ -237,6 +267,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(files_in_memory_are_left, root_begin, root_end),
         cmocka_unit_test_setup_teardown(bad_files, root_begin, root_end),
         cmocka_unit_test_setup_teardown(sleeps_are_refused_with_a_sentence, root_begin, root_end),
+        cmocka_unit_test_setup_teardown(files_need_one_ring, root_begin, root_end),
         cmocka_unit_test_setup_teardown(what_is_not_pinned_goes_through_the_ring, root_begin,
                                         root_end),
     };

@@ -26,7 +26,7 @@
  *
  * TNR_CONTENT_DISK keeps contents in files, so that a sleep takes no more host memory than the two
  * pinned pieces. They lie in the folder of the setting contents_dir, are called
- * tenure-PID-N.contents, have up to 8 MiB each, and are for the process's user alone. The disk's
+ * tenure-PID-N.contents, have up to 64 MiB each, and are for the process's user alone. The disk's
  * room is taken before anything is copied: a full disk refuses the sleep. The sleep ends when the
  * disk has everything. Files go at the wake, when the pool ends, and at the process's exit; a
  * process that is killed leaves them. After the sleep they are as good as memory that the system

@@ -25,7 +25,7 @@ What differs:
 - While a tag is paused, nothing can be allocated in its regions.
 - get_cpu_backup() copies. With ``zero_copy`` the copy is kept, and asking again fills the same one.
 - A CUDA graph that is captured inside a region(), and not by cuda_graph(), keeps its contents.
-- Files of ``enable_disk_backup`` have up to 8 MiB each, whatever TMS_DISK_BACKUP_CHUNK_MB says.
+- Files of ``enable_disk_backup`` have up to 64 MiB each, whatever TMS_DISK_BACKUP_CHUNK_MB says.
   Their room is taken before the pause begins, so a full disk refuses the pause.
 - Of the internals there is what tells the state: _ensure_initialized() and, below
   ``_impl._binary_wrapper.cdll``, tms_get_interesting_region() and its kin.
