@@ -11,6 +11,7 @@
  *   tnri_cgroup_over without tnri_host_lack: what_is_idle_goes_back
  *   tnri_cgroup_over without tnri_host_is_pressed: a_pressed_host_gets_all_that_is_idle
  *   tnri_host_rest without is_integrated: host_memory_leaves_it_too
+ *   outside_check: tnri_host_room also for nothing: what_gives_back_more_is_not_refused
  */
 #include "played_root.h"
 
@@ -21,7 +22,9 @@
 #include <tenure/sleep.h>
 
 #include "await.h"
+#include "memory/device/chunk.h"
 #include "memory/device/host.h"
+#include "memory/pool/pool.h"
 
 enum { REST = 64 }; /* MiB that stay for the host */
 
@@ -91,6 +94,26 @@ static void refused_before_the_host_stalls(void **state)
     assert_true(available() >= REST);
     assert_ok(tnr_free(second));
     tnr_oom_callback_set(NULL, NULL);
+}
+
+/* A host that is short is no reason to keep what would go back for it. */
+static void what_gives_back_more_is_not_refused(void **state)
+{
+    (void)state;
+    shared_start("");
+    void *live = unit_malloc(20 * MIB, NULL);
+    CUdeviceptr taken = others_take(200 * MIB);
+    assert_true(available() < REST);
+    tnr_pool pool = tnri_pool_walk(tnri_device_at(0), NULL);
+    tnr_status less = tnri_chunk_exchange_check(&pool->account, 4 * MIB, 2 * MIB);
+    tnr_status same = tnri_chunk_exchange_check(&pool->account, 4 * MIB, 4 * MIB);
+    tnr_status more = tnri_chunk_exchange_check(&pool->account, 2 * MIB, 4 * MIB);
+    tnri_pool_drop(pool);
+    assert_ok(less);
+    assert_ok(same);
+    assert_int_equal(more, TNR_ERR_OUT_OF_MEMORY);
+    others_give(taken);
+    assert_ok(tnr_free(live));
 }
 
 /* Half of what is left is the driver's word. It refuses nothing here, and no report has it. */
@@ -213,6 +236,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(refused_before_the_host_stalls),
+        TEST(what_gives_back_more_is_not_refused),
         TEST(the_hosts_word_counts),
         TEST(what_is_idle_goes_back),
         TEST(a_pressed_host_gets_all_that_is_idle),

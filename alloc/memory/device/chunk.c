@@ -171,7 +171,8 @@ static tnr_status outside_check(const tnri_device *device, size_t gone, size_t c
         tnri_chunk_lacks = TNR_OOM_CGROUP;
         return status;
     }
-    status = tnri_host_room(device, come > gone ? come - gone : 0);
+    if (come > gone)
+        status = tnri_host_room(device, come - gone);
     if (status != TNR_OK)
         tnri_chunk_lacks = TNR_OOM_HOST;
     return status;
