@@ -17,6 +17,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -349,6 +350,35 @@ static void test_library_refused(void **state)
     (void)cudaGetLastError();
 }
 
+/* A file that a full disk, or a copy that was stopped, has left without its end. */
+static void test_library_cut_short(void **state)
+{
+    (void)state;
+    static unsigned char image[PLAYED_BYTES];
+    static _Alignas(16) unsigned char fatbin[2 * PLAYED_BYTES];
+    const played_kernel kernel = {"_Z3addPfPKfi", 3, {8, 8, 4}, 10, 64, 128};
+    size_t bytes = played_cubin(image, &kernel, 1, NULL, 0);
+    const played_entry entry = {2, 90, 0x11, image, bytes, 0};
+    const void *const codes[] = {image, fatbin};
+    const size_t sizes[] = {bytes, played_fatbin(fatbin, sizeof(fatbin), &entry, 1)};
+    for (int i = 0; i < 2; i++)
+        for (size_t missing = 0; missing < 200; missing += 100) {
+            char path[] = "simcudart_cut_XXXXXX";
+            cudaLibrary_t library = NULL;
+            int file = mkstemp(path);
+            assert_true(file >= 0);
+            assert_int_equal(write(file, codes[i], sizes[i] - missing), sizes[i] - missing);
+            assert_int_equal(close(file), 0);
+            cudaError_t error =
+                cudaLibraryLoadFromFile(&library, path, NULL, NULL, 0, NULL, NULL, 0);
+            assert_int_equal(unlink(path), 0);
+            assert_int_equal(error, missing == 0 ? cudaSuccess : cudaErrorInvalidKernelImage);
+            if (missing == 0)
+                OK(cudaLibraryUnload(library));
+        }
+    (void)cudaGetLastError();
+}
+
 /* What a kernel was compiled for is what its code says, and what it runs as is the device's: CUB
  * looks up by the first how it launches, and refuses where the program was not built for that. */
 static void test_compiled_for(void **state)
@@ -470,6 +500,7 @@ int main(void)
         cmocka_unit_test_teardown(test_compiled_for, reset),
         cmocka_unit_test_teardown(test_library, reset),
         cmocka_unit_test_teardown(test_library_refused, reset),
+        cmocka_unit_test_teardown(test_library_cut_short, reset),
         cmocka_unit_test_teardown(test_packed_code, reset),
         cmocka_unit_test_teardown(test_broken_code, reset),
     };

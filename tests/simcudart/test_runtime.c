@@ -302,6 +302,13 @@ static void test_array(void **state)
                      cudaErrorInvalidValue);
     assert_int_equal(cudaMemcpy2DToArray(array, 0, 1, host, ROW, ROW, ROWS, cudaMemcpyHostToDevice),
                      cudaErrorInvalidValue);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    assert_int_equal(cudaMemcpyToArray(array, 8, ROWS, host, 16, cudaMemcpyHostToDevice),
+                     cudaErrorInvalidValue);
+    assert_int_equal(cudaMemcpyToArray(array, 8, ROWS - 1, host, ROW, cudaMemcpyHostToDevice),
+                     cudaErrorInvalidValue);
+#pragma GCC diagnostic pop
     const struct cudaMemcpy3DParms box = {.srcArray = array,
                                           .srcPos = {1, 2, 0},
                                           .dstPtr = {answer, ROW, ROW, ROWS},

@@ -258,7 +258,8 @@ static cudaError_t copy_flat(cudaArray_const_t array, size_t x, size_t y, void *
     const rt_array *one = rt_array_get(array);
     if (one == NULL)
         return rt_fail(cudaErrorInvalidResourceHandle);
-    if (x > one->row_bytes || y > one->rows || bytes > (one->rows - y) * one->row_bytes - x)
+    size_t left = y > one->rows ? 0 : (one->rows - y) * one->row_bytes;
+    if (x > one->row_bytes || x > left || y > one->rows || bytes > left - x)
         return rt_fail(cudaErrorInvalidValue);
     for (size_t done = 0; done < bytes; x = 0, y++) {
         size_t piece = one->row_bytes - x < bytes - done ? one->row_bytes - x : bytes - done;

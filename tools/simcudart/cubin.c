@@ -91,7 +91,7 @@ static size_t farther(size_t end, size_t begin, size_t bytes)
 }
 
 /* Machine code by itself ends with the last of its headers and sections. */
-size_t rt_cubin_bytes(const void *image)
+size_t rt_cubin_bytes(const void *image, size_t most)
 {
     Elf64_Ehdr header;
     Elf64_Shdr section;
@@ -102,7 +102,7 @@ size_t rt_cubin_bytes(const void *image)
         return 0;
     size_t end = farther(sizeof(header), header.e_shoff, header.e_shnum * sizeof(section));
     end = farther(end, header.e_phoff, (size_t)header.e_phnum * header.e_phentsize);
-    for (size_t i = 0; i < header.e_shnum; i++) {
+    for (size_t i = 0; end <= most && i < header.e_shnum; i++) {
         memcpy(&section, (const char *)image + header.e_shoff + i * sizeof(section),
                sizeof(section));
         if (section.sh_type != SHT_NOBITS)

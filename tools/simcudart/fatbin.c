@@ -135,12 +135,12 @@ static int entry_read(const entry *one, const unsigned char *payload, rt_code *c
     return 1;
 }
 
-size_t rt_fatbin_bytes(const void *fatbin)
+size_t rt_fatbin_bytes(const void *fatbin, size_t most)
 {
     container head;
     memcpy(&head.magic, fatbin, sizeof(head.magic));
     if (head.magic != (uint32_t)CONTAINER_MAGIC)
-        return rt_cubin_bytes(fatbin);
+        return rt_cubin_bytes(fatbin, most);
     memcpy(&head, fatbin, sizeof(head));
     return head.header_bytes + head.bytes;
 }
@@ -153,7 +153,7 @@ int rt_fatbin_read(const void *fatbin, rt_code *code)
         return 1;
     memcpy(&head, fatbin, sizeof(head));
     if (head.magic != (uint32_t)CONTAINER_MAGIC)
-        return rt_cubin_read(fatbin, rt_cubin_bytes(fatbin), code);
+        return rt_cubin_read(fatbin, rt_cubin_bytes(fatbin, SIZE_MAX), code);
     const unsigned char *at = (const unsigned char *)fatbin + head.header_bytes;
     const unsigned char *end = at + head.bytes;
     while ((size_t)(end - at) >= sizeof(entry)) {

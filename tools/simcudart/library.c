@@ -105,7 +105,7 @@ static size_t image_bytes(const void **image)
         memcpy(&wrapper, *image, sizeof(wrapper));
         *image = wrapper.data;
     }
-    return rt_fatbin_bytes(*image);
+    return rt_fatbin_bytes(*image, SIZE_MAX);
 }
 
 /* Of text: PTX begins with comments and its version. */
@@ -142,8 +142,8 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t *library_out, const void *code,
     return rt_fail(error);
 }
 
-/* The file's contents, with a zero behind them; null where it cannot be read. */
-static char *file_read(const char *path)
+/* The file's contents, with zeros behind them; null where it cannot be read. */
+static char *file_read(const char *path, size_t *bytes)
 {
     size_t used = 0, room = 1 << 16;
     FILE *file = fopen(path, "rb");
@@ -166,6 +166,7 @@ static char *file_read(const char *path)
         free(contents);
         contents = NULL;
     }
+    *bytes = used;
     return contents;
 }
 
@@ -178,9 +179,14 @@ cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t *library_out, const char *file
     RT_BEGIN();
     if (library_out == NULL || fileName == NULL)
         return rt_fail(cudaErrorInvalidValue);
-    char *contents = file_read(fileName);
+    size_t bytes = 0;
+    char *contents = file_read(fileName, &bytes);
     if (contents == NULL)
         return rt_fail(cudaErrorFileNotFound);
+    if (rt_fatbin_bytes(contents, bytes) > bytes) { /* it was cut short */
+        free(contents);
+        return rt_fail(cudaErrorInvalidKernelImage);
+    }
     cudaError_t error =
         cudaLibraryLoadData(library_out, contents, jitOptions, jitOptionsValues, numJitOptions,
                             libraryOptions, libraryOptionValues, numLibraryOptions);

@@ -107,8 +107,9 @@ typedef struct rt_fatbin_wrapper {
 /* The code for the simulated device, of the fat binary, or of machine code by itself; empty where
  * there is none that can be read. Names point into the image. 0 when memory is short. */
 int rt_fatbin_read(const void *fatbin, rt_code *code);
-size_t rt_fatbin_bytes(const void *fatbin); /* of either; 0: it is neither */
-size_t rt_cubin_bytes(const void *image);   /* 0: it is not machine code */
+/* Of either; 0: it is neither. `most` bytes of it are there: more, if some are missing. */
+size_t rt_fatbin_bytes(const void *fatbin, size_t most);
+size_t rt_cubin_bytes(const void *image, size_t most); /* 0: it is not machine code */
 int rt_cubin_read(const void *image, size_t bytes, rt_code *code);
 void rt_code_free(rt_code *code);
 
