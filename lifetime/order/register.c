@@ -64,7 +64,8 @@ static tnr_status free_first(tnri_arena *arena, tnri_block *block, void *ptr, in
 __attribute__((constructor)) static void free_offer(void)
 {
     static const tnri_upper first = {.free = free_first};
-    tnri_upper_register(TNRI_ROOM_ORDER, &first);
+    if (!tnri_upper_collects()) /* a constructor of the program's may have come before */
+        tnri_upper_register(TNRI_ROOM_ORDER, &first);
 }
 
 const tnri_upper tnri_order_upper = {

@@ -11,6 +11,7 @@
  *                                 stuck_add
  *   frees_while_a_stream_is_recorded  tnri_lock_take for tnri_lock_try, in tnri_stream_is_after or
  *                                 stream_lock_to_keep; lock.h: STREAMS before STREAM
+ *   calls_before_main_count       register.c, free_offer: without its look
  *   free_sync_covers_everything   collect.c, batch_fence: the call of proxy_follow_all
  */
 #include "life.h"
@@ -19,9 +20,24 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "memory/device/upper.h"
+#include "order/register.h"
 #include "order/uses.h"
 
 #define BYTES (4 * MIB)
+
+/* A constructor of the program's, of which the linker says whether it runs before the library's.
+ * What is called in it may be the first of this layer. */
+__attribute__((constructor(101))) static void before_the_library(void)
+{
+    tnri_lifetime_register();
+}
+
+static void calls_before_main_count(void **state)
+{
+    (void)state;
+    assert_ptr_equal(tnri_upper_of(TNRI_ROOM_ORDER), &tnri_order_upper);
+}
 
 /* ---- uses ----------------------------------------------------------------------------------- */
 
@@ -561,6 +577,7 @@ static void frees_while_a_stream_is_recorded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_before_main_count), /* before others register */
         cmocka_unit_test_teardown(own_stream_is_no_use, life_stop),
         cmocka_unit_test_teardown(every_stream_is_respected, life_stop),
         cmocka_unit_test_teardown(many_streams_are_respected, life_stop),
