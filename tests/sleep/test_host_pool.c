@@ -10,7 +10,7 @@
  *   free_by_settings without is_contents: the same, of auto_record:all
  *   ladder_ascend and ladder_ask without is_contents: no_case_of_memory_that_is_out
  *   device_check_idle: contents counted: ends_with_its_device
- *   tnr_trim without tnri_library_empty, or staging_trim to 0: a_trim_takes_what_is_spare
+ *   tnr_trim without TNRI_DEVICE_TRIMS_CONTENTS, or staging_trim to 0: a_trim_takes_what_is_spare
  *   staging_close without its TNR_ERR_BUSY: the_host_memory_does_not_end_alone
  *   device_end_host without tnri_pool_free_all: ends_with_its_device (the end is refused)
  */
