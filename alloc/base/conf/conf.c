@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/gate.h"
 #include "base/host_memory.h"
+#include "base/prim/thread.h"
 
 typedef enum setting_type { COUNT, RATIO, SWITCH, CHOICE, STEPS, TEXT } setting_type;
 enum { ANY = 0, START = 1 };
@@ -352,13 +353,20 @@ static void blanks_remove(char *text)
     *to = '\0';
 }
 
-static void defaults_fill(void)
+static void defaults_store(void)
 {
     for (size_t i = 0; i < SETTINGS_COUNT; i++) {
         int stored = setting_store(&settings[i], &conf_defaults, settings[i].default_value);
         tnri_assert(stored);
         (void)stored;
     }
+}
+
+/* Any thread may be the first to look at the settings. */
+static void defaults_fill(void)
+{
+    static tnri_once once = TNRI_ONCE_INIT;
+    tnri_once_run(&once, defaults_store);
 }
 
 /* Relations between settings that no single one can check. */
@@ -413,8 +421,7 @@ static void conf_publish(const tnri_conf *conf)
 
 tnr_status tnri_conf_read(tnri_conf **read, const char *text, const char *origin, int running)
 {
-    if (conf_defaults.chunk_mb == 0)
-        defaults_fill();
+    defaults_fill();
     size_t bytes = strlen(text) + 1;
     char *copy = tnri_host_alloc(bytes);
     tnri_conf *conf = tnri_host_alloc(sizeof(*conf));
@@ -470,8 +477,7 @@ tnr_status tnri_conf_describe(tnr_setting_info *info, size_t index)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "there are %d settings.", SETTINGS_COUNT);
     const setting *row = &settings[index];
     const tnri_conf *conf = tnri_conf_get();
-    if (conf->chunk_mb == 0) /* nothing was ever set, not even the defaults */
-        defaults_fill();
+    defaults_fill();
     setting_print(row, conf, value, sizeof(value));
     info->key = row->key;
     info->type = type_names[row->type];
