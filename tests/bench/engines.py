@@ -6,9 +6,10 @@ docs/engines.md and docs/python.md say of them.
 
 The pages must show what docs/benchmarks/engines_torch.csv and engines_cupy.csv hold, which
 tests/gpu/engines.sh writes on a GPU, preload.json, which tests/gpu/preload.sh does,
-torch_shown_*.json, which tests/gpu/torch.sh shown does, and check_cost*.json, which
-tests/gpu/check_cost.sh does. --update writes the pages; with --torch, --cupy and --preload it keeps
-those files as the new data first, with --shown that file as one more run.
+torch_shown_*.json, which tests/gpu/torch.sh shown does, torch_slow*.json, which tests/gpu/torch.sh
+slow does, and check_cost*.json, which tests/gpu/check_cost.sh does. --update writes the pages; with
+--torch, --cupy and --preload it keeps those files as the new data first, with --shown that file as
+one more run.
 
 Exit codes: 0 they agree; 1 they do not.
 """
@@ -22,7 +23,6 @@ import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BEGIN, END = "<!-- begin: engines -->\n", "<!-- end: engines -->\n"
 NAMES = {"native": "own", "expandable": "own, expandable segments", "tenure": "Tenure",
          "tenure_plain": "Tenure, without the compiled part"}
 CASES = {"gpt2_train": "GPT-2 small trains", "gpt2_generate": "GPT-2 small generates",
@@ -272,30 +272,69 @@ def check_run(number, path, run):
         f"([data](benchmarks/{path.name})): {check_launches(run)}", 100, subsequent_indent="   ")
 
 
-PAGES = {ROOT / "docs/benchmarks/engines.md": measurements,
-         ROOT / "docs/run.md": preload_measurements, ROOT / "docs/check.md": check_measurements,
-         ROOT / "docs/python.md": gains}
+SLOW_WAYS = ("native", "expandable", "tenure", "run")
+SLOW = {"graph_loop": "a graph is captured, replayed three times and dropped",
+        "empty_cache": "`empty_cache` after each training step, odd sizes",
+        "bisect": "a search for the largest tensor that fits",
+        "offload": "weights from the host for each layer (accelerate's `cpu_offload`)",
+        "sampling": "neighbour sampling, no two steps of one size"}
+
+
+def slow(folder):
+    """Each program by the newest run that has it: later files go over earlier ones."""
+    newest = {}
+    for path in sorted(folder.glob("torch_slow*.json")):
+        run = json.loads(path.read_text("utf-8"))
+        newest.update({name: (path.name, run["commit"], case)
+                       for name, case in run["cases"].items()})
+    lines = ["| program | own | expandable | Tenure | `tenure.torch run` | Tenure of own | "
+             "own, GiB | expandable | Tenure | run |", "|---|" + "---:|" * 9]
+    files = []
+    for name, text in SLOW.items():
+        path, commit, case = newest[name]
+        if (path, commit) not in files:
+            files.append((path, commit))
+        times, (low, high) = case["ms"], case["intervals"]["tenure"]
+        bytes_of = case["peak_reserved_bytes"]
+        lines.append(" | ".join(
+            [f"| {text}", *(f"{times[way]:.2f}" for way in SLOW_WAYS), f"{low:.2f} to {high:.2f}",
+             *(f"{bytes_of[way] / (1 << 30):.2f}" for way in SLOW_WAYS[:3]),
+             f"{files.index((path, commit)) + 1} |"]))
+    lines.append("")
+    for number, (path, commit) in enumerate(files, 1):
+        lines += textwrap.wrap(f"{number}. [{path}]({path}), commit {commit}", 100,
+                               subsequent_indent="   ")
+    return "\n".join(lines) + "\n"
+
+
+PARTS = [(ROOT / "docs/benchmarks/engines.md", "engines", measurements),
+         (ROOT / "docs/benchmarks/engines.md", "slow", slow),
+         (ROOT / "docs/run.md", "engines", preload_measurements),
+         (ROOT / "docs/check.md", "engines", check_measurements),
+         (ROOT / "docs/python.md", "engines", gains)]
 
 
 def next_shown(folder):
     return f"torch_shown_{len(list(folder.glob('torch_shown_*.json'))) + 1:02}.json"
 
 
-def page_with(text, inside):
-    head, rest = text.split(BEGIN)
-    return head + BEGIN + inside + END + rest.split(END)[1]
+def page_with(text, part, inside):
+    begin, end = f"<!-- begin: {part} -->\n", f"<!-- end: {part} -->\n"
+    head, rest = text.split(begin)
+    return head + begin + inside + end + rest.split(end)[1]
 
 
-def page_check(page, inside, is_update):
-    """What is wrong with a page, or nothing."""
+def page_check(page, part, inside, is_update):
+    """What is wrong with a part of a page, or nothing."""
     text = page.read_text("utf-8")
     if is_update:
-        text = page_with(text, inside)
+        text = page_with(text, part, inside)
         page.write_text(text, "utf-8")
-    if text != page_with(text, inside):
+    if text != page_with(text, part, inside):
         return f"{page.name} does not show the data; tests/bench/engines.py --update writes it"
-    planted = text.replace(END, "| one more |\n" + END)
-    if planted == page_with(planted, inside):
+    end = f"<!-- end: {part} -->\n"
+    planted = text.replace(end, "| one more |\n" + end)
+    if planted == page_with(planted, part, inside):
         return f"a line planted in {page.name} is not found"
     return ""
 
@@ -315,8 +354,8 @@ def main():
         given = getattr(options, name)
         if given is not None and options.update:
             shutil.copyfile(given, folder / kept)
-    wrong = [text for page, make in PAGES.items()
-             if (text := page_check(page, make(folder), options.update))]
+    wrong = [text for page, part, make in PARTS
+             if (text := page_check(page, part, make(folder), options.update))]
     print("\n".join(wrong) or "the pages show the measurements as they are")
     return 1 if wrong else 0
 
