@@ -55,6 +55,31 @@ void animal_host_writes_early(void)
     MUST(cuMemFreeHost(buffer));
 }
 
+/* Copied out on one stream and back in on another, which does not wait for the first: caches that
+ * put layers off to the host do it. Two that only read need no order. */
+void animal_host_copies_cross(void)
+{
+    unsigned char *buffer = buffer_make(BUFFER);
+    CUdeviceptr from = make(the.a), to = make(the.b);
+    for (int step = 0; step < 3; step++) {
+        MUST(cuMemcpyDtoHAsync(buffer, from, BUFFER, the.a));
+        if (!the.is_wrong) {
+            MUST(cuEventRecord(the.event, the.a));
+            MUST(cuStreamWaitEvent(the.b, the.event, 0));
+        }
+        MUST(cuMemcpyHtoDAsync(to, buffer + PAGE, BUFFER - PAGE, the.b));
+        MUST(cuStreamSynchronize(the.b));
+        MUST(cuStreamSynchronize(the.a));
+    }
+    MUST(cuMemcpyHtoDAsync(to, buffer, BUFFER, the.b));
+    MUST(cuMemcpyHtoDAsync(from, buffer, BUFFER, the.a));
+    MUST(cuMemFreeAsync(from, the.a));
+    MUST(cuMemFreeAsync(to, the.b));
+    MUST(cuStreamSynchronize(the.b));
+    MUST(cuStreamSynchronize(the.a));
+    MUST(cuMemFreeHost(buffer));
+}
+
 /* More copies than are watched, half of them of one page, half of pages that lie side by side. */
 void animal_host_many_copies(void)
 {

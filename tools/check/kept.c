@@ -315,6 +315,9 @@ void check_kept_text(check_text *to, const check_kept *one)
     if (one->kind == CHECK_HOST_TOUCH)
         check_text_add(to, "  pinned memory 0x%llx of %zu byte%s", (unsigned long long)one->base,
                        one->bytes, tnri_plural(one->bytes));
+    else if (one->device < 0) /* of the host, or not followed */
+        check_text_add(to, "  memory 0x%llx of %zu byte%s", (unsigned long long)one->base,
+                       one->bytes, tnri_plural(one->bytes));
     else
         check_text_add(to, "  block 0x%llx of %zu byte%s, device %d", (unsigned long long)one->base,
                        one->bytes, tnri_plural(one->bytes), one->device);

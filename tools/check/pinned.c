@@ -9,6 +9,9 @@
  * is the order that the program has made, as everywhere in the checker: a touch is an error even if
  * the copy happens to be over.
  *
+ * Two copies must have an order, too, if one of them writes what the other uses. Copies that the
+ * host has seen to be over are not looked at: what comes later is ordered after them.
+ *
  * Protection goes by pages. Where the first or last page of a copy has other bytes, too, and those
  * are touched, the page is opened, and the copy is watched no more there. Many copies may use one
  * page: so stretches of pages count what uses them, and the system is told where that changes what
@@ -310,18 +313,58 @@ enum { WORD = 8 };
 
 static int is_refusal_said; /* under the lock of check_enter */
 
-void check_pinned_copied(const check_touch *copy, check_span at, int is_written)
+/* A copy under way with which this one has no order, though one of the two writes what the other
+ * uses. 0: there is none. */
+static int unordered_find(const check_stream *stream, const pending *later, pending *found)
+{
+    int is_there = 0;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < copies_count && !is_there; i++) {
+        const pending *one = &copies[i];
+        is_there = one->base < later->end && later->base < one->end &&
+                   (one->is_written || later->is_written) &&
+                   !check_is_after(stream, one->copy.index, one->copy.number);
+        if (is_there)
+            *found = *one;
+    }
+    pthread_mutex_unlock(&lock);
+    return is_there;
+}
+
+static void order_look(const check_stream *stream, const pending *later)
+{
+    pending earlier;
+    if (check_races_are_seen || !unordered_find(stream, later, &earlier))
+        return;
+    uintptr_t base = later->base > earlier.base ? later->base : earlier.base;
+    uintptr_t end = later->end < earlier.end ? later->end : earlier.end;
+    check_block memory = {.base = base, .bytes = end - base};
+    check_finding finding = {.kind = CHECK_RACE,
+                             .is_certain = 1,
+                             .means = check_doubt(stream, earlier.copy.index, earlier.copy.number),
+                             .block = &memory,
+                             .address = base,
+                             .earlier = &earlier.copy,
+                             .earlier_is = earlier.is_written ? "written" : "read",
+                             .later = &later->copy,
+                             .later_is = later->is_written ? "written" : "read"};
+    (void)check_found(&finding);
+}
+
+void check_pinned_copied(const check_work *copy, check_span at, int is_written)
 {
     uintptr_t base = (uintptr_t)at.address;
     if (copies == NULL || at.bytes <= WORD || at.has_gaps || !check_is_pinned(base) ||
         !signal_take())
         return;
-    pending one = {.copy = *copy,
+    pending one = {.copy = copy->touch,
                    .base = base,
                    .end = base + at.bytes,
                    .first = base & ~(page - 1),
                    .last = (base + at.bytes + page - 1) & ~(page - 1),
                    .is_written = is_written};
+    one.copy.is_certain = 1;
+    order_look(copy->stream, &one);
     pthread_mutex_lock(&lock);
     if (copies_count < PENDING_MAX && pages_change(one.first, one.last, use_of(&one), 1)) {
         copies[copies_count++] = one;

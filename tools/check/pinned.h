@@ -7,7 +7,7 @@
 #ifndef TENURE_PRELOAD_CHECK_PINNED_H
 #define TENURE_PRELOAD_CHECK_PINNED_H
 
-#include "check/blocks.h"
+#include "check/rules.h"
 
 /* 1 if the program is run that way. Set before the program runs. */
 extern int check_is_host_watched;
@@ -19,7 +19,7 @@ void check_pinned_driver(void);
 
 /* A copy that is under way reads this memory of the host's, or writes it. Rows that lie apart are
  * not watched: what lies between them the host may touch. */
-void check_pinned_copied(const check_touch *copy, check_span at, int is_written);
+void check_pinned_copied(const check_work *copy, check_span at, int is_written);
 
 /* The memory goes away: nothing of it is watched any more. Any thread, without the lock, before the
  * driver is told. */

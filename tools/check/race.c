@@ -65,6 +65,7 @@ static uint32_t waiting[RACES_MAX]; /* races with times */
 static uint32_t waiting_count;
 static uint64_t beyond; /* races that found no room */
 
+int check_races_are_seen;
 _Atomic int check_races_wait;
 static _Atomic(void (*)(int)) wait_device; /* null: no simulated device */
 
@@ -278,6 +279,8 @@ void check_races_begin(void)
     void *second = symbol == NULL ? NULL : driver_symbol("simcuda_wait_device");
     if (symbol == NULL)
         return;
+    const char *is_on = getenv("TENURE_SIM_RACES");
+    check_races_are_seen = is_on != NULL && strcmp(is_on, "1") == 0;
     memcpy(&wait, &second, sizeof(wait));
     atomic_store(&wait_device, wait);
     check_stack_pass(symbol);

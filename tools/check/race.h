@@ -19,6 +19,9 @@ void check_races_wait_for(int device);
 /* Makes findings of the races told since the last call. Between check_enter and check_leave. */
 void check_races_find(void);
 
+/* 1: the device sees races by itself, also those of copies. Set before anything is queued. */
+extern int check_races_are_seen;
+
 /* 1 if there is something to do for check_races_find. */
 extern _Atomic int check_races_wait;
 static inline int check_races_are_there(void)

@@ -717,8 +717,8 @@ static void copied(const char *call, CUstream handle, check_span to, check_span 
         check_use_span(&work, to);
         check_use_span(&work, from);
         if (!has_waited && check_is_host_watched) {
-            check_pinned_copied(&work.touch, to, 1);
-            check_pinned_copied(&work.touch, from, 0);
+            check_pinned_copied(&work, to, 1);
+            check_pinned_copied(&work, from, 0);
         }
         if (has_waited)
             check_host_saw(work.stream, work.stream->done);

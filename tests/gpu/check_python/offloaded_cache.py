@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """transformers' cache with offloading, by itself: docs/found.md tells what is wrong there.
 
-    offloaded_cache.py [mend] [--steps N]
+    offloaded_cache.py [mend | order] [--steps N] [--behind MCYCLES]
 
 A cache of eight layers gets the same states twice: with offloading and without. Prints how many of
 the results that differ there are, and of how many. With `mend`, each tensor is recorded on the
-stream that uses it before it goes. Under `tenure run --check` the program ends with 99, and with
-`mend` with 0. Exit code 77: PyTorch, transformers or a GPU is not there.
+stream that uses it before it goes. With `order`, the library's prefetch stream waits for the
+current stream before each prefetch. `--behind` lets the current stream work for so many million
+cycles before each step of the cache, as a model between two layers would. Under
+`tenure run --check` the program ends with 99 (not with 5.17), and with `mend` with 0.
+Exit code 77: PyTorch, transformers or a GPU is not there.
 """
 import argparse
 import sys
@@ -45,10 +48,25 @@ def mend(torch, cache):
     return hasattr(cache, "layers")
 
 
+def order(torch, cache):
+    """A prefetch begins after what the current stream has been given so far: also the copies to the
+    host of the layer that it reads. 0: this version has other functions."""
+    before = getattr(cache, "prefetch", None)
+
+    def prefetch(*arguments, **named):
+        cache.prefetch_stream.wait_stream(torch.cuda.current_stream())
+        return before(*arguments, **named)
+
+    if before is not None:
+        cache.prefetch = prefetch
+    return before is not None
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("how", nargs="?", choices=["mend"])
+    parser.add_argument("how", nargs="?", choices=["mend", "order"])
     parser.add_argument("--steps", type=int, default=256)
+    parser.add_argument("--behind", type=int, default=0)
     options = parser.parse_args()
     try:
         import torch
@@ -60,14 +78,17 @@ def main():
         print("skipped: no GPU")
         return 77
     plain, offloaded = caches(transformers, options.steps)
-    if options.how and not mend(torch, offloaded):
-        print(f"skipped: transformers {transformers.__version__} has no layers to mend")
+    change = {"mend": mend, "order": order, None: lambda *_: True}[options.how]
+    if not change(torch, offloaded):
+        print(f"skipped: transformers {transformers.__version__} has other functions")
         return 77
     torch.manual_seed(1)
     states = torch.randn(options.steps, 2, 1, HEADS, 1, HEAD, device="cuda", dtype=torch.float16)
     sums = ([], [])
     for cache, to in zip((plain, offloaded), sums):
         for step in range(options.steps):
+            if options.behind:
+                torch.cuda._sleep(options.behind * 1000000)
             more = {"cache_position": torch.tensor([step], device="cuda")}
             for layer in range(LAYERS):
                 keys, values = cache.update(states[step, 0] + layer, states[step, 1] + layer, layer,
