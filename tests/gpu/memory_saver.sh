@@ -8,9 +8,8 @@
 #   tests/gpu/memory_saver.sh SOURCES [options of pytest]
 #
 # SOURCES is a checkout of github.com/fzyzcjy/torch_memory_saver, in a folder that git ignores.
-# Tests that ask for what Tenure has not fail, and are named at the end: its pools and its pinned
-# buffers by address (cpu_backup), and C functions that its preloaded library exports
-# (cuda_vmm_granularity).
+# cuda_vmm_granularity passes without saying much of Tenure: it takes its memory from cudaMalloc,
+# which Tenure does not pause.
 #
 # TENURE=/path/to/tenure chooses the command; the Python module lies in ../python beside its folder,
 # or where TENURE_PYTHON says. PYTHON chooses another interpreter.

@@ -5,7 +5,9 @@ device, with the stand-in for PyTorch.
 Lines taken out to see a test fail: `tags.sleep(*graphs, content="discard")`'s content:
 test_cuda_graph; `tnr_pool_push` of null in disable(): test_disable; the undoing in pause():
 test_a_pause_that_fails; the clearing in resume(): test_get_cpu_backup; `_have_disk` of _rest():
-test_disk_backup_from_the_environment; the way back in inside(): test_internals_tell_the_state."""
+test_disk_backup_from_the_environment; the way back in _with_region_config():
+test_internals_tell_the_state; the finalizer of Backups.hold(): test_a_backup_ends_with_its_memory;
+the tags in Backups.drop(): test_get_cpu_backup; RTLD_GLOBAL: test_functions_of_the_process."""
 import contextlib
 import ctypes
 import os
@@ -49,13 +51,28 @@ def filled(ptr, bytes=2 * MIB):
     return ctypes.string_at(ptr, bytes) == b"\1" * bytes
 
 
+class Storage:
+    pass
+
+
 class HostTensor:
     """As much of a tensor as get_cpu_backup() uses."""
 
-    def __init__(self, shape, dtype="uint8", device=None, address=None):
-        self.shape, self.dtype, self.device = shape, dtype, device
-        self.buffer = ctypes.create_string_buffer(shape[0]) if address is None else None
-        self.address = ctypes.addressof(self.buffer) if address is None else address
+    def __init__(self, shape, dtype="uint8", device=None, address=None, buffer=None):
+        self.shape, self.dtype, self.device, self.storage = shape, dtype, device, Storage()
+        if address is None:
+            self.buffer = ctypes.create_string_buffer(shape[0]) if buffer is None else buffer
+            address = ctypes.addressof(self.buffer)
+        self.address = address
+
+    def untyped_storage(self):
+        return self.storage
+
+    def view(self, _dtype_or_shape):
+        return self
+
+    def bytes(self):
+        return ctypes.string_at(self.address, self.shape[0])
 
     def data_ptr(self):
         return self.address
@@ -192,7 +209,7 @@ class MemorySaver(unittest.TestCase):
         x, y = (HostTensor((MIB,), address=each + 5) for each in (kept, lost))
         empty = mock.patch.object(torch, "empty", lambda shape, **kind: HostTensor(shape, **kind),
                                   create=True)
-        with empty:
+        with empty, mock.patch.object(tenure._saver_backups, "runtime", lambda: None):
             self.assertIsNone(self.saver.get_cpu_backup(x))
             self.saver.pause("read")
             self.assertIsNone(self.saver.get_cpu_backup(y))
@@ -200,6 +217,11 @@ class MemorySaver(unittest.TestCase):
             self.assertEqual((copy.device, copy.buffer.raw), ("cpu", b"\1" * MIB))
             self.assertIsNot(self.saver.get_cpu_backup(x), copy)
             first = self.saver.get_cpu_backup(x, zero_copy=True)
+            self.assertIs(self.saver.get_cpu_backup(x, zero_copy=True), first)
+            self.assertIsNot(self.saver.get_cpu_backup(x), first)
+            with self.saver.region("other"):
+                self.saver.pause("other")
+                self.saver.resume("other")
             self.assertIs(self.saver.get_cpu_backup(x, zero_copy=True), first)
             self.saver.retain_cpu_backup = True
             self.saver.resume("read")
@@ -209,6 +231,67 @@ class MemorySaver(unittest.TestCase):
             self.saver.resume("read")
             self.assertIsNone(self.saver.get_cpu_backup(x))
         free(kept, lost)
+
+    def as_pytorch(self):
+        """What copies are made of, and the runtime that has the memory of pinned ones."""
+        def frombuffer(buffer, dtype):
+            return HostTensor((len(buffer),), dtype, "cpu", buffer=buffer)
+
+        ctypes.CDLL(os.environ["FAKE_CUDART"], mode=ctypes.RTLD_GLOBAL)
+        return mock.patch.multiple(
+            torch, create=True, frombuffer=frombuffer, uint8="uint8",
+            empty=lambda shape, dtype, device: HostTensor(shape, dtype, device))
+
+    def is_pinned(self, address):
+        """As torch_memory_saver's test asks for it."""
+        cdll = self.saver._impl._binary_wrapper.cdll
+        cdll.cudaHostGetFlags.argtypes = [ctypes.POINTER(ctypes.c_uint), ctypes.c_void_p]
+        status = cdll.cudaHostGetFlags(ctypes.byref(ctypes.c_uint()), address)
+        cdll.cudaGetLastError()
+        return status == 0
+
+    @unittest.skipUnless("FAKE_CUDART" in os.environ, "the simulated CUDA runtime was not built")
+    def test_a_backup_ends_with_its_memory(self):
+        """What torch_memory_saver's test cpu_backup does with pools and pinned memory: a backup
+        lies in pinned memory at one address, and is gone after the tensor, asleep and awake."""
+        self.saver.retain_cpu_backup = True
+        for paused in (False, True):
+            tag = f"ends_{paused}"
+            with self.saver.region(tag, enable_cpu_backup=True):
+                ptr = malloc(MIB)
+            x = HostTensor((MIB,), address=ptr)
+            with self.as_pytorch():
+                for _ in range(3):
+                    self.saver.pause(tag)
+                    backup = self.saver.get_cpu_backup(x, zero_copy=True)
+                    address = backup.data_ptr()
+                    self.assertEqual(backup.bytes(), b"\1" * MIB)
+                    self.assertTrue(self.is_pinned(address))
+                    del backup
+                    if not paused:
+                        self.saver.resume(tag)
+                    again = self.saver.get_cpu_backup(x, zero_copy=True)
+                    self.assertEqual(again.data_ptr(), address)
+                    del again
+            self.assertIsNotNone(
+                self.saver._impl._mem_pools.pop((tag, True, False, "pinned", 0)))
+            with self.saver._impl._with_region_config(tag=tag, enable_cpu_backup=True,
+                                                      cpu_backup_backend="pinned"):
+                free(ptr)
+                del x
+            self.assertFalse(self.is_pinned(address))
+
+    @unittest.skipUnless("FAKE_CUDART" in os.environ, "the simulated CUDA runtime was not built")
+    def test_a_backup_of_mmap_is_not_pinned(self):
+        with self.saver.region("pageable", enable_cpu_backup=True, cpu_backup_backend="mmap"):
+            ptr = malloc(MIB)
+        self.saver.pause("pageable")
+        with self.as_pytorch():
+            copy = self.saver.get_cpu_backup(HostTensor((MIB,), address=ptr), zero_copy=True)
+        self.assertEqual(copy.bytes(), b"\1" * MIB)
+        self.assertFalse(self.is_pinned(copy.data_ptr()))
+        self.saver.resume("pageable")
+        free(ptr)
 
     def test_disk_backup(self):
         """As torch_memory_saver's own test of it: files there while paused, as many each time."""
@@ -319,6 +402,46 @@ print(torch_memory_saver.__file__.split("/")[-3:], sys.argv[1:])
 """
 
 
+# torch_memory_saver's test cuda_vmm_granularity, and Tenure's own memory beside it.
+FUNCTIONS = """
+import ctypes, os, sys
+import torch, torch_memory_saver, tenure
+from tenure import _library
+
+ctypes.CDLL(os.environ["FAKE_CUDART"], mode=ctypes.RTLD_GLOBAL)
+api = ctypes.CDLL(None)
+for name in ("tms_pause", "tms_resume"):
+    getattr(api, name).argtypes = [ctypes.c_char_p]
+read = ctypes.c_ubyte()
+
+
+def same(ptr, value):
+    one = ctypes.c_ubyte(value)
+    assert api.cudaMemcpy(ptr, ctypes.byref(one), ctypes.c_size_t(1), 1) == 0
+    assert api.cudaMemcpy(ctypes.byref(read), ptr, ctypes.c_size_t(1), 2) == 0
+    return read.value == value
+
+
+first, second, own = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+assert api.cudaSetDevice(0) == 0
+assert api.cudaMalloc(ctypes.byref(first), ctypes.c_size_t(6912)) == 0
+assert api.cudaMalloc(ctypes.byref(second), ctypes.c_size_t(6912)) == 0
+_library.call("tnr_malloc", ctypes.byref(own), 4 << 20, 0, None)
+assert same(first, 0xA5) and same(own, 0x11)
+assert api.tms_pause(None) == 0
+assert tenure.stats()["bytes_asleep"] == 4 << 20
+assert api.cudaFree(first) == 0
+assert api.tms_resume(b"default") == 0
+assert tenure.stats()["bytes_asleep"] == 0
+assert same(second, 0x5A) and same(own, 0x22)
+_library.call("tnr_free", own)
+assert api.cudaFree(second) == 0
+torch_memory_saver.torch_memory_saver._rest = lambda verb: 1 / 0
+assert api.tms_pause(b"default") == 999
+print("as it should be")
+"""
+
+
 class Command(unittest.TestCase):
     def run_it(self, *words, **environment):
         return subprocess.run([sys.executable, "-m", "tenure.memory_saver", *words],
@@ -335,6 +458,17 @@ class Command(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("['_saver', 'torch_memory_saver', '__init__.py']", run.stdout)
         self.assertIn("['a', '-b']", run.stdout)
+
+    @unittest.skipUnless("FAKE_CUDART" in os.environ, "the simulated CUDA runtime was not built")
+    def test_functions_of_the_process(self):
+        path = [os.environ["PYTHONPATH"], os.path.dirname(torch.__spec__.origin)]
+        run = self.run_it("run", "-c", FUNCTIONS, PYTHONPATH=os.pathsep.join(path),
+                          PYTHONWARNINGS="ignore", TMS_INIT_ENABLE="1")
+        self.assertEqual((run.returncode, run.stdout), (0, "as it should be\n"), run.stderr)
+        self.assertIn("torch_memory_saver: division by zero", run.stderr)
+
+    def test_no_functions_without_the_name(self):
+        self.assertFalse(hasattr(ctypes.CDLL(None), "tms_pause"))
 
     def test_children(self):
         with tenure.memory_saver.configure_subprocess():

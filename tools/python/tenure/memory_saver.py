@@ -24,11 +24,18 @@ What differs:
 - Each of them does all of it on a device, or raises and has changed nothing there.
 - While a tag is paused, nothing can be allocated in its regions.
 - get_cpu_backup() copies. With ``zero_copy`` the copy is kept, and asking again fills the same one.
+  Writing to it changes nothing. It is in pinned memory, or for the backend ``mmap`` in ordinary
+  memory, and ends with the tensor's memory.
 - A CUDA graph that is captured inside a region(), and not by cuda_graph(), keeps its contents.
 - Files of ``enable_disk_backup`` have up to 64 MiB each, whatever TMS_DISK_BACKUP_CHUNK_MB says.
   Their room is taken before the pause begins, so a full disk refuses the pause.
-- Of the internals there is what tells the state: _ensure_initialized() and, below
-  ``_impl._binary_wrapper.cdll``, tms_get_interesting_region() and its kin.
+- Of the internals there are _ensure_initialized(), _impl._with_region_config(), _impl._mem_pools
+  and ``_impl._binary_wrapper.cdll``: tms_get_interesting_region() and its kin, and any function of
+  the process. A pool of _mem_pools holds nothing: a tag's memory goes with its tensors.
+- tms_pause() and tms_resume() are functions of the process once the program has imported the name
+  torch_memory_saver. After an error, which is on stderr, they return 999. The other C functions are
+  methods of ``cdll`` alone.
+- Memory that a program takes by cudaMalloc() itself is not paused.
 """
 from __future__ import annotations
 
@@ -40,7 +47,7 @@ import threading
 import warnings
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from . import _library, _pools, _under, tags
+from . import _library, _pools, _saver_backups, _under, tags
 from ._library import Error
 
 __all__ = ["TorchMemorySaver", "configure_subprocess", "torch_memory_saver"]
@@ -62,22 +69,40 @@ def _content_of(in_memory: bool, on_disk: bool) -> str:
 
 class _State:
     """What the calling thread allocates belongs to: as programs ask that look at the internals,
-    `torch_memory_saver._impl._binary_wrapper.cdll.tms_get_...()`. Tenure itself asks nothing
-    here."""
+    `torch_memory_saver._impl._binary_wrapper.cdll.tms_get_...()`. Of all this, Tenure itself asks
+    only for the backend."""
 
     def __init__(self) -> None:
         self._thread = threading.local()
         self._binary_wrapper = self.cdll = self
+        self._mem_pools: Dict[Tuple[str, bool, bool, str, int], str] = {}
+        self._process = ctypes.CDLL(None)
+
+    def __getattr__(self, name: str) -> Any:
+        """A C function that the process has, as every library of torch_memory_saver's finds it."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._process, name)
 
     def _now(self) -> Tuple[bool, bool, str, str]:
         backend = os.environ.get("TMS_INIT_CPU_BACKUP_BACKEND") or "pinned"
         rest = (_is_set("TMS_INIT_ENABLE"), _is_set("TMS_INIT_ENABLE_CPU_BACKUP"), DEFAULT, backend)
         return getattr(self._thread, "now", rest)
 
+    def enter_pool(self, tag: str, enable_cpu_backup: bool, enable_disk_backup: bool,
+                   backend: str) -> None:
+        """What a region notes in _mem_pools, by torch_memory_saver's key."""
+        cuda = getattr(sys.modules.get("torch"), "cuda", None)
+        device = cuda.current_device() if cuda is not None and cuda.is_initialized() else 0
+        self._mem_pools.setdefault((tag, enable_cpu_backup, enable_disk_backup,
+                                    backend if enable_cpu_backup else "", device), tag)
+
     @contextlib.contextmanager
-    def inside(self, tag: str, enable_cpu_backup: bool, backend: Optional[str]) -> Iterator[None]:
+    def _with_region_config(self, tag: str, enable_cpu_backup: bool,
+                            cpu_backup_backend: Optional[str] = None,
+                            enable_disk_backup: bool = False) -> Iterator[None]:
         before = self._now()
-        self._thread.now = (True, enable_cpu_backup, tag, backend or before[3])
+        self._thread.now = (True, enable_cpu_backup, tag, cpu_backup_backend or before[3])
         try:
             yield
         finally:
@@ -106,7 +131,8 @@ class TorchMemorySaver:
         self._has_disk = False  # a folder is set
         self._tags: List[str] = []  # of regions, in the order of their first use
         self._graphs: List[str] = []  # of graphs whose contents need not be kept
-        self._backups: Dict[Tuple[int, int], Any] = {}
+        self._backends: Dict[str, str] = {}  # by tag
+        self._backups = _saver_backups.Backups()
         # Untagged memory belongs to the default tag, for engines that start so.
         self._has_rest = _is_set("TMS_INIT_ENABLE")
         self.retain_cpu_backup = _is_set("TMS_RETAIN_CPU_BACKUP")
@@ -156,7 +182,10 @@ class TorchMemorySaver:
             self._have_disk()
         self._use(tag, self._tags)
         content = _content_of(enable_cpu_backup, enable_disk_backup)
-        with self._impl.inside(tag, enable_cpu_backup, cpu_backup_backend):
+        with self._impl._with_region_config(tag, enable_cpu_backup, cpu_backup_backend):
+            backend = self._impl.tms_get_cpu_backup_backend().decode()
+            self._impl.enter_pool(tag, enable_cpu_backup, enable_disk_backup, backend)
+            self._backends[tag] = backend
             with tags.region(tag, content=content):
                 yield
 
@@ -225,7 +254,8 @@ class TorchMemorySaver:
         if has_rest:
             self._rest("wake")
         if not self.retain_cpu_backup:
-            self._backups.clear()
+            rest: List[Optional[str]] = [None] if has_rest else []
+            self._backups.drop([*plain, *graphs, *rest])
 
     def get_cpu_backup(self, x: Any, zero_copy: bool = False) -> Any:
         """A tensor on the host with what the pause has kept of the tensor; None if it is not
@@ -235,20 +265,23 @@ class TorchMemorySaver:
 
         if not x.is_contiguous():
             raise AssertionError("get_cpu_backup() is for contiguous tensors")
-        bytes = x.numel() * x.element_size()
-        key = (x.data_ptr(), bytes)
-        copy = self._backups.get(key)
-        if copy is None:
-            copy = torch.empty(x.shape, dtype=x.dtype, device="cpu")
-        status = _library.library().tnr_sleep_read(copy.data_ptr(), bytes, x.data_ptr())
+        bytes, ptr = x.numel() * x.element_size(), x.data_ptr()
+        read, key = _library.library().tnr_sleep_read, (ptr, bytes)
+        kept = self._backups.get(key)
+        status = read(ctypes.create_string_buffer(1), 0, ptr)
         if status == _INVALID_ARGUMENT:  # it is awake
-            kept = self._backups.get(key)
             return kept if kept is None or zero_copy else kept.clone()
         if status == _NOT_LIVE:
             return None
-        _library.check(status, "tnr_sleep_read")
-        if zero_copy:
-            self._backups[key] = copy
+        tag = tags.of(ptr)
+        copy = kept if zero_copy else None
+        if copy is None and zero_copy and self._backends.get(tag or "") != "mmap":
+            copy = _saver_backups.pinned(x.shape, x.dtype, bytes)
+        if copy is None:
+            copy = torch.empty(x.shape, dtype=x.dtype, device="cpu")
+        _library.check(read(copy.data_ptr(), bytes, ptr), "tnr_sleep_read")
+        if zero_copy and kept is None:
+            self._backups.hold(key, copy, tag, x.untyped_storage())
         return copy
 
     def set_disk_backup_dir(self, path: str) -> None:
