@@ -80,6 +80,26 @@ void animal_host_copies_cross(void)
     MUST(cuMemFreeHost(buffer));
 }
 
+/* The same with a copy that the call itself waits for, and that waits for no stream but the legacy
+ * one and those that block with it. */
+void animal_host_copies_at_once(void)
+{
+    unsigned char *buffer = buffer_make(BUFFER);
+    CUdeviceptr block = make(the.a), to;
+    MUST(cuMemAlloc(&to, BUFFER));
+    for (int step = 0; step < 3; step++) {
+        MUST(cuMemcpyDtoHAsync(buffer + PAGE, block, BUFFER - PAGE, the.a));
+        if (!the.is_wrong)
+            MUST(cuStreamSynchronize(the.a));
+        MUST(cuMemcpyHtoD(to, buffer, BUFFER));
+        MUST(cuStreamSynchronize(the.a));
+    }
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuMemFree(to));
+    MUST(cuStreamSynchronize(the.a));
+    MUST(cuMemFreeHost(buffer));
+}
+
 /* More copies than are watched, half of them of one page, half of pages that lie side by side. */
 void animal_host_many_copies(void)
 {

@@ -53,6 +53,8 @@ for way in pinned portable mapped combined registered heap huge; do
     expect 99 2 "$folder/host" "$way" wrong
     expect 0 0 "$folder/host" "$way" right
 done
+expect 99 0 "$folder/host" cross wrong # races, and no touch of the host's
+expect 0 0 "$folder/host" cross right
 expect 99 1 "${PYTHON:-python3}" "$repository/tests/gpu/check_host/pinned.py" wrong
 expect 0 0 "${PYTHON:-python3}" "$repository/tests/gpu/check_host/pinned.py" right
 

@@ -17,6 +17,10 @@
  * page: so stretches of pages count what uses them, and the system is told where that changes what
  * the host may do.
  *
+ * The driver, too, may touch such memory with the processor: it copies little where it knows that
+ * all before it is over. That is the copy of a call whose order is looked at. So pages are opened
+ * for it, and nothing is said.
+ *
  * The signal's handler takes the lock here, which nobody holds while touching what is protected. It
  * notes a touch; the next call that leaves the checker makes a finding of it. The simulated device
  * copies with the processor. It says what it touches, and protection is lifted there meanwhile.
@@ -35,7 +39,9 @@
 #include "check/findings.h"
 #include "check/race.h"
 #include "check/rules.h"
+#include "check/stack.h"
 #include "check/visible.h"
+#include "check/walked.h"
 #include "driver.h"
 #include "service.h"
 
@@ -80,6 +86,7 @@ static size_t stretches_count;
 static uintptr_t page;
 static int refused;             /* what errno said of the last pages that could not be protected */
 static struct sigaction before; /* the program's own */
+static check_bounds driver_bounds; /* its library; set before the program runs */
 
 /* ---- protection ----------------------------------------------------------------------------- */
 
@@ -215,6 +222,25 @@ static int is_writing(const void *context)
 #endif
 }
 
+/* 1: the driver touches, itself or by a function that calls no other, as memcpy is. */
+static int is_driver(const void *context)
+{
+#if defined(__x86_64__)
+    const greg_t *registers = ((const ucontext_t *)context)->uc_mcontext.gregs;
+    uintptr_t at = (uintptr_t)registers[REG_RIP];
+    return check_is_in(&driver_bounds, at) ||
+           check_is_in(&driver_bounds, *(uintptr_t *)registers[REG_RSP]);
+#elif defined(__aarch64__)
+    enum { LINK = 30 };
+    const mcontext_t *registers = &((const ucontext_t *)context)->uc_mcontext;
+    return check_is_in(&driver_bounds, registers->pc) ||
+           check_is_in(&driver_bounds, registers->regs[LINK]);
+#else
+    (void)context;
+    return 0;
+#endif
+}
+
 static void touch_note(const pending *one, uintptr_t address, int is_write)
 {
     check_stack room;
@@ -243,7 +269,7 @@ static void page_leave(pending *one, uintptr_t at)
 }
 
 /* 1 if the address is, or was, in what is protected here: then it can be touched now. */
-static int touched(uintptr_t address, int is_write)
+static int touched(uintptr_t address, int is_write, int by_driver)
 {
     uintptr_t at = address & ~(page - 1);
     int is_ours = 0;
@@ -254,6 +280,9 @@ static int touched(uintptr_t address, int is_write)
         is_ours = 1;
         if (address < one->base || address >= one->end) {
             page_leave(one, at);
+        } else if (by_driver) {
+            (void)pages_change(one->first, one->last, use_of(one), 0);
+            one->first = one->last;
         } else if (one->is_written || is_write) {
             touch_note(one, address, is_write);
             copy_end(i);
@@ -279,7 +308,8 @@ static void on_signal(int number, siginfo_t *info, void *context)
     uintptr_t address = (uintptr_t)info->si_addr;
     if (number == SIGSEGV && info->si_code == SEGV_ACCERR && copies != NULL) {
         pthread_mutex_lock(&lock);
-        int is_ours = touched(address, is_writing(context)) || may_be_open(address);
+        int is_ours =
+            touched(address, is_writing(context), is_driver(context)) || may_be_open(address);
         pthread_mutex_unlock(&lock);
         if (is_ours)
             return;
@@ -351,7 +381,7 @@ static void order_look(const check_stream *stream, const pending *later)
     (void)check_found(&finding);
 }
 
-void check_pinned_copied(const check_work *copy, check_span at, int is_written)
+void check_pinned_copied(const check_work *copy, check_span at, int is_written, int is_over)
 {
     uintptr_t base = (uintptr_t)at.address;
     if (copies == NULL || at.bytes <= WORD || at.has_gaps || !check_is_pinned(base) ||
@@ -365,6 +395,8 @@ void check_pinned_copied(const check_work *copy, check_span at, int is_written)
                    .is_written = is_written};
     one.copy.is_certain = 1;
     order_look(copy->stream, &one);
+    if (is_over)
+        return;
     pthread_mutex_lock(&lock);
     if (copies_count < PENDING_MAX && pages_change(one.first, one.last, use_of(&one), 1)) {
         copies[copies_count++] = one;
@@ -454,6 +486,8 @@ void check_pinned_driver(void)
 {
     void (*observe)(void (*)(int, const void *, size_t)) = NULL;
     void *symbol = copies == NULL ? NULL : driver_symbol("simcuda_observe_touches");
+    if (copies != NULL)
+        check_bounds_find(driver_symbol("cuInit"), &driver_bounds);
     if (symbol == NULL)
         return;
     memcpy(&observe, &symbol, sizeof(observe));

@@ -17,9 +17,10 @@ extern int check_is_host_watched;
 void check_pinned_begin(void);
 void check_pinned_driver(void);
 
-/* A copy that is under way reads this memory of the host's, or writes it. Rows that lie apart are
- * not watched: what lies between them the host may touch. */
-void check_pinned_copied(const check_work *copy, check_span at, int is_written);
+/* A copy reads this memory of the host's, or writes it. It is under way from now on, unless
+ * `is_over`: then only its order after others is looked at. Rows that lie apart are not watched:
+ * what lies between them the host may touch. */
+void check_pinned_copied(const check_work *copy, check_span at, int is_written, int is_over);
 
 /* The memory goes away: nothing of it is watched any more. Any thread, without the lock, before the
  * driver is told. */

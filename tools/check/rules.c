@@ -716,9 +716,9 @@ static void copied(const char *call, CUstream handle, check_span to, check_span 
     } else if (check_work_begin(&work, &name, place_of(call, stack))) {
         check_use_span(&work, to);
         check_use_span(&work, from);
-        if (!has_waited && check_is_host_watched) {
-            check_pinned_copied(&work, to, 1);
-            check_pinned_copied(&work, from, 0);
+        if (check_is_host_watched) {
+            check_pinned_copied(&work, to, 1, has_waited);
+            check_pinned_copied(&work, from, 0, has_waited);
         }
         if (has_waited)
             check_host_saw(work.stream, work.stream->done);

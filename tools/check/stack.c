@@ -49,14 +49,19 @@ static int object_look(struct dl_phdr_info *info, size_t size, void *user)
     return 1;
 }
 
+void check_bounds_find(const void *symbol, check_bounds *found)
+{
+    (void)dl_iterate_phdr(object_look, &(sought){(uintptr_t)symbol, found});
+}
+
 void check_stack_pass(const void *symbol)
 {
-    (void)dl_iterate_phdr(object_look, &(sought){(uintptr_t)symbol, &passed});
+    check_bounds_find(symbol, &passed);
 }
 
 void check_stack_interpreter(const void *symbol)
 {
-    (void)dl_iterate_phdr(object_look, &(sought){(uintptr_t)symbol, &interpreter});
+    check_bounds_find(symbol, &interpreter);
 }
 
 /* ---- what a thread remembers ----------------------------------------------------------------- */

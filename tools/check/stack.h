@@ -51,6 +51,10 @@ static inline check_stack check_stack_copy(const check_stack *stack)
     return copy;
 }
 
+/* Where the object with this symbol lies. Once for each `found`. */
+struct check_bounds; /* walked.h */
+void check_bounds_find(const void *symbol, struct check_bounds *found);
+
 /* Frames of the object with this symbol are not the caller's either. Once, before stacks are taken.
  */
 void check_stack_pass(const void *symbol);

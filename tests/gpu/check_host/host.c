@@ -3,6 +3,8 @@
  * Pinned memory that the host touches during a copy, on a GPU: see check_host.sh.
  *
  *   host NAME wrong|right      one error, or the same program with its wait
+ *   host cross wrong|right     copied out on one stream, and in again on another, with or without a
+ *                              wait: little, which the driver may copy with the processor, and much
  *   host cost ROUNDS           prints the nanoseconds of a copy of 1 MiB that is waited for
  */
 #include <stdio.h>
@@ -10,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cuda.h>
 
@@ -97,6 +100,33 @@ static void touch(const char *way)
     buffer_end(way, buffer, whole);
 }
 
+static void cross(void)
+{
+    static const size_t sizes[] = {64, PAGE, 2 * PAGE, 16 * PAGE, BYTES};
+    CUstream other;
+    CUevent event;
+    void *buffer;
+    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cuMemHostAlloc(&buffer, BYTES, 0));
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        for (int is_idle = 0; is_idle < 2; is_idle++) {
+            if (!is_idle)
+                MUST(cuMemsetD8Async(block, 7, BYTES, stream));
+            MUST(cuMemcpyDtoHAsync(buffer, block, sizes[i], stream));
+            if (!is_wrong) {
+                MUST(cuEventRecord(event, stream));
+                MUST(cuStreamWaitEvent(other, event, 0));
+            }
+            if (is_idle) /* over, though the program has not waited */
+                (void)usleep(10000);
+            MUST(cuMemcpyHtoDAsync(block, buffer, sizes[i], other));
+            MUST(cuStreamSynchronize(other));
+            MUST(cuStreamSynchronize(stream));
+        }
+    MUST(cuMemFreeHost(buffer));
+}
+
 static void cost(int rounds)
 {
     enum { LITTLE = 1 << 20 };
@@ -131,6 +161,8 @@ int main(int argc, char **argv)
     is_wrong = strcmp(argv[2], "wrong") == 0;
     if (strcmp(argv[1], "cost") == 0)
         cost(atoi(argv[2]));
+    else if (strcmp(argv[1], "cross") == 0)
+        cross();
     else
         touch(argv[1]);
     MUST(cuMemFree(block));
