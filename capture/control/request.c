@@ -234,13 +234,21 @@ static int tags_take(reader *from, tnri_control_request *request)
 
 static int content_take(reader *from, tnr_content *content)
 {
+    static const struct {
+        const char *word;
+        tnr_content content;
+    } known[] = {{"keep", TNR_CONTENT_KEEP},
+                 {"disk", TNR_CONTENT_DISK},
+                 {"discard", TNR_CONTENT_DISCARD}};
     const char *word;
     if (!text_take(from, &word))
         return 0;
-    *content = strcmp(word, "keep") == 0 ? TNR_CONTENT_KEEP : TNR_CONTENT_DISCARD;
-    if (strcmp(word, "keep") == 0 || strcmp(word, "discard") == 0)
-        return 1;
-    return refuse(from, "content must be keep or discard, not \"%.20s\".", word);
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (strcmp(word, known[i].word) == 0) {
+            *content = known[i].content;
+            return 1;
+        }
+    return refuse(from, "content must be keep, disk or discard, not \"%.20s\".", word);
 }
 
 /* ---- the object ----------------------------------------------------------------------------- */

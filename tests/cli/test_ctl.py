@@ -98,6 +98,22 @@ class Commands(Ctl):
                       self.ctl("wake", "--tag", "weights").stdout)
         self.assertEqual(self.answer("wake", "--device", "0")["devices"][0]["asleep_bytes"], 0)
 
+    def test_contents_on_a_disk(self):
+        """The program set no folder, so one is set from outside."""
+        self.hold()
+        contents = self.folder / "contents"
+        contents.mkdir()
+        self.assertIn("no folder is set",
+                      self.ctl("sleep", "--content", "disk", code=BAD_INPUT).stderr)
+        self.assertEqual(self.answer("status")["devices"][0]["asleep_bytes"], 0)
+        self.ctl("settings", f"contents_dir:{contents}")
+        answer = self.answer("sleep", "--tag", "weights", "--content", "disk")
+        self.assertEqual(answer["devices"][0]["asleep_bytes"], 6 * MIB)
+        sizes = [file.stat().st_size for file in contents.iterdir()]
+        self.assertTrue(5 * MIB <= sum(sizes) <= 6 * MIB, sizes)
+        self.ctl("wake")
+        self.assertEqual(list(contents.iterdir()), [])
+
     def test_limit_and_trim(self):
         self.hold()
         self.assertEqual(self.answer("limit", "1G")["devices"][0]["limit_bytes"], 1 << 30)

@@ -64,6 +64,10 @@ static void good(void **state)
     assert_true(request.has_device && request.device == 0);
     assert_int_equal(request.content, TNR_CONTENT_DISCARD);
     assert_true(request.keep_backing && request.pinned_bytes_max == 64);
+    taken("{\"command\":\"sleep\",\"content\":\"keep\"}");
+    assert_int_equal(request.content, TNR_CONTENT_KEEP);
+    taken("{\"command\":\"sleep\",\"content\":\"disk\"}");
+    assert_int_equal(request.content, TNR_CONTENT_DISK);
     taken("{\"command\":\"limit\",\"bytes\":null}");
     assert_true(request.has_bytes && request.bytes == UINT64_MAX);
     taken("{\"command\":\"limit\",\"bytes\":0}");
@@ -117,7 +121,7 @@ static void refused(void **state)
         {"{\"command\":\"sleep\",\"tags\":[\"a\"}", "list of tags does not end"},
         {"{\"command\":\"sleep\",\"tags\":[\"a\",]}", "in quotation marks"},
         {"{\"command\":\"sleep\",\"tags\":[[\"a\"]]}", "in quotation marks"},
-        {"{\"command\":\"sleep\",\"content\":\"maybe\"}", "keep or discard"},
+        {"{\"command\":\"sleep\",\"content\":\"maybe\"}", "keep, disk or discard"},
         {"{\"command\":\"sleep\",\"keep_backing\":1}", "true or false"},
         {"{\"command\":\"compact\",\"tags\":[\"a\"]}", "compact has no field \"tags\""},
         {"{\"command\":\"limit\"}", "limit needs bytes"},

@@ -32,8 +32,9 @@ static const cli_option options[] = {
     {"device", "N", "this device (default: all that the process uses)", &device_option, NULL},
     {"tag", "A,B", "memory with these tags, in this order (default: all of it)", &tag_option, NULL},
     {"content", "WORD",
-     "with sleep: keep or discard contents, whatever the\n"
-     "program chose for a tag",
+     "with sleep: keep contents in host memory, or on a disk\n"
+     "(disk: the setting contents_dir), or discard them,\n"
+     "whatever the program chose for a tag",
      &content_option, NULL},
     {"pinned", "SIZE", "with sleep: the most pinned host memory for contents", &pinned_option,
      NULL},
@@ -173,8 +174,8 @@ static int options_write(json_writer *json)
     if (tag_option)
         tags_write(json);
     if (content_option && strcmp(content_option, "keep") != 0 &&
-        strcmp(content_option, "discard") != 0)
-        return cli_usage_error(&syntax, "--content must be keep or discard, not \"%s\"",
+        strcmp(content_option, "disk") != 0 && strcmp(content_option, "discard") != 0)
+        return cli_usage_error(&syntax, "--content must be keep, disk or discard, not \"%s\"",
                                content_option);
     if (content_option)
         json_text(json, "content", content_option);
