@@ -6,7 +6,9 @@
  * A file lies in the folder that the setting contents_dir names, for the process's user alone. It
  * has all its blocks of the disk before anything is written to it: a full disk refuses the sleep,
  * and not a store to the mapping. It goes when its contents are not needed any more, and at the
- * process's exit; a process that is killed leaves it.
+ * process's exit; a process that is killed leaves it. Its name is not removed while it is open,
+ * which would end it with any process: programs of torch_memory_saver, and its tests, list the
+ * folder during a pause, and add up what lies there.
  *
  * Any thread, with no lock.
  */
