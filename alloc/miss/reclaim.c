@@ -354,7 +354,7 @@ int tnri_reclaim_above_groups(tnri_device *device, uint64_t apart_ns)
     (void)tnri_uppers_settle(device, 0); /* graphs may have ended that nobody has looked for */
     size_t released = tnri_reclaim_for_others(device, over, 0, 0, &held);
     atomic_fetch_add_explicit(&device->cgroup_given_bytes, released, memory_order_relaxed);
-    return held > 0;
+    return held > 0 || (released > 0 && released < over);
 }
 
 void tnri_reclaim_above_threshold(tnr_pool pool, size_t bytes)

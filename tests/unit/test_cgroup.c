@@ -12,7 +12,8 @@
  *   tnri_server_make without `watches`: the_thread_that_listens_follows
  *   group_look without dmem.low: the same; limit_lower: the latest: the_tightest_group_counts
  *   region_is without its devices: other_regions_and_odd_files_limit_nothing
- *   tnri_reclaim_above_groups that returns 0: what_is_on_its_way_is_told
+ *   tnri_reclaim_above_groups that returns 0: what_is_on_its_way_is_told; without its look at what
+ *   went back: a_look_that_gave_too_little_is_told
  *   tnri_cgroup_number without its digit: the same, at "-5"
  *   tnri_cgroup_file that waits for pipes: the same, never ends
  */
@@ -182,6 +183,25 @@ static void what_is_on_its_way_is_told(void **state)
     while (tnri_reclaim_above_groups(device, 0))
         continue;
     assert_true(group_get().soft_used_bytes <= 8 * MIB);
+}
+
+/* A look that gave less than the limit wants is followed by another soon: what is free a moment
+ * later must not wait a whole turn. One that gave all, or nothing, is not. */
+static void a_look_that_gave_too_little_is_told(void **state)
+{
+    (void)state;
+    group_start(NULL);
+    tnri_device *device = tnri_device_nth(0);
+    void *live = unit_malloc(16 * MIB, NULL), *idle = unit_malloc(32 * MIB, NULL);
+    assert_ok(tnr_free(idle));
+    limit_put("dmem.min", 32);
+    assert_int_equal(tnri_reclaim_above_groups(device, 0), 0);
+    assert_true(group_get().soft_used_bytes <= 32 * MIB);
+    limit_put("dmem.min", 8);
+    assert_int_equal(tnri_reclaim_above_groups(device, 0), 1);
+    assert_int_equal(tnri_reclaim_above_groups(device, 0), 0);
+    assert_true(group_get().soft_used_bytes > 8 * MIB);
+    assert_ok(tnr_free(live));
 }
 
 static void soft_awaits(size_t mib)
@@ -398,6 +418,7 @@ int main(int argc, char **argv)
         TEST(a_lowered_limit_takes_what_is_idle),
         TEST(what_is_idle_above_the_soft_limit_goes_back),
         TEST(what_is_on_its_way_is_told),
+        TEST(a_look_that_gave_too_little_is_told),
         TEST(the_thread_that_listens_follows),
         TEST(the_tightest_group_counts),
         TEST(other_regions_and_odd_files_limit_nothing),

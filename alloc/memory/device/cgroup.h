@@ -4,7 +4,7 @@
  * Tenure asks before: a refusal then comes with a sentence, and after what is idle has gone back.
  * Above a limit idle memory goes back to the driver: after a request that the cached path
  * could not serve, and, with the setting `control`, by the thread that listens, which looks every
- * TNRI_CGROUP_LOOK_MS, and sooner while memory is on its way back. Live memory is never taken.
+ * TNRI_CGROUP_LOOK_MS, and sooner while memory goes back. Live memory is never taken.
  *
  * Whether groups have the device's memory at all is asked once, when it is put into use. If they
  * have not, this is one load where memory is taken from the driver, and one for each such request.

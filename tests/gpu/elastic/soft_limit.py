@@ -69,6 +69,11 @@ class Group:
         fresh.write_text(f"{self.region} {number}\n")
         fresh.rename(self.folder / name)
 
+    def await_current(self, bytes):
+        """Until the folder says so, whose thread may have been late."""
+        while not (self.folder / "dmem.current").read_text().endswith(f" {bytes}\n"):
+            time.sleep(0.0005)
+
     def follow(self):
         while not self.is_over:
             self.put("dmem.current", reserved())
@@ -76,20 +81,26 @@ class Group:
 
 
 def fall(group):
-    """Milliseconds until what is idle has gone, as far as the limit wants."""
+    """Milliseconds until what is idle has gone, as far as the limit wants, and until the first of
+    it had gone: before that, the library had not looked."""
     group.put("dmem.low", 1 << 50)
     block = malloc(IDLE)
     free(block)
     limit = LIVE + IDLE - FALL
     time.sleep(0.05)
-    assert reserved() >= LIVE + IDLE
-    began = time.perf_counter()
+    before = reserved()
+    assert before >= LIVE + IDLE
+    group.await_current(before)
+    began, first = time.perf_counter(), None
     group.put("dmem.low", limit)
-    while reserved() > limit:
+    while (now := reserved()) > limit:
+        if now < before and first is None:
+            first = time.perf_counter() - began
         if time.perf_counter() - began > 60:
             sys.exit("after 60 s not yet under the limit")
         time.sleep(0.0002)
-    return 1e3 * (time.perf_counter() - began)
+    took = time.perf_counter() - began
+    return 1e3 * took, 1e3 * (took if first is None else first)
 
 
 def main():
@@ -103,9 +114,11 @@ def main():
         group.is_over = True
         group.thread.join()
         free(live)
-    print(f"{count} falls by {FALL // MIB} MiB: under the limit after {took[count // 2]:.1f} ms in "
-          f"the median, {took[count * 95 // 100]:.1f} in 95 of 100, {took[-1]:.1f} at most")
-    return 0 if took[-1] <= 50 else 1
+    totals = [total for total, _ in took]
+    print(f"{count} falls by {FALL // MIB} MiB: under the limit after {totals[count // 2]:.1f} ms "
+          f"in the median, {totals[count * 95 // 100]:.1f} in 95 of 100, {totals[-1]:.1f} at most; "
+          f"the first of the longest had gone after {took[-1][1]:.1f}")
+    return 0 if totals[-1] <= 50 else 1
 
 
 if __name__ == "__main__":
