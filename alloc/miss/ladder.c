@@ -29,6 +29,7 @@
 #include "miss/segment.h"
 #include "miss/stale.h"
 #include "miss/trade.h"
+#include "miss/turn.h"
 #include "miss/window.h"
 #include "memory/pool/asleep.h"
 #include "memory/pool/lane.h"
@@ -303,13 +304,16 @@ static int retired_serve(tnri_arena *arena, const tnri_request *request, void **
 
 /* Step 3: serves from retired blocks, as far as the settings allow. First from the oldest that are
  * the arena's own, for which a few streams are asked. Blocks whose uses are over, or ordered
- * already, cost nothing more; to make this stream wait is worth it when much is retired. */
+ * already, cost nothing more; to make this stream wait is worth it when much is retired. Host
+ * memory is freed by copies, most of it at once, and to pin more costs more than to ask: there all
+ * that is over comes back before any of it is cut, so that neighbours are one run again. */
 static int ladder_retired(tnri_arena *arena, const tnri_request *request, int reclaimed, void **ptr)
 {
     const tnri_upper *order = tnri_upper_of(TNRI_ROOM_ORDER);
     if (order->collect == NULL)
         return 0;
-    if (order->collect(arena, request->bytes, TNRI_COLLECT_OWN) > 0 &&
+    if (!tnri_device_is_host(arena->device) &&
+        order->collect(arena, request->bytes, TNRI_COLLECT_OWN) > 0 &&
         retired_serve(arena, request, ptr))
         return 1;
     int has_lanes = tnri_lane_has_others(arena);
@@ -368,6 +372,7 @@ static tnr_status ladder_place(tnri_arena *arena, const tnri_request *request, l
     tnri_access *access = &arena->pool->account.access;
     tnri_plan plan = {.was_refused = means.was_refused};
     tnri_handling_enter(&arena->device->handling);
+    int has_turn = tnri_turn_begin(arena->account); /* who has it is inside, and always leaves */
     unsigned epoch = tnri_placing_begin(access);
     tnr_status status = ladder_cached(&plan, arena, request, reclaimed, ptr);
     if (status == TNR_OK && *ptr == NULL && arena->growable.base != 0) {
@@ -380,6 +385,7 @@ static tnr_status ladder_place(tnri_arena *arena, const tnri_request *request, l
     if (status == TNR_OK && *ptr == NULL)
         status = ladder_lend_or_execute(&plan, reclaimed, ptr);
     tnri_placing_end(access, epoch);
+    tnri_turn_end(arena->account, has_turn);
     tnri_plan_free(&plan);
     tnri_handling_leave(&arena->device->handling);
     return status;
@@ -396,6 +402,18 @@ static int ladder_serve_flushed(tnri_arena *arena, const tnri_request *request, 
     }
     tnri_arena_leave(arena);
     return block != NULL;
+}
+
+/* The same, and else by a segment of its owner's. */
+static tnr_status ladder_segment(tnri_arena *arena, const tnri_request *request, int reclaimed,
+                                 void **ptr)
+{
+    int has_turn = tnri_turn_begin(arena->account);
+    tnr_status status = ladder_serve_flushed(arena, request, ptr)
+                            ? TNR_OK
+                            : tnri_segment_serve(arena, request, reclaimed, ptr);
+    tnri_turn_end(arena->account, has_turn);
+    return status;
 }
 
 /* One climb: flush, plan, execute. TNR_ERR_OUT_OF_MEMORY and TNR_ERR_LIMIT mean that reclaiming
@@ -422,9 +440,7 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, l
         ladder_retired(arena, request, reclaimed, ptr))
         return TNR_OK;
     if (tnri_account_is_foreign(arena->account))
-        return ladder_serve_flushed(arena, request, ptr)
-                   ? TNR_OK
-                   : tnri_segment_serve(arena, request, reclaimed, ptr);
+        return ladder_segment(arena, request, reclaimed, ptr);
     return ladder_place(arena, request, means, reclaimed, ptr);
 }
 

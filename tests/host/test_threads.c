@@ -4,6 +4,9 @@
  * device, the copies with streams that others use too. The simulated device runs the copies on
  * threads of its own, so a buffer that is handed out early is filled while it is read, which the
  * copy's bytes show, and ThreadSanitizer.
+ *
+ * Lines taken out of the library to see a test fail:
+ *   ladder_place, the call of tnri_turn_begin: growth_takes_turns
  */
 #include "host.h"
 
@@ -115,11 +118,46 @@ static void one_of_them_begins(void **state)
     }
 }
 
+/* Threads that pin the weights of layers, all at once: what they leave between their blocks is a
+ * page or two in all, not a corner behind each block that was placed while another one was on its
+ * way. */
+enum { GROWING = 8, GROWN = 24 };
+
+static void *growing_run(void *data)
+{
+    static const size_t sizes[] = {3981312, 2654208, 14284800, 7142400};
+    void **blocks = data;
+    for (int i = 0; i < GROWN; i++)
+        if (tnr_host_malloc(&blocks[i], sizes[i % 4]) != TNR_OK)
+            atomic_fetch_add(&wrong, 1);
+    return NULL;
+}
+
+static void growth_takes_turns(void **state)
+{
+    (void)state;
+    static void *blocks[GROWING][GROWN];
+    pthread_t threads[GROWING];
+    unit_start("host:mapped", "SCHEDULE=lazy", NULL);
+    for (int i = 0; i < GROWING; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, growing_run, blocks[i]), 0);
+    for (int i = 0; i < GROWING; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(atomic_load(&wrong), 0);
+    tnr_stats stats = host_stats(0);
+    assert_true(stats.reserved_bytes.current <= stats.bytes_live + 8 * MIB);
+    for (int i = 0; i < GROWING; i++)
+        for (int j = 0; j < GROWN; j++)
+            assert_ok(tnr_host_free(blocks[i][j]));
+    unit_stop(NULL);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(threads_share_it, unit_stop),
         cmocka_unit_test_teardown(one_of_them_begins, unit_stop),
+        cmocka_unit_test_teardown(growth_takes_turns, unit_stop),
     };
     if (argc > 1)
         rounds = (unsigned)strtoul(argv[1], NULL, 10);

@@ -12,6 +12,7 @@
  *   poll_try_hold, `device->gpu`: no_buffer_is_handed_out_before_its_copy_is_over
  *   devices_show, the device's number: snapshots_show_it
  *   judge_begin, tnri_device_nth (devices alone): a_graph_keeps_what_it_copies_from
+ *   ladder_retired, the test of host memory: what_is_over_is_whole_before_it_is_cut
  *   tnri_account_is_owners, `is_own`: snapshots_show_it (the segment, and the kind)
  */
 #include "host.h"
@@ -93,6 +94,43 @@ static void no_buffer_is_handed_out_before_its_copy_is_over(void **state)
         host_context_leave(0);
         unit_stop(NULL);
     }
+}
+
+/* Layers are copied in and freed, and pinned again in another order. Once their copies are over
+ * they are one run again, from which the next are cut: the pool does not grow. */
+static void what_is_over_is_whole_before_it_is_cut(void **state)
+{
+    (void)state;
+    enum { COUNT = 160, PASSES = 4 };
+    static const size_t sizes[] = {3981312, 2654208, 14284800, 7142400};
+    void *blocks[COUNT];
+    uint64_t reserved = 0, random = 1;
+    host_start(HOST_MAPPED, NULL, NULL, NULL);
+    host_context_enter(0);
+    tnr_stream stream = unit_stream(0);
+    void *to = unit_malloc(BYTES, stream);
+    for (int pass = 0; pass < PASSES; pass++) {
+        int left[4] = {COUNT / 4, COUNT / 4, COUNT / 4, COUNT / 4};
+        for (int i = 0; i < COUNT; i++) {
+            size_t which = unit_below(&random, 4);
+            while (left[which] == 0)
+                which = (which + 1) % 4;
+            left[which]--;
+            blocks[i] = host_malloc(sizes[which]);
+        }
+        if (pass > 0)
+            assert_int_equal(host_stats(0).reserved_bytes.current, reserved);
+        reserved = host_stats(0).reserved_bytes.current;
+        for (int i = 0; i < COUNT; i++) { /* as eight threads would */
+            int next = i % 8 * (COUNT / 8) + i / 8;
+            copy_in(to, blocks[next], 512, stream);
+            assert_ok(tnr_free_on(blocks[next], stream));
+        }
+        assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    }
+    assert_ok(tnr_free(to));
+    host_context_leave(0);
+    unit_stop(NULL);
 }
 
 /* What comes out into a buffer is not written over what went before it: as the race detector sees
@@ -302,6 +340,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(no_buffer_is_handed_out_before_its_copy_is_over, unit_stop),
+        cmocka_unit_test_teardown(what_is_over_is_whole_before_it_is_cut, unit_stop),
         cmocka_unit_test_teardown(the_next_copy_comes_after_the_last, unit_stop),
         cmocka_unit_test_teardown(every_way_to_record_counts, unit_stop),
         cmocka_unit_test_teardown(uses_of_other_devices_count, unit_stop),

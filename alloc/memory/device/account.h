@@ -65,6 +65,7 @@ typedef struct tnri_account {
     _Atomic uint64_t needs_bytes;    /* the sum of the most of each arena: miss/trade.h */
     _Atomic int trade_saves_nothing; /* 1: each stream keeps the memory that it has: likewise */
     _Atomic int is_full;             /* 1: it could not grow when it last wanted to: miss/price.h */
+    _Atomic int is_growing;          /* 1: a thread grows it, and others wait: miss/turn.h */
     _Atomic uint64_t asleep_bytes;   /* of chunks that have given their memory back */
     _Atomic uint32_t exports;        /* exports of its blocks that are open here or in other
                                     * processes */
