@@ -106,10 +106,10 @@ class Compiler:
 
 def program_check(compiler, name, headers, *flags):
     source = HERE / "program.cpp"
-    compiler.run(name, compiler.compile(name, source, headers, "-std=c++17", "-g", *flags))
+    compiler.run(name, compiler.compile(name, source, headers, "-std=c++17", *flags))
     if "TENURE_TEST_CONCEPT" in str(flags):  # CCCL itself is not what differs
         what = f"{name}, C++20, default streams of threads"
-        compiler.run(what, compiler.compile(what, source, headers, "-std=c++20", "-g",
+        compiler.run(what, compiler.compile(what, source, headers, "-std=c++20",
                                             "-DCUDA_API_PER_THREAD_DEFAULT_STREAM", *flags))
 
 
@@ -136,7 +136,7 @@ def gpu_check(compiler, name, headers):
     what = f"{name}: tests/gpu/interfaces/cccl.cu"
     host = "-DTHRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_CPP"
     compiler.run(what, compiler.compile(what, ROOT / "tests/gpu/interfaces/cccl.cu", headers,
-                                        "-std=c++17", "-g", host), "--quick")
+                                        "-std=c++17", host), "--quick")
 
 
 def main():
