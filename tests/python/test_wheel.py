@@ -167,6 +167,21 @@ class Wheel(unittest.TestCase):
         self.assertIn("./tools/setup", self.plain.pip("wheel", "--no-deps", "-w", self.folder, ROOT,
                                                       code=1, TENURE_PIP_BUILD=wrong))
 
+    def test_from_a_checkout_by_a_newer_pip(self):
+        """Those look for each module beside the backend first (pip 25.1 of Debian 13 did, where
+        `pip install .` failed). Broken to see it fail: the wheel's module is imported by name."""
+        self.assertEqual(self.plain.python("-c", """
+import importlib.machinery, sys
+class First:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return importlib.machinery.PathFinder.find_spec(name, [sys.argv[1]])
+sys.meta_path.insert(0, First)
+import tenure_source
+print(tenure_source._built().HERE)
+""", os.path.join(ROOT, "tools", "python"), TENURE_PIP_BUILD=BUILD).strip(),
+                         os.path.realpath(os.path.join(BUILD, "python")))
+
     def test_taken_away(self):
         gone = Environment(os.path.join(self.folder, "gone"))
         gone.pip("install", self.wheel)

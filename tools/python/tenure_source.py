@@ -6,7 +6,7 @@
 """
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -38,8 +38,14 @@ def _built() -> Any:
         _run(["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release",
               "-DTNR_BUILD_TESTS=OFF"])
     _run(["cmake", "--build", build, "--parallel", str(os.cpu_count() or 1)])
-    sys.path.insert(0, os.path.join(build, "python"))
-    return importlib.import_module("tenure_wheel")
+    # By its place: pip 24 and newer find every module by its name beside this one first.
+    path = os.path.join(build, "python", "tenure_wheel.py")
+    spec = importlib.util.spec_from_file_location("tenure_wheel", path)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"tenure: {path} is missing: is this a build folder of this version?")
+    backend = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(backend)
+    return backend
 
 
 def build_wheel(wheel_directory: str, config_settings: Optional[Dict[str, Any]] = None,
