@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Errors of the host with pinned memory, which --check=host finds. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "zoo.h"
 
@@ -209,6 +211,45 @@ void animal_host_handler(void)
     MUST(cuStreamSynchronize(the.a));
     MUST(cuMemFreeAsync(block, the.a));
     MUST(cuMemFreeHost(buffer));
+}
+
+/* A thread's stack runs into its guard page, as protected memory is; the program's handler runs on
+ * a stack of its own. */
+static void overflow_handle(int number)
+{
+    (void)number;
+    static const char said[] = "the program's handler\n";
+    (void)!write(STDOUT_FILENO, said, sizeof(said) - 1);
+    _exit(0);
+}
+
+static int overflow(volatile int *depth)
+{
+    volatile char room[2048];
+    room[0] = (char)++*depth; /* the lowest: where the stack pointer is */
+    return *depth > 0 ? overflow(depth) + room[0] : 0;
+}
+
+static void *overflow_run(void *unused)
+{
+    static char other[1 << 16];
+    struct sigaction own = {.sa_handler = overflow_handle, .sa_flags = SA_ONSTACK};
+    volatile int depth = 0;
+    (void)sigaltstack(&(stack_t){.ss_sp = other, .ss_size = sizeof(other)}, NULL);
+    (void)sigaction(SIGSEGV, &own, NULL);
+    MUST(cuCtxSetCurrent(the.context));
+    MUST(cuMemcpyDtoHAsync(buffer_make(BUFFER), make(the.a), BUFFER, the.a));
+    (void)overflow(&depth);
+    return unused;
+}
+
+void animal_host_overflow(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, overflow_run, NULL) != 0)
+        exit(1);
+    (void)pthread_join(thread, NULL);
+    exit(1);
 }
 
 /* ---- registered memory, and rows ------------------------------------------------------------- */

@@ -848,6 +848,15 @@ class Host(CheckTest):
                 self.assertEqual(result.findings, [])
 
 
+    def test_a_stack_that_runs_over(self):
+        """Broken to see it fail: is_driver is asked before the address is known (check/pinned.c):
+        reading the stack there ends the process."""
+        for options in ([], ["--check=host"]):
+            result = self.animal("host_overflow", "right", options)
+            self.assertIn("the program's handler", result.out)
+            self.assertEqual(result.code, 0, result.err)
+
+
 class Memory(CheckTest):
     """What the checker keeps is bounded. The program frees 70,000 blocks at once and more later,
     and comes from 105,000 places; the bounds are reached in the first three quarters, and in the

@@ -250,6 +250,12 @@ class MemorySaver(unittest.TestCase):
         cdll.cudaGetLastError()
         return status == 0
 
+    def test_functions_of_the_process_are_the_librarys_alone(self):
+        """Seen to fail with them on _impl itself: _impl.pause was the C library's, which sleeps."""
+        self.assertTrue(callable(self.saver._impl._binary_wrapper.cdll.getpid))
+        for name in ("pause", "read", "close"):
+            self.assertFalse(hasattr(self.saver._impl, name), name)
+
     @unittest.skipUnless("FAKE_CUDART" in os.environ, "the simulated CUDA runtime was not built")
     def test_a_backup_ends_with_its_memory(self):
         """What torch_memory_saver's test cpu_backup does with pools and pinned memory: a backup

@@ -222,7 +222,8 @@ static int is_writing(const void *context)
 #endif
 }
 
-/* 1: the driver touches, itself or by a function that calls no other, as memcpy is. */
+/* Only of a touch of what is protected here: a stack that has run over cannot be read.
+ * 1: the driver touches, itself or by a function that calls no other, as memcpy is. */
 static int is_driver(const void *context)
 {
 #if defined(__x86_64__)
@@ -269,7 +270,7 @@ static void page_leave(pending *one, uintptr_t at)
 }
 
 /* 1 if the address is, or was, in what is protected here: then it can be touched now. */
-static int touched(uintptr_t address, int is_write, int by_driver)
+static int touched(uintptr_t address, const void *context)
 {
     uintptr_t at = address & ~(page - 1);
     int is_ours = 0;
@@ -280,11 +281,11 @@ static int touched(uintptr_t address, int is_write, int by_driver)
         is_ours = 1;
         if (address < one->base || address >= one->end) {
             page_leave(one, at);
-        } else if (by_driver) {
+        } else if (is_driver(context)) {
             (void)pages_change(one->first, one->last, use_of(one), 0);
             one->first = one->last;
-        } else if (one->is_written || is_write) {
-            touch_note(one, address, is_write);
+        } else if (one->is_written || is_writing(context)) {
+            touch_note(one, address, is_writing(context));
             copy_end(i);
         }
     }
@@ -308,8 +309,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
     uintptr_t address = (uintptr_t)info->si_addr;
     if (number == SIGSEGV && info->si_code == SEGV_ACCERR && copies != NULL) {
         pthread_mutex_lock(&lock);
-        int is_ours =
-            touched(address, is_writing(context), is_driver(context)) || may_be_open(address);
+        int is_ours = touched(address, context) || may_be_open(address);
         pthread_mutex_unlock(&lock);
         if (is_ours)
             return;

@@ -41,7 +41,7 @@ def _built() -> Any:
     # By its place: pip 24 and newer find every module by its name beside this one first.
     path = os.path.join(build, "python", "tenure_wheel.py")
     spec = importlib.util.spec_from_file_location("tenure_wheel", path)
-    if spec is None or spec.loader is None:
+    if spec is None or spec.loader is None or not os.path.isfile(path):
         raise SystemExit(f"tenure: {path} is missing: is this a build folder of this version?")
     backend = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(backend)

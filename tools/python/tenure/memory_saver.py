@@ -44,6 +44,7 @@ import ctypes
 import os
 import sys
 import threading
+import types
 import warnings
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -67,6 +68,20 @@ def _content_of(in_memory: bool, on_disk: bool) -> str:
     return "keep" if in_memory else "disk" if on_disk else "discard"
 
 
+class _Calls:
+    """The library as programs of torch_memory_saver's see it: what tells the state, and any C
+    function that the process has."""
+
+    def __init__(self, state: "_State") -> None:
+        self._state = state
+        self._process = ctypes.CDLL(None)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._state if name.startswith("tms_get_") else self._process, name)
+
+
 class _State:
     """What the calling thread allocates belongs to: as programs ask that look at the internals,
     `torch_memory_saver._impl._binary_wrapper.cdll.tms_get_...()`. Of all this, Tenure itself asks
@@ -74,15 +89,8 @@ class _State:
 
     def __init__(self) -> None:
         self._thread = threading.local()
-        self._binary_wrapper = self.cdll = self
+        self._binary_wrapper = types.SimpleNamespace(cdll=_Calls(self))
         self._mem_pools: Dict[Tuple[str, bool, bool, str, int], str] = {}
-        self._process = ctypes.CDLL(None)
-
-    def __getattr__(self, name: str) -> Any:
-        """A C function that the process has, as every library of torch_memory_saver's finds it."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._process, name)
 
     def _now(self) -> Tuple[bool, bool, str, str]:
         backend = os.environ.get("TMS_INIT_CPU_BACKUP_BACKEND") or "pinned"
