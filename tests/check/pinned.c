@@ -135,7 +135,7 @@ void animal_host_shares_pages(void)
     pages[100 + 3 * PAGE] = 1; /* and in its last */
     if (!the.is_wrong)
         MUST(cuStreamSynchronize(the.a));
-    pages[2 * PAGE]++;
+    sum = pages[2 * PAGE];
     MUST(cuCtxSynchronize());
     MUST(cuMemFreeHost(pages));
     MUST(cuMemFreeAsync(block, the.a));

@@ -86,7 +86,8 @@ static size_t stretches_count;
 static uintptr_t page;
 static int refused;             /* what errno said of the last pages that could not be protected */
 static struct sigaction before; /* the program's own */
-static check_bounds driver_bounds; /* its library; set before the program runs */
+/* The driver's library, and the C library; set before the program runs. */
+static check_bounds driver_bounds, library_bounds;
 
 /* ---- protection ----------------------------------------------------------------------------- */
 
@@ -222,20 +223,23 @@ static int is_writing(const void *context)
 #endif
 }
 
-/* Only of a touch of what is protected here: a stack that has run over cannot be read.
- * 1: the driver touches, itself or by a function that calls no other, as memcpy is. */
+/* Only of a touch of what is protected here: a stack that has run over cannot be read. 1: the
+ * driver touches, itself or by a function of the C library that calls no other, as memcpy is. What
+ * else it calls may be the program's. */
 static int is_driver(const void *context)
 {
 #if defined(__x86_64__)
     const greg_t *registers = ((const ucontext_t *)context)->uc_mcontext.gregs;
     uintptr_t at = (uintptr_t)registers[REG_RIP];
     return check_is_in(&driver_bounds, at) ||
-           check_is_in(&driver_bounds, *(uintptr_t *)registers[REG_RSP]);
+           (check_is_in(&library_bounds, at) &&
+            check_is_in(&driver_bounds, *(uintptr_t *)registers[REG_RSP]));
 #elif defined(__aarch64__)
     enum { LINK = 30 };
     const mcontext_t *registers = &((const ucontext_t *)context)->uc_mcontext;
     return check_is_in(&driver_bounds, registers->pc) ||
-           check_is_in(&driver_bounds, registers->regs[LINK]);
+           (check_is_in(&library_bounds, registers->pc) &&
+            check_is_in(&driver_bounds, registers->regs[LINK]));
 #else
     (void)context;
     return 0;
@@ -486,8 +490,10 @@ void check_pinned_driver(void)
 {
     void (*observe)(void (*)(int, const void *, size_t)) = NULL;
     void *symbol = copies == NULL ? NULL : driver_symbol("simcuda_observe_touches");
-    if (copies != NULL)
+    if (copies != NULL) {
         check_bounds_find(driver_symbol("cuInit"), &driver_bounds);
+        check_bounds_find((const void *)(uintptr_t)memcpy, &library_bounds);
+    }
     if (symbol == NULL)
         return;
     memcpy(&observe, &symbol, sizeof(observe));
