@@ -22,6 +22,7 @@ import device
 import torch
 
 import tenure
+import tenure._saver_calls
 import tenure.memory_saver
 import tenure.tags
 from tenure import _library
@@ -299,6 +300,33 @@ class MemorySaver(unittest.TestCase):
         self.saver.resume("pageable")
         free(ptr)
 
+    def zero_copy_is_pinned(self, ptr):
+        with self.as_pytorch():
+            copy = self.saver.get_cpu_backup(HostTensor((MIB,), address=ptr), zero_copy=True)
+            return self.is_pinned(copy.data_ptr())
+
+    @unittest.skipUnless("FAKE_CUDART" in os.environ, "the simulated CUDA runtime was not built")
+    def test_mmap_of_graphs_and_of_the_environment(self):
+        """Of graphs, of a tag that a later region names no backend for, and of memory without a
+        tag. Seen to fail: cuda_graph() without _note_backend; get_cpu_backup() without
+        _initial_backend; _note_backend that takes what is in force whenever none is named."""
+        graph = self.graph(tag="mapped", enable_cpu_backup=True, cpu_backup_backend="mmap")
+        with self.saver.region("mapped", enable_cpu_backup=True):
+            more = malloc(MIB)
+        with self.saver.region("plain", enable_cpu_backup=True):
+            plain = malloc(MIB)
+        untagged = malloc(MIB)
+        self.saver._has_rest = True
+        self.addCleanup(setattr, self.saver, "_has_rest", False)
+        with mock.patch.dict(os.environ, TMS_INIT_ENABLE_CPU_BACKUP="1",
+                             TMS_INIT_CPU_BACKUP_BACKEND="mmap"):
+            self.saver.pause()
+            self.assertEqual([self.zero_copy_is_pinned(ptr)
+                              for ptr in (graph, more, plain, untagged)],
+                             [False, False, True, False])
+            self.saver.resume()
+        free(graph, more, plain, untagged)
+
     def test_disk_backup(self):
         """As torch_memory_saver's own test of it: files there while paused, as many each time."""
         with tempfile.TemporaryDirectory() as root:
@@ -444,6 +472,14 @@ _library.call("tnr_free", own)
 assert api.cudaFree(second) == 0
 torch_memory_saver.torch_memory_saver._rest = lambda verb: 1 / 0
 assert api.tms_pause(b"default") == 999
+
+
+def interrupted(verb):
+    raise KeyboardInterrupt
+
+
+torch_memory_saver.torch_memory_saver._rest = interrupted
+assert api.tms_pause(b"default") == 999
 print("as it should be")
 """
 
@@ -472,6 +508,14 @@ class Command(unittest.TestCase):
                           PYTHONWARNINGS="ignore", TMS_INIT_ENABLE="1")
         self.assertEqual((run.returncode, run.stdout), (0, "as it should be\n"), run.stderr)
         self.assertIn("torch_memory_saver: division by zero", run.stderr)
+        self.assertIn("torch_memory_saver: KeyboardInterrupt", run.stderr)
+
+    def test_functions_that_were_not_there_come_later(self):
+        """Seen to fail with what is kept noted before it is made."""
+        with mock.patch.object(tenure._library, "beside", lambda name: "/nonexistent"):
+            with self.assertRaises(OSError):
+                tenure._saver_calls.export(print, print)
+        self.assertEqual(tenure._saver_calls._kept, [])
 
     def test_no_functions_without_the_name(self):
         self.assertFalse(hasattr(ctypes.CDLL(None), "tms_pause"))

@@ -22,8 +22,8 @@ def _for_c(function: Callable[[Optional[str]], None]) -> Any:
     def called(tag: Optional[bytes]) -> int:
         try:
             function(tag.decode() if tag else None)
-        except Exception as error:  # C has no other way to hear of it
-            print(f"torch_memory_saver: {error}", file=sys.stderr)
+        except BaseException as error:  # C has no other way to hear of it, nor of an interrupt
+            print(f"torch_memory_saver: {str(error) or type(error).__name__}", file=sys.stderr)
             return _UNKNOWN
         return 0
 
@@ -34,7 +34,6 @@ def export(pause: Callable[[Optional[str]], None], resume: Callable[[Optional[st
     """Makes both functions visible to the whole process."""
     if _kept:
         return
-    _kept.extend((_for_c(pause), _for_c(resume)))
-    path = _library.beside("libtenure_python.so")
-    ctypes.CDLL(path).tenure_saver_begin(*_kept)
-    _kept.append(ctypes.CDLL(path, mode=os.RTLD_GLOBAL | os.RTLD_NOW))
+    calls, path = (_for_c(pause), _for_c(resume)), _library.beside("libtenure_python.so")
+    ctypes.CDLL(path).tenure_saver_begin(*calls)
+    _kept.extend((*calls, ctypes.CDLL(path, mode=os.RTLD_GLOBAL | os.RTLD_NOW)))

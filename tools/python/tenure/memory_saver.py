@@ -32,6 +32,7 @@ What differs:
 - Of the internals there are _ensure_initialized(), _impl._with_region_config(), _impl._mem_pools
   and ``_impl._binary_wrapper.cdll``: tms_get_interesting_region() and its kin, and any function of
   the process. A pool of _mem_pools holds nothing: a tag's memory goes with its tensors.
+  _with_region_config() changes what the getters say, and tags nothing: only region() does.
 - tms_pause() and tms_resume() are functions of the process once the program has imported the name
   torch_memory_saver. After an error, which is on stderr, they return 999. The other C functions are
   methods of ``cdll`` alone.
@@ -68,6 +69,10 @@ def _content_of(in_memory: bool, on_disk: bool) -> str:
     return "keep" if in_memory else "disk" if on_disk else "discard"
 
 
+def _initial_backend() -> str:
+    return os.environ.get("TMS_INIT_CPU_BACKUP_BACKEND") or "pinned"
+
+
 class _Calls:
     """The library as programs of torch_memory_saver's see it: what tells the state, and any C
     function that the process has."""
@@ -93,8 +98,8 @@ class _State:
         self._mem_pools: Dict[Tuple[str, bool, bool, str, int], str] = {}
 
     def _now(self) -> Tuple[bool, bool, str, str]:
-        backend = os.environ.get("TMS_INIT_CPU_BACKUP_BACKEND") or "pinned"
-        rest = (_is_set("TMS_INIT_ENABLE"), _is_set("TMS_INIT_ENABLE_CPU_BACKUP"), DEFAULT, backend)
+        rest = (_is_set("TMS_INIT_ENABLE"), _is_set("TMS_INIT_ENABLE_CPU_BACKUP"), DEFAULT,
+                _initial_backend())
         return getattr(self._thread, "now", rest)
 
     def enter_pool(self, tag: str, enable_cpu_backup: bool, enable_disk_backup: bool,
@@ -139,7 +144,7 @@ class TorchMemorySaver:
         self._has_disk = False  # a folder is set
         self._tags: List[str] = []  # of regions, in the order of their first use
         self._graphs: List[str] = []  # of graphs whose contents need not be kept
-        self._backends: Dict[str, str] = {}  # by tag
+        self._backends: Dict[Optional[str], str] = {}  # by tag
         self._backups = _saver_backups.Backups()
         # Untagged memory belongs to the default tag, for engines that start so.
         self._has_rest = _is_set("TMS_INIT_ENABLE")
@@ -191,9 +196,8 @@ class TorchMemorySaver:
         self._use(tag, self._tags)
         content = _content_of(enable_cpu_backup, enable_disk_backup)
         with self._impl._with_region_config(tag, enable_cpu_backup, cpu_backup_backend):
-            backend = self._impl.tms_get_cpu_backup_backend().decode()
+            backend = self._note_backend(tag, cpu_backup_backend)
             self._impl.enter_pool(tag, enable_cpu_backup, enable_disk_backup, backend)
-            self._backends[tag] = backend
             with tags.region(tag, content=content):
                 yield
 
@@ -210,6 +214,7 @@ class TorchMemorySaver:
         self._check_backup(enable_cpu_backup, cpu_backup_backend)
         name = tag if enable_cpu_backup else _graphs_of(tag)
         self._use(name, self._tags if enable_cpu_backup else self._graphs)
+        self._note_backend(name, cpu_backup_backend)
         with tags.region(name):
             with torch.cuda.graph(cuda_graph, pool=pool, stream=stream,
                                   capture_error_mode=capture_error_mode):
@@ -283,7 +288,7 @@ class TorchMemorySaver:
             return None
         tag = tags.of(ptr)
         copy = kept if zero_copy else None
-        if copy is None and zero_copy and self._backends.get(tag or "") != "mmap":
+        if copy is None and zero_copy and self._backends.get(tag, _initial_backend()) != "mmap":
             copy = _saver_backups.pinned(x.shape, x.dtype, bytes)
         if copy is None:
             copy = torch.empty(x.shape, dtype=x.dtype, device="cpu")
@@ -308,6 +313,12 @@ class TorchMemorySaver:
     def _have_disk(self) -> None:
         if not self._has_disk:
             self.set_disk_backup_dir(os.environ.get("TMS_DISK_BACKUP_DIR") or "/tmp")
+
+    def _note_backend(self, tag: str, named: Optional[str]) -> str:
+        """The backend of a tag: what was named for it last, or else what was in force at first."""
+        if named is not None or tag not in self._backends:
+            self._backends[tag] = named or self._impl.tms_get_cpu_backup_backend().decode()
+        return self._backends[tag]
 
     def _check_backup(self, enable_cpu_backup: bool, backend: Optional[str]) -> None:
         if backend not in _BACKENDS:
