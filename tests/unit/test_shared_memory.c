@@ -10,6 +10,7 @@
  *   tnri_cgroup_begin without is_integrated: what_is_idle_goes_back, and the two after it
  *   tnri_cgroup_over without tnri_host_lack: what_is_idle_goes_back
  *   tnri_cgroup_over without tnri_host_is_pressed: a_pressed_host_gets_all_that_is_idle
+ *   tnri_reclaim_above_groups without SIZE_MAX: the same
  *   tnri_host_rest without is_integrated: host_memory_leaves_it_too
  *   outside_check: tnri_host_room also for nothing: what_gives_back_more_is_not_refused
  */
@@ -25,6 +26,7 @@
 #include "memory/device/chunk.h"
 #include "memory/device/host.h"
 #include "memory/pool/pool.h"
+#include "miss/reclaim.h"
 
 enum { REST = 64 }; /* MiB that stay for the host */
 
@@ -181,6 +183,11 @@ static void a_pressed_host_gets_all_that_is_idle(void **state)
     }
     put("/proc/pressure/memory", "some avg10=10.00 avg60=0.00 avg300=0.00 total=9\n");
     miss();
+    assert_true(unit_stats().reserved_bytes.current <= 28 * MIB);
+    idle = unit_malloc(100 * MIB, NULL);
+    assert_ok(tnr_free(idle));
+    usleep(3000);
+    assert_int_equal(tnri_reclaim_above_groups(tnri_device_nth(0), 0), 0); /* not again at once */
     assert_true(unit_stats().reserved_bytes.current <= 28 * MIB);
     assert_ok(tnr_free(live));
 }
