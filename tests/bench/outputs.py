@@ -8,6 +8,8 @@ was got; long lines are folded, with six blanks. Between its marks the page show
     docs/host.md      host.txt     tests/gpu/host.sh, on a GPU
     docs/serving.md   serving.txt  tests/gpu/serving.sh, on a GPU
     docs/elastic.md   cgroup.txt   test_unit_cgroup measure N, on the simulated device
+    docs/elastic.md   soft_limit.txt   tests/gpu/soft_limit.sh, on a GPU
+    docs/found.md     offloaded_cache.txt   tests/gpu/check_python/offloaded_cache.py, on a GPU
 
 --update writes the pages. Exit codes: 0 they agree; 1 they do not.
 
@@ -88,13 +90,38 @@ def serving_part(text, source):
                    "wake, s"], slept) + "\n" + origin(text, source))
 
 
+def falls_said(mib, count, median, most95, most):
+    return textwrap.fill(
+        f"A soft limit fell by {mib} MiB {count} times. The group was under it after {median} ms "
+        f"in the median, {most95} ms in 95 of 100, and {most} ms at most.", 100) + "\n\n"
+
+
+def soft_limit_part(text, source):
+    count, mib, *times = found(
+        r"(\d+) falls by (\d+) MiB: under the limit after ([\d.]+) ms in the median, "
+        r"([\d.]+) in 95 of 100, ([\d.]+) at most", text)
+    return falls_said(mib, count, *times) + origin(text, source)
+
+
+def offloaded_part(text, source):
+    """A row for each way, in the order of the output: runs, and how many results differ."""
+    ways = {}
+    for way, wrong, count in re.findall(r"^([^#\n:]+): transformers .*: (\d+) of (\d+) results",
+                                        text, re.MULTILINE):
+        ways.setdefault((way, count), []).append(int(wrong))
+    if not ways:
+        raise ValueError("there is no result in the output")
+    rows = [[way, str(len(wrong)), str(min(wrong)), str(max(wrong)), count]
+            for (way, count), wrong in ways.items()]
+    return (table(["way", "runs", "results that differ, least", "most", "of"], rows) + "\n" +
+            origin(text, source))
+
+
 def cgroup_part(text, source):
     count, mib, median, most95, most = found(
         r"(\d+) falls of a soft limit by (\d+) MiB: under it after ([\d.]+) ms in the median, "
         r"([\d.]+) in 95 of 100, ([\d.]+) at most", text)
-    says = (f"A soft limit fell by {mib} MiB {count} times. The group was under it after {median} "
-            f"ms in the median, {most95} ms in 95 of 100, and {most} ms at most.")
-    return textwrap.fill(says, 100) + "\n\n" + origin(text, source)
+    return falls_said(mib, count, median, most95, most) + origin(text, source)
 
 
 def origin(text, source):
@@ -106,7 +133,9 @@ def origin(text, source):
 
 PARTS = {"host": ("docs/host.md", "host.txt", host_part),
          "serving": ("docs/serving.md", "serving.txt", serving_part),
-         "cgroup": ("docs/elastic.md", "cgroup.txt", cgroup_part)}
+         "cgroup": ("docs/elastic.md", "cgroup.txt", cgroup_part),
+         "soft_limit": ("docs/elastic.md", "soft_limit.txt", soft_limit_part),
+         "offloaded": ("docs/found.md", "offloaded_cache.txt", offloaded_part)}
 
 
 def page_check(name, text, output, update):
@@ -130,7 +159,7 @@ def self_check(outputs, pages):
     wrong = []
     for name, (page, source, _) in PARTS.items():
         output, text = outputs[name], pages[name]
-        digit = re.search(r"\d(?= ms| GB)", output).start()
+        digit = re.search(r"\d(?= ms| GB| of \d+ results)", output).start()
         other = output[:digit] + str((int(output[digit]) + 5) % 10) + output[digit + 1:]
         first = output.split("\n", 1)[0]
         for what, changed in (("a number", other), ("no head", output[len(first):]),

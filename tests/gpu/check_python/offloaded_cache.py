@@ -2,14 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """transformers' cache with offloading, by itself: docs/found.md tells what is wrong there.
 
-    offloaded_cache.py [mend | order] [--steps N] [--behind MCYCLES]
+    offloaded_cache.py [mend | order] [--steps N]
 
 A cache of eight layers gets the same states twice: with offloading and without. Prints how many of
 the results that differ there are, and of how many. With `mend`, each tensor is recorded on the
 stream that uses it before it goes. With `order`, the library's prefetch stream waits for the
-current stream before each prefetch. `--behind` lets the current stream work for so many million
-cycles before each step of the cache, as a model between two layers would. Under
-`tenure run --check` the program ends with 99 (not with 5.17), and with `mend` with 0.
+current stream before each prefetch. Under `tenure run --check` the program ends with 99 (not with
+5.17), and with `mend` with 0.
 Exit code 77: PyTorch, transformers or a GPU is not there.
 """
 import argparse
@@ -66,7 +65,6 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("how", nargs="?", choices=["mend", "order"])
     parser.add_argument("--steps", type=int, default=256)
-    parser.add_argument("--behind", type=int, default=0)
     options = parser.parse_args()
     try:
         import torch
@@ -87,8 +85,6 @@ def main():
     sums = ([], [])
     for cache, to in zip((plain, offloaded), sums):
         for step in range(options.steps):
-            if options.behind:
-                torch.cuda._sleep(options.behind * 1000000)
             more = {"cache_position": torch.tensor([step], device="cuda")}
             for layer in range(LAYERS):
                 keys, values = cache.update(states[step, 0] + layer, states[step, 1] + layer, layer,
