@@ -7,6 +7,7 @@ was got; long lines are folded, with six blanks. Between its marks the page show
 
     docs/host.md      host.txt     tests/gpu/host.sh, on a GPU
     docs/serving.md   serving.txt  tests/gpu/serving.sh, on a GPU
+    docs/serving.md   memory_saver.txt, vllm.txt   tests/gpu/memory_saver.sh, vllm.sh, on a GPU
     docs/elastic.md   cgroup.txt   test_unit_cgroup measure N, on the simulated device
     docs/elastic.md   soft_limit.txt   tests/gpu/soft_limit.sh, on a GPU
     docs/found.md     offloaded_cache.txt   tests/gpu/check_python/offloaded_cache.py, on a GPU
@@ -90,6 +91,24 @@ def serving_part(text, source):
                    "wake, s"], slept) + "\n" + origin(text, source))
 
 
+def tests_part(text, source):
+    """What pytest -rA says in the end."""
+    counts = {verdict: int(count) for count, verdict in
+              re.findall(r"\b(\d+) (passed|failed|skipped)\b", text.rsplit("\n", 2)[-2])}
+    named = re.findall(r"^FAILED \S*::(\S+)", text, re.MULTILINE)
+    skipped = {}
+    for count, why in re.findall(r"^SKIPPED \[(\d+)\] \S+ (.*)$", text, re.MULTILINE):
+        skipped[why] = skipped.get(why, 0) + int(count)
+    if ("passed" not in counts or len(named) != counts.get("failed", 0) or
+            sum(skipped.values()) != counts.get("skipped", 0)):
+        raise ValueError("the summary is not there, or names other tests than it counts")
+    rows = [["passed", str(counts["passed"]), ""],
+            ["failed", str(len(named)), ", ".join(f"`{name}`" for name in named)],
+            ["skipped", str(sum(skipped.values())),
+             ", ".join(f"{count}: {why}" for why, count in skipped.items())]]
+    return table(["tests", "number", "which"], rows) + "\n" + origin(text, source)
+
+
 def falls_said(mib, count, median, most95, most):
     return textwrap.fill(
         f"A soft limit fell by {mib} MiB {count} times. The group was under it after {median} ms "
@@ -133,6 +152,8 @@ def origin(text, source):
 
 PARTS = {"host": ("docs/host.md", "host.txt", host_part),
          "serving": ("docs/serving.md", "serving.txt", serving_part),
+         "memory_saver": ("docs/serving.md", "memory_saver.txt", tests_part),
+         "vllm": ("docs/serving.md", "vllm.txt", tests_part),
          "cgroup": ("docs/elastic.md", "cgroup.txt", cgroup_part),
          "soft_limit": ("docs/elastic.md", "soft_limit.txt", soft_limit_part),
          "offloaded": ("docs/found.md", "offloaded_cache.txt", offloaded_part)}
@@ -159,7 +180,7 @@ def self_check(outputs, pages):
     wrong = []
     for name, (page, source, _) in PARTS.items():
         output, text = outputs[name], pages[name]
-        digit = re.search(r"\d(?= ms| GB| of \d+ results)", output).start()
+        digit = re.search(r"\d(?= ms| GB| of \d+ results| passed)", output).start()
         other = output[:digit] + str((int(output[digit]) + 5) % 10) + output[digit + 1:]
         first = output.split("\n", 1)[0]
         for what, changed in (("a number", other), ("no head", output[len(first):]),

@@ -149,6 +149,8 @@ _SIGNATURES = {
     "tnr_frames_source_set": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p]),
     "tnr_mark": (ctypes.c_int, [ctypes.c_char_p]),
     "tnr_stream_name_set": (ctypes.c_int, [ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p]),
+    "tnr_memory_walk": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p,
+                                       ctypes.c_void_p]),
     "tnr_snapshot_write": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_int]),
     "tnr_trim": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]),
     "tnr_compact": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]),
