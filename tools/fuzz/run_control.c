@@ -139,6 +139,11 @@ static int run_sleep(fuzz_run *run, const fuzz_op *op)
         run_hash(run, (uint64_t)status);
         return 0; /* others have taken the memory meanwhile */
     }
+    if (op->kind == FUZZ_SLEEP && status == TNR_ERR_HOST_MEMORY && !*asleep &&
+        m->limit_bytes[FUZZ_DEVICES + op->device] != UINT64_MAX && !run_was_sabotaged(run)) {
+        run_hash(run, (uint64_t)status);
+        return 0; /* its contents have no room under that limit; the pool is awake */
+    }
     if (!run_succeeded(run, status, op->kind == FUZZ_SLEEP ? "tnr_pool_sleep" : "tnr_pool_wake")) {
         /* A sleep that failed and could not be taken back says that the pool is asleep: which it
          * is, is asked by waking it without failures. */
@@ -176,7 +181,9 @@ static int run_compact(fuzz_run *run, const fuzz_op *op)
         return 0;
     if (model_is_registered(m, op->device, op->pool))
         return rightly_refused(run, status, TNR_ERR_BUSY);
-    int is_short = status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
+    int is_short = status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT ||
+                   (status == TNR_ERR_HOST_MEMORY &&
+                    m->limit_bytes[FUZZ_DEVICES + op->device] != UINT64_MAX);
     if ((is_short && !run_was_sabotaged(run)) || (status == TNR_ERR_BUSY && pool->is_graph))
         return 0; /* there was no room for a copy */
     if (run_succeeded(run, status, "tnr_compact"))
