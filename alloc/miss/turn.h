@@ -9,7 +9,7 @@
  * page or a slab of its own, and those corners stay. So a thread waits until the one before it has
  * its memory, and then looks again at what is free.
  *
- * Not for the pool that keeps contents, whose blocks are slabs as they are, and not for segments of
+ * Not for the pool that keeps contents, which one thread at a time grows, and not for segments of
  * an owner, whose functions may wait for anything. A turn is thrift and nothing depends on it: a
  * thread that has waited for about a second goes on without.
  */

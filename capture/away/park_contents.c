@@ -10,21 +10,14 @@
 static tnr_status buffers_take(tnri_contents *contents, tnri_device *device, size_t bytes)
 {
     const tnri_staging *staging = tnri_staging_of(device);
-    size_t pinned = staging->pinned.count, paged = staging->paged.count;
+    size_t pinned = staging->pinned.count;
     if (tnri_capturing())
         return tnri_error(TNR_ERR_BUSY, "a stream capture is under way; it forbids pinning memory. "
                                         "Park before or after it, or discard the contents.");
-    tnr_status status = tnri_staging_check(device, tnri_buffers_for(bytes));
-    if (status == TNR_OK)
-        status = tnri_staging_take(device, bytes, 0, &contents->buffers);
+    tnr_status status = tnri_staging_take_pinned(device, bytes, &contents->buffers);
+    contents->is_fresh = 1;
     contents->made = staging->pinned.count - pinned;
-    if (status != TNR_OK || !contents->buffers->is_paged) /* ordinary ones come first */
-        return status;
-    tnri_staging_undo(device, contents->buffers, pinned, paged);
-    return tnri_error(TNR_ERR_HOST_MEMORY,
-                      "the system does not pin %zu bytes more for a block's contents. Raise the "
-                      "limit on locked memory, or discard the contents.",
-                      bytes);
+    return status;
 }
 
 tnr_status tnri_contents_make(tnri_contents **made, tnri_device *device, size_t bytes,
@@ -33,7 +26,7 @@ tnr_status tnri_contents_make(tnri_contents **made, tnri_device *device, size_t 
     tnri_contents *contents = tnri_staging_take_late(device, bytes, stream);
     if (contents != NULL) {
         contents->bytes = bytes;
-        contents->made = 0;
+        contents->is_fresh = 0;
         *made = contents;
         return TNR_OK;
     }
@@ -76,9 +69,11 @@ void tnri_contents_unmake(tnri_contents *contents)
     tnri_device *device = contents->device;
     const tnri_staging *staging = tnri_staging_of(device);
     tnri_staging_claim(device);
-    size_t made = tnri_capturing() ? 0 : contents->made; /* a capture forbids freeing them */
-    tnri_staging_undo(device, contents->buffers, staging->pinned.count - made,
-                      staging->paged.count);
+    if (!contents->is_fresh || tnri_capturing()) /* a capture forbids giving memory back */
+        tnri_staging_give(device, contents->buffers, 1);
+    else
+        tnri_staging_undo(device, contents->buffers, staging->pinned.count - contents->made,
+                          staging->paged.count);
     tnri_staging_unclaim(device);
     tnri_host_free(contents, sizeof(*contents));
 }

@@ -355,7 +355,8 @@ static tnr_status sleeper_begin(tnri_replacing *self)
     sleeper->chunks[0] = self->loose[0].chunk;
     sleeper->chunks_count = 1;
     sleeper->chunks[0]->kept_until = sleeper->kept_bytes;
-    tnr_status status = tnri_staging_check(device, tnri_buffers_for(sleeper->kept_bytes));
+    size_t room = tnri_buffers_bytes(tnri_buffers_for(sleeper->kept_bytes));
+    tnr_status status = tnri_staging_check(device, room);
     return status != TNR_OK ? status
                             : tnri_staging_take(device, sleeper->kept_bytes, 0, &sleeper->buffers);
 }

@@ -83,7 +83,7 @@ static tnr_status set_have_buffers(const tnri_pool_set *set, const tnr_sleep_opt
     for (size_t i = 0; i < set->count && status == TNR_OK; i++)
         status = pool_list(set, i, options, &count, &ring);
     if (status == TNR_OK)
-        status = tnri_staging_check(set->device, count + ring);
+        status = tnri_staging_check(set->device, tnri_buffers_bytes(count + ring));
     for (size_t i = 0; i < set->count && status == TNR_OK; i++) {
         tnri_sleeper *sleeper = tnri_pool_set_sleeper(set, i);
         sleeper->keeps_buffers = options->keep_backing;

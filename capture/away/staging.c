@@ -67,6 +67,11 @@ size_t tnri_buffers_for(size_t bytes)
     return bytes / TNRI_BUFFER_BYTES + (bytes % TNRI_BUFFER_BYTES != 0);
 }
 
+size_t tnri_buffers_bytes(size_t count)
+{
+    return count > SIZE_MAX / TNRI_BUFFER_BYTES ? SIZE_MAX : count * TNRI_BUFFER_BYTES;
+}
+
 static void buffer_push(tnri_buffers *buffers, tnri_buffer *buffer)
 {
     buffer->next = buffers->spares;
@@ -81,6 +86,20 @@ static void file_end(tnri_staging *staging, tnri_buffer *buffer)
     staging->files_count--;
 }
 
+static void pinned_free(tnri_buffer *buffer)
+{
+    tnr_status status = tnr_free(buffer->memory);
+    tnri_assert(status == TNR_OK); /* no stream was told of it */
+    (void)status;
+    tnri_host_free(buffer, sizeof(*buffer));
+}
+
+static void short_end(tnri_staging *staging, tnri_buffer *buffer)
+{
+    staging->short_bytes -= buffer->bytes;
+    pinned_free(buffer);
+}
+
 static void buffers_push(tnri_staging *staging, tnri_buffer *buffers)
 {
     while (buffers != NULL) {
@@ -88,6 +107,8 @@ static void buffers_push(tnri_staging *staging, tnri_buffer *buffers)
         buffers = buffer->next;
         if (buffer->file != NULL)
             file_end(staging, buffer);
+        else if (buffer->bytes != TNRI_BUFFER_BYTES)
+            short_end(staging, buffer);
         else
             buffer_push(buffer->is_paged ? &staging->paged : &staging->pinned, buffer);
     }
@@ -119,13 +140,13 @@ static tnr_status pool_open(tnri_device *device)
     return status;
 }
 
-static tnr_status memory_pin(tnri_device *device, void **memory)
+static tnr_status memory_pin(tnri_device *device, void **memory, size_t bytes)
 {
     tnr_status status = staging_check();
     if (status == TNR_OK)
         status = pool_open(device);
     if (status == TNR_OK)
-        status = tnr_pool_malloc(memory, tnri_staging_of(device)->pool, TNRI_BUFFER_BYTES,
+        status = tnr_pool_malloc(memory, tnri_staging_of(device)->pool, bytes,
                                  TNR_HOST(device->index), NULL);
     /* Out of host memory, that is, not of the device's. */
     return status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT ? TNR_ERR_HOST_MEMORY
@@ -172,41 +193,46 @@ static tnr_status memory_page(void **memory)
     return TNR_OK;
 }
 
-/* Adds one spare. */
-static tnr_status buffer_make(tnri_device *device, tnri_buffers *buffers, int is_paged)
+/* Makes a buffer the first of a list. */
+static tnr_status buffer_add(tnri_device *device, tnri_buffer **list, size_t bytes, int is_paged)
 {
     tnri_buffer *buffer = tnri_host_alloc(sizeof(*buffer));
     if (buffer == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of contents.");
     void *memory;
-    tnr_status status = is_paged ? memory_page(&memory) : memory_pin(device, &memory);
+    tnr_status status = is_paged ? memory_page(&memory) : memory_pin(device, &memory, bytes);
     if (status != TNR_OK) {
         tnri_host_free(buffer, sizeof(*buffer));
         return status;
     }
-    buffer->memory = memory;
-    buffer->bytes = TNRI_BUFFER_BYTES;
-    buffer->is_paged = is_paged;
-    buffers->count++;
-    buffer_push(buffers, buffer);
+    *buffer = (tnri_buffer){memory, bytes, *list, NULL, is_paged};
+    *list = buffer;
     return TNR_OK;
 }
 
-/* Frees pinned spares until `most` exist, or none is spare, and gives their memory back. */
+/* Adds one spare. */
+static tnr_status buffer_make(tnri_device *device, tnri_buffers *buffers, int is_paged)
+{
+    tnr_status status = buffer_add(device, &buffers->spares, TNRI_BUFFER_BYTES, is_paged);
+    buffers->count += status == TNR_OK;
+    buffers->spares_count += status == TNR_OK;
+    return status;
+}
+
+/* Frees pinned spares until `most` exist, or none is spare, and gives their memory back, and that
+ * of short ones that have ended, but for these alone not while a capture is under way. */
 static tnr_status pinned_trim(tnri_device *device, size_t most)
 {
     tnri_staging *staging = tnri_staging_of(device);
     tnri_buffers *pinned = &staging->pinned;
-    if (pinned->spares == NULL || pinned->count <= most)
+    int is_more = pinned->spares != NULL && pinned->count > most;
+    if (staging->pool == NULL || (!is_more && tnri_capturing()))
         return TNR_OK;
     tnr_status status = staging->is_busy ? tnri_staging_wait(device) : TNR_OK;
     if (status != TNR_OK)
         return status;
     while (pinned->spares != NULL && pinned->count > most) {
-        tnri_buffer *buffer = buffer_pop(pinned);
-        status = tnr_free(buffer->memory);
-        tnri_assert(status == TNR_OK); /* no stream was told of it */
-        tnri_host_free(buffer, sizeof(*buffer));
+        pinned_free(buffer_pop(pinned));
         pinned->count--;
     }
     return pool_trim(staging);
@@ -227,23 +253,6 @@ static void paged_trim(tnri_device *device, size_t most)
 static size_t at_least_0(size_t wanted, size_t there)
 {
     return wanted > there ? wanted - there : 0;
-}
-
-tnr_status tnri_staging_check(const tnri_device *device, size_t count)
-{
-    const tnri_staging *staging = tnri_staging_of(device);
-    size_t missing = at_least_0(count, staging->pinned.spares_count + staging->paged.spares_count);
-    size_t most = SIZE_MAX / TNRI_BUFFER_BYTES;
-    size_t bytes = missing > most ? SIZE_MAX : missing * TNRI_BUFFER_BYTES;
-    tnri_host_limit limit;
-    if (missing == 0 || tnri_host_limit_allows(&limit, bytes, tnri_host_rest(device)))
-        return TNR_OK;
-    return tnri_error(TNR_ERR_HOST_MEMORY,
-                      "contents need %s of host memory, and %s has %s left, of which %s are not "
-                      "touched. Nothing was taken. Raise that limit, keep less "
-                      "(TNR_CONTENT_DISCARD), or let fewer pools sleep.",
-                      TNRI_BYTES(bytes), limit.where, TNRI_BYTES(limit.left),
-                      TNRI_BYTES(tnri_host_rest(device)));
 }
 
 /* Has at least so many spares, or as many as can be had. */
@@ -314,6 +323,15 @@ void tnri_staging_give_late(tnri_late *late)
     tnri_lock_release(&late_lock);
 }
 
+/* Whether the buffers have room for `bytes`, and not for more than twice as much. */
+static int buffers_fit(const tnri_buffer *buffers, size_t bytes)
+{
+    size_t room = 0;
+    for (; buffers != NULL; buffers = buffers->next)
+        room += buffers->bytes;
+    return bytes <= room && bytes >= room / 2;
+}
+
 tnri_late *tnri_staging_take_late(tnri_device *device, size_t bytes, tnri_stream *stream)
 {
     tnri_staging *staging = tnri_staging_of(device);
@@ -326,7 +344,7 @@ tnri_late *tnri_staging_take_late(tnri_device *device, size_t bytes, tnri_stream
         tnri_late *late = list;
         list = late->next;
         if (found == NULL && late->stream != NULL &&
-            tnri_buffers_for(late->bytes) == tnri_buffers_for(bytes) &&
+            buffers_fit(late->buffers, bytes) &&
             tnri_stream_is_after(stream, late->stream, late->number, 1))
             found = late;
         else
@@ -395,6 +413,53 @@ tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_ma
     ring_open(staging, ring);
     for (size_t i = 0; i < count; i++) {
         tnri_buffer *buffer = buffer_pop(i < pinned ? &staging->pinned : &staging->paged);
+        buffer->next = *buffers;
+        *buffers = buffer;
+    }
+    return TNR_OK;
+}
+
+tnr_status tnri_staging_check(tnri_device *device, size_t wanted)
+{
+    const tnri_staging *staging = tnri_staging_of(device);
+    size_t spares = staging->pinned.spares_count + staging->paged.spares_count;
+    size_t bytes = at_least_0(wanted, tnri_buffers_bytes(spares));
+    tnri_host_limit limit;
+    if (bytes == 0 || tnri_host_limit_allows(&limit, bytes, tnri_host_rest(device)))
+        return TNR_OK;
+    /* What parked blocks have left in the pool is pinned, and no spare. */
+    (void)late_collect(device, 0);
+    if (pinned_trim(device, staging->pinned.count) == TNR_OK &&
+        tnri_host_limit_allows(&limit, bytes, tnri_host_rest(device)))
+        return TNR_OK;
+    return tnri_error(TNR_ERR_HOST_MEMORY,
+                      "contents need %s of host memory, and %s has %s left, of which %s are not "
+                      "touched. Nothing was taken. Raise that limit, keep less "
+                      "(TNR_CONTENT_DISCARD), or let fewer pools sleep.",
+                      TNRI_BYTES(bytes), limit.where, TNRI_BYTES(limit.left),
+                      TNRI_BYTES(tnri_host_rest(device)));
+}
+
+tnr_status tnri_staging_take_pinned(tnri_device *device, size_t bytes, tnri_buffer **buffers)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    size_t count = tnri_buffers_for(bytes), rest = bytes % TNRI_BUFFER_BYTES;
+    tnri_assert(tnri_staging_is_mine(device));
+    (void)late_collect(device, 0);
+    size_t before = staging->pinned.count;
+    int has_short = rest > 0 && staging->pinned.spares_count < count;
+    *buffers = NULL;
+    tnr_status status = buffers_make(device, &staging->pinned, count - (size_t)has_short, 0);
+    if (status == TNR_OK && has_short) {
+        status = buffer_add(device, buffers, rest, 0);
+        staging->short_bytes += status == TNR_OK ? rest : 0;
+    }
+    if (status != TNR_OK) {
+        (void)pinned_trim(device, before);
+        return status;
+    }
+    for (count -= (size_t)has_short; count > 0; count--) {
+        tnri_buffer *buffer = buffer_pop(&staging->pinned);
         buffer->next = *buffers;
         *buffers = buffer;
     }
@@ -489,7 +554,7 @@ tnr_status tnri_staging_prepare(tnri_device *device, size_t bytes)
     (void)late_collect(device, 0);
     size_t count = tnri_buffers_for(bytes);
     size_t before = staging->pinned.count, used = before - staging->pinned.spares_count;
-    tnr_status status = tnri_staging_check(device, at_least_0(count, used));
+    tnr_status status = tnri_staging_check(device, tnri_buffers_bytes(at_least_0(count, used)));
     if (status == TNR_OK)
         status = buffers_make(device, &staging->pinned, at_least_0(count, used), 0);
     if (status != TNR_OK) {
@@ -564,15 +629,17 @@ static tnr_status staging_close(tnri_device *device)
     CUresult result = late_collect(device, 1);
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, TNRI_GPU_CONTEXT_AWAIT, "waiting for copies of contents");
-    size_t kept = staging->pinned.count - staging->pinned.spares_count;
+    size_t kept = (staging->pinned.count - staging->pinned.spares_count) * TNRI_BUFFER_BYTES +
+                  staging->short_bytes;
     if (kept > 0)
         return tnri_error(TNR_ERR_BUSY,
                           "%s of host memory keep contents of sleeping pools and parked blocks of "
                           "device %d. Wake and unpark them first, or end device %d.",
-                          TNRI_BYTES(kept * TNRI_BUFFER_BYTES), device->index, device->index);
+                          TNRI_BYTES(kept), device->index, device->index);
     tnr_status status = pinned_trim(device, 0);
     if (status != TNR_OK)
         return status;
+    tnri_assert(staging->pinned.count == 0);
     paged_trim(device, 0);
     staging->kept_count = 0;
     staging->is_busy = 0;

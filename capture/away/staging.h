@@ -32,7 +32,7 @@
 /* A buffer of host memory for contents. The owner of the list that it is in owns it. */
 typedef struct tnri_buffer {
     unsigned char *memory;
-    size_t bytes; /* TNRI_BUFFER_BYTES, or a file's */
+    size_t bytes; /* TNRI_BUFFER_BYTES; less: a short one; or a file's */
     struct tnri_buffer *next;
     tnri_disk_file *file; /* that the memory is; null: none */
     int is_paged;         /* 1: ordinary memory, which the device reaches through the ring alone */
@@ -50,7 +50,8 @@ typedef struct tnri_late {
     tnri_device *device; /* whose staging they go back to; constant */
     tnri_buffer *buffers;
     size_t bytes;        /* of the contents */
-    size_t made;         /* buffers that did not exist before */
+    int is_fresh;        /* 1: its buffers were taken by this call, not taken over */
+    size_t made;         /* then: whole ones that did not exist before */
     tnri_event *event;   /* when it is over, no copy uses them */
     tnri_stream *stream; /* with a reference: the event is its mark `number`; null: not known */
     uint64_t number;
@@ -69,6 +70,7 @@ typedef struct tnri_staging {
     tnri_buffers pinned, paged;
     tnr_pool pool;      /* of host memory near the device, for the pinned ones; null: none yet */
     size_t files_count; /* buffers that are files */
+    size_t short_bytes; /* of short ones: pinned, for parked blocks, never spare */
     size_t kept_count;  /* pinned ones that tnri_staging_prepare asked for; not freed */
     tnri_late *late;    /* buffers on their way back; the lock of all of these */
     tnri_buffer *ring[TNRI_RING]; /* pinned; there while paged buffers are in use, otherwise null */
@@ -104,8 +106,9 @@ tnr_status tnri_staging_empty(tnri_device *device, int is_end);
 /* Takes a list of buffers back when copies are over, and `late` with it. Any thread, with no claim;
  * never calls the driver. */
 void tnri_staging_give_late(tnri_late *late);
-/* Takes one over that has the buffers for `bytes`, and that is over already or that `stream` comes
- * after. So a host that runs ahead pins no more memory. Null: there is none. */
+/* Takes one over that has room for `bytes`, and not for more than twice as much, and that is over
+ * already or that `stream` comes after. So a host that runs ahead pins no more memory. Null: there
+ * is none. */
 tnri_late *tnri_staging_take_late(tnri_device *device, size_t bytes, tnri_stream *stream);
 
 /* What follows is for the thread with the claim, in the device's context, with no lock held. */
@@ -118,16 +121,21 @@ tnr_status tnri_staging_wait(tnri_device *device);
 
 /* How many buffers so many bytes fill. */
 size_t tnri_buffers_for(size_t bytes);
-/* TNR_ERR_HOST_MEMORY if `count` buffers, less those that are spare, would leave less than
- * tnri_host_rest() of the memory that the machine or a control group has left. Called once for
- * all pools of a sleep, because the system counts a buffer only when something is written to it. */
-tnr_status tnri_staging_check(const tnri_device *device, size_t count);
+/* And how many bytes so many buffers have; SIZE_MAX: more than there can be. */
+size_t tnri_buffers_bytes(size_t count);
+/* TNR_ERR_HOST_MEMORY if `bytes`, less what is spare, would leave less than tnri_host_rest() of the
+ * memory that the machine or a control group has left. Called once for all pools of a sleep,
+ * because the system counts a buffer only when something is written to it. */
+tnr_status tnri_staging_check(tnri_device *device, size_t bytes);
 /* Takes buffers for `bytes`, all or none; in the list the ordinary ones come first. `pinned_max`,
  * if not 0, is the most pinned memory to have in use afterwards, but the ring is always made when
  * it is needed. If the system refuses to pin more, the other buffers are ordinary ones, provided
  * there is enough for the ring. */
 tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_max,
                              tnri_buffer **buffers);
+/* Takes pinned buffers for `bytes` of a parked block, all or none. If not enough are spare, the
+ * last one is short, no larger than is needed: many small blocks may be parked at once. */
+tnr_status tnri_staging_take_pinned(tnri_device *device, size_t bytes, tnri_buffer **buffers);
 /* Takes buffers for `bytes` that are files, and the ring, or nothing. */
 tnr_status tnri_staging_take_files(tnri_device *device, size_t bytes, tnri_buffer **buffers);
 /* Takes a list of buffers back, and frees those that are not to be kept, unless `keep_all`. If the

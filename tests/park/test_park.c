@@ -22,6 +22,8 @@
  *   tnri_plan_take_parked from the other end of its list: newest_gives_first
  *   contents_save waiting for its copies: contents_beside
  *   late_collect in tnri_staging_prepare: contents (buffers stay pinned that no copy uses)
+ *   tnri_staging_take_pinned without a short buffer, or with one beside a spare; buffers_fit
+ *   without either bound; pinned_trim that returns where nothing is spare: contents_of_many
  *   tnri_release_parked leaving its walk early: given_back (the end waits for ever)
  */
 #include "park_steps.h"
@@ -483,7 +485,7 @@ static void contents(void **state)
     void *a = unit_malloc(40 * MIB, stream), *small = unit_malloc(3 * KIB, stream);
     sleep_fill(a, 40 * MIB, 1, stream);
     sleep_fill(small, 3 * KIB, 2, stream);
-    size_t parked;
+    size_t parked, pinned = 0;
     for (int round = 0; round < 3; round++) {
         tnr_stream by = round == 1 ? other : stream;
         assert_ok(tnr_park(&parked, a, by, TNR_CONTENT_KEEP));
@@ -500,11 +502,14 @@ static void contents(void **state)
         assert_ok(tnr_unpark(small, by));
         if (round == 2)
             assert_ok(tnr_free(b));
+        if (round == 0)
+            pinned = sleep_pinned_bytes();
     }
     assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
     sleep_check(a, 40 * MIB, 1);
     sleep_check(small, 3 * KIB, 2);
-    assert_int_equal(sleep_pinned_bytes(), 3 * 32 * MIB); /* the same buffers each time */
+    assert_true(pinned < 2 * 32 * MIB);
+    assert_int_equal(sleep_pinned_bytes(), pinned); /* the same buffers each time */
     assert_int_equal(unit_stats().park_waits, 0);
     /* Freed while parked, and freed right after it came back on another stream. */
     assert_ok(tnr_park(NULL, small, stream, TNR_CONTENT_KEEP));
@@ -606,9 +611,45 @@ static void contents_beside(void **state)
     assert_int_equal(simcuda_calls("cuMemUnmap"), unmaps);
     assert_int_equal(unit_stats().reserved_bytes.current, 20 * MIB);
     assert_int_equal(unit_stats().park_waits, 0);
-    assert_int_equal(sleep_pinned_bytes(), 2 * 32 * MIB);
+    assert_true(sleep_pinned_bytes() < 2 * 32 * MIB);
     assert_int_equal(cuEventDestroy(event), CUDA_SUCCESS);
     end();
+}
+
+/* Contents of many blocks pin what they have, and not a buffer of 32 MiB each. What was made ready
+ * serves them first. */
+static void contents_of_many(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 24 };
+    for (size_t ready = 0; ready < 2; ready++) {
+        start("chunk_max_mb:4", "SCHEDULE=lazy");
+        tnr_stream stream = unit_stream(0);
+        void *blocks[BLOCKS];
+        assert_ok(tnr_sleep_prepare(ready * 32 * MIB, 0));
+        for (uint32_t i = 0; i < BLOCKS; i++) {
+            blocks[i] = unit_malloc(2 * MIB + i * 512, stream);
+            sleep_fill(blocks[i], 2 * MIB + i * 512, i, stream);
+            assert_ok(tnr_park(NULL, blocks[i], stream, TNR_CONTENT_KEEP));
+            assert_true(i > 0 || !ready || sleep_pinned_bytes() == 32 * MIB);
+        }
+        size_t pinned = sleep_pinned_bytes();
+        assert_true(pinned <= (BLOCKS * 2 + 32 + 24) * MIB);
+        for (int round = 0; round < 3; round++) /* the host runs ahead of the copies */
+            for (uint32_t i = 0; i < BLOCKS; i++) {
+                assert_ok(tnr_unpark(blocks[i], stream));
+                assert_ok(tnr_park(NULL, blocks[i], stream, TNR_CONTENT_KEEP));
+            }
+        assert_int_equal(sleep_pinned_bytes(), pinned);
+        for (uint32_t i = 0; i < BLOCKS; i++)
+            assert_ok(tnr_unpark(blocks[i], stream));
+        assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+        for (uint32_t i = 0; i < BLOCKS; i++)
+            sleep_check(blocks[i], 2 * MIB + i * 512, i);
+        assert_ok(ready ? tnr_trim(NULL, 0, TNR_HOST(0)) : tnr_sleep_prepare(0, 0));
+        assert_int_equal(sleep_pinned_bytes(), ready * 32 * MIB);
+        end();
+    }
 }
 
 /* Contents of a block that is parked while its pool sleeps. */
@@ -768,6 +809,7 @@ int main(void)
         cmocka_unit_test_teardown(contents, unit_stop),
         cmocka_unit_test_teardown(contents_early, unit_stop),
         cmocka_unit_test_teardown(contents_beside, unit_stop),
+        cmocka_unit_test_teardown(contents_of_many, unit_stop),
         cmocka_unit_test_teardown(contents_sleep, unit_stop),
         cmocka_unit_test_teardown(seen, unit_stop),
         cmocka_unit_test_teardown(refused, unit_stop),

@@ -45,7 +45,7 @@ MENDS = [
      "tnri_capturing() ? TNR_ERR_CAPTURE",
      "what was freed is not fenced while another stream captures"),
     ("park_unmade", "capture/away/park_contents.c",
-     "size_t made = tnri_capturing() ? 0 : contents->made;", "size_t made = 0;",
+     "!contents->is_fresh || tnri_capturing()", "1",
      "a refused tnr_park keeps the buffers that it pinned"),
     ("host_function", "lifetime/order/free.c",
      "looks == 0 && tnri_gpu_in_host_function()", "looks < 0 && tnri_gpu_in_host_function()",

@@ -44,9 +44,9 @@ static void *capture_begin(void *stream)
     return tnr_capture_begin(0, stream, &options) == TNR_OK ? stream : NULL;
 }
 
-tnr_status __real_tnri_staging_check(const tnri_device *device, size_t count);
-tnr_status __wrap_tnri_staging_check(const tnri_device *device, size_t count);
-tnr_status __wrap_tnri_staging_check(const tnri_device *device, size_t count)
+tnr_status __real_tnri_staging_check(tnri_device *device, size_t count);
+tnr_status __wrap_tnri_staging_check(tnri_device *device, size_t count);
+tnr_status __wrap_tnri_staging_check(tnri_device *device, size_t count)
 {
     if (begins != NULL) {
         assert_int_equal(pthread_create(&thread, NULL, capture_begin, begins), 0);

@@ -11,6 +11,7 @@
  *   set_have_buffers without tnri_staging_check, or with it for each pool:
  *   sleeps_are_refused_with_a_sentence
  *   tnri_staging_prepare without tnri_staging_check: the same
+ *   tnri_staging_check without pinned_trim: what_parks_have_left_counts
  *   pool_list: a ring for each pool in files, or none: files_need_one_ring
  *   spares_make: the ring not left of what was pinned: what_is_not_pinned_goes_through_the_ring
  *   memory_pin: CUDA_ERROR_OPERATING_SYSTEM as any other error: the same
@@ -22,6 +23,8 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include <tenure/park.h>
 
 #include "away/staging.h"
 #include "played_root.h"
@@ -258,6 +261,37 @@ static void what_is_not_pinned_goes_through_the_ring(void **state)
     sleep_context_leave();
 }
 
+/* What parked blocks have left is pinned, but no spare: it serves the next block, and makes room
+ * for a sleep. */
+static void what_parks_have_left_counts(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 8 };
+    put("/proc/self/cgroup", "0::/\n");
+    put("/sys/fs/cgroup/memory.current", "0\n");
+    limit_put((size_t)4 << 30);
+    unit_start(NULL, "SCHEDULE=eager", "MEMORY=512M", NULL);
+    sleep_context_enter();
+    void *blocks[BLOCKS], *tiny = unit_malloc(512, NULL);
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = unit_malloc(20 * MIB, NULL);
+        assert_ok(tnr_park(NULL, blocks[i], NULL, TNR_CONTENT_KEEP));
+    }
+    for (int i = 0; i < BLOCKS; i++)
+        assert_ok(tnr_unpark(blocks[i], NULL));
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    assert_ok(tnr_park(NULL, tiny, NULL, TNR_CONTENT_KEEP)); /* sees that copies are over */
+    assert_ok(tnr_unpark(tiny, NULL));
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    limit_put(TNRI_HOST_LIMIT_REST + 10 * MIB);
+    assert_ok(tnr_park(NULL, blocks[0], NULL, TNR_CONTENT_KEEP));
+    assert_ok(tnr_unpark(blocks[0], NULL));
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    assert_error(tnr_device_sleep(0, NULL), TNR_ERR_HOST_MEMORY, "contents need");
+    assert_int_equal(sleep_pinned_bytes(), 0); /* it was given back first */
+    sleep_context_leave();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +302,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(bad_files, root_begin, root_end),
         cmocka_unit_test_setup_teardown(sleeps_are_refused_with_a_sentence, root_begin, root_end),
         cmocka_unit_test_setup_teardown(files_need_one_ring, root_begin, root_end),
+        cmocka_unit_test_setup_teardown(what_parks_have_left_counts, root_begin, root_end),
         cmocka_unit_test_setup_teardown(what_is_not_pinned_goes_through_the_ring, root_begin,
                                         root_end),
     };

@@ -39,8 +39,10 @@
  *
  * Contents. With TNR_CONTENT_DISCARD all contents of the block are undefined afterwards. With
  * TNR_CONTENT_KEEP the stream that is named copies them to pinned host memory, and back when the
- * block is unparked; no thread waits for copies. Pinning takes long, so Tenure keeps what has been
- * pinned for the next block, in buffers of 32 MiB; tnr_sleep_prepare has it ready ahead of time.
+ * block is unparked; no thread waits for copies. They take as much of the host memory near the
+ * device as the block has, in slabs of 20 MiB and more (<tenure/host.h>). Pinning takes long, so
+ * what has been pinned stays for the next block until it is trimmed; tnr_sleep_prepare has it ready
+ * ahead of time.
  * TNR_CONTENT_DEFAULT is what tnr_block_content_set or the block's pool says, or else to keep.
  *
  * Beside other work. The block's own stream waits for the copies, since the memory is its to give.
