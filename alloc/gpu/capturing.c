@@ -83,16 +83,21 @@ void tnri_relaxed_leave(tnri_relaxed *relaxed)
     }
 }
 
-int tnri_stream_is_capturing(tnr_stream stream)
+int tnri_answer_is_capturing(CUresult result, CUstreamCaptureStatus status)
 {
-    if (tnri_likely(!tnri_capturing()))
-        return 0;
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUresult result = tnri_gpu_is_capturing(stream, &status);
     if (result == CUDA_SUCCESS)
         return status != CU_STREAM_CAPTURE_STATUS_NONE;
     /* A stream that is gone captures nothing. The legacy stream may not even be asked while a
      * blocking stream captures; and without an answer the stream had better not be marked. */
     return result != CUDA_ERROR_INVALID_HANDLE && result != CUDA_ERROR_CONTEXT_IS_DESTROYED &&
            result != CUDA_ERROR_INVALID_CONTEXT;
+}
+
+int tnri_stream_is_capturing(tnr_stream stream)
+{
+    if (tnri_likely(!tnri_capturing()))
+        return 0;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = tnri_gpu_is_capturing(stream, &status);
+    return tnri_answer_is_capturing(result, status);
 }

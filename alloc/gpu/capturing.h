@@ -51,6 +51,9 @@ void tnri_captures_forget(void);
  * another thread may be about to draw a stream into a capture, the answer would be of no use. */
 int tnri_stream_is_capturing(tnr_stream stream);
 
+/* The same by an answer of the driver's, for a caller that asks for more at once. */
+int tnri_answer_is_capturing(CUresult result, CUstreamCaptureStatus status);
+
 /* The part of a visit that this file has: see tnri_device_enter. */
 typedef struct tnri_relaxed {
     CUstreamCaptureMode before; /* the thread's */

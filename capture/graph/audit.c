@@ -350,7 +350,7 @@ static tnr_status report_note(void *to, const tnri_node_address *found)
 static tnr_status report_read(tnri_report *report, CUgraph cuda_graph)
 {
     tnri_nodes_sums sums = {0};
-    tnr_status status = tnri_nodes_walk(cuda_graph, report_note, report, &sums);
+    tnr_status status = tnri_nodes_walk(cuda_graph, 1, report_note, report, &sums);
     report->sums = (tnr_audit){.struct_bytes = sizeof(report->sums),
                                .nodes = sums.nodes,
                                .kernels = sums.kernels,

@@ -45,15 +45,22 @@ tnr_status tnri_captures_supported(void)
         lacks == NULL ? "" : ", and lacks ", lacks == NULL ? "" : lacks);
 }
 
-tnr_status tnri_standing_ask(tnr_stream stream, tnri_standing *standing)
+CUresult tnri_standing_look(tnr_stream stream, tnri_standing *standing)
 {
     memset(standing, 0, sizeof(*standing));
-    CUresult result =
-        tnri_gpu_capture_ask(stream, &standing->status, &standing->id, &standing->graph,
-                             &standing->frontier, &standing->edges, &standing->count);
-    if (result == CUDA_SUCCESS)
-        return TNR_OK;
+    return tnri_gpu_capture_ask(stream, &standing->status, &standing->id, &standing->graph,
+                                &standing->frontier, &standing->edges, &standing->count);
+}
+
+tnr_status tnri_standing_error(CUresult result)
+{
     return tnri_driver_error(result, TNRI_GPU_CAPTURE_ASK, "looking at a capture");
+}
+
+tnr_status tnri_standing_ask(tnr_stream stream, tnri_standing *standing)
+{
+    CUresult result = tnri_standing_look(stream, standing);
+    return result == CUDA_SUCCESS ? TNR_OK : tnri_standing_error(result);
 }
 
 /* ---- finding -------------------------------------------------------------------------------- */

@@ -46,7 +46,10 @@ typedef struct tnri_standing {
     size_t count;
 } tnri_standing;
 
-/* Asks the driver. The stream is not the legacy one. */
+/* Asks the driver. The stream is not the legacy one. The first leaves it to the caller to call what
+ * went wrong an error, by the second. */
+CUresult tnri_standing_look(tnr_stream stream, tnri_standing *standing);
+tnr_status tnri_standing_error(CUresult result);
 tnr_status tnri_standing_ask(tnr_stream stream, tnri_standing *standing);
 
 /* TNR_OK if the driver has what this layer needs. */

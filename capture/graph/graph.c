@@ -410,7 +410,7 @@ static tnr_status hold_address(void *of, const tnri_node_address *found)
 tnr_status tnri_graph_hold_all(tnri_graph *graph, CUgraph cuda_graph, int *is_read)
 {
     tnri_nodes_sums sums = {0};
-    tnr_status status = tnri_nodes_walk(cuda_graph, hold_address, graph, &sums);
+    tnr_status status = tnri_nodes_walk(cuda_graph, 0, hold_address, graph, &sums);
     *is_read = status == TNR_OK && sums.unread == 0;
     if (graph->late.count > 0 && *is_read)
         late_drop(graph);

@@ -57,19 +57,16 @@ static tnr_status stream_enter(const tnri_capture *capture, tnr_stream stream, t
     return *device == NULL ? TNR_OK : tnri_stream_find_captured(*device, stream, &object);
 }
 
-/* The capture that a stream is in, and the stream's device; the calling thread takes part in it
- * from now on. */
-static tnr_status capture_of_stream(tnr_stream stream, tnri_capture **capture, tnri_device **device)
+/* The capture that a stream is in, by what the driver has just said of it, and the stream's device;
+ * the calling thread takes part in it from now on. */
+static tnr_status capture_of_stream(tnr_stream stream, const tnri_standing *standing,
+                                    tnri_capture **capture, tnri_device **device)
 {
-    tnri_standing standing;
-    tnr_status status = tnri_standing_ask(stream, &standing);
-    if (status != TNR_OK)
-        return status;
-    if (standing.status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+    if (standing->status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
         return tnri_error(TNR_ERR_CAPTURE_INVALIDATED,
                           "the capture of stream %p has become invalid. End it and begin again.",
                           (void *)stream);
-    *capture = tnri_capture_find(standing.id);
+    *capture = tnri_capture_find(standing->id);
     if (*capture == NULL)
         return unknown_error(stream);
     if (!tnri_capture_join(*capture))
@@ -119,11 +116,12 @@ static tnr_status malloc_beside(tnri_capture *capture, tnri_device *device, tnr_
 
 /* *is_plain is set if the request is to be served as if the stream were not captured. */
 static tnr_status malloc_inside(tnri_device *device, tnr_pool handle, tnr_stream stream,
-                                const tnri_request *request, int *is_plain, void **ptr)
+                                const tnri_standing *standing, const tnri_request *request,
+                                int *is_plain, void **ptr)
 {
     tnri_capture *capture;
     tnri_device *own;
-    tnr_status status = capture_of_stream(stream, &capture, &own);
+    tnr_status status = capture_of_stream(stream, standing, &capture, &own);
     if (status != TNR_OK)
         return status;
     if (own != device)
@@ -147,18 +145,23 @@ static int hook_malloc(int index, tnr_pool handle, tnr_stream stream, const tnri
                        void **ptr, tnr_status *status)
 {
     TNRI_CALM;
-    if (tnri_stream_key(stream) == 0 || !tnri_stream_is_capturing(stream))
+    tnri_standing standing;
+    if (!tnri_capturing() || tnri_stream_key(stream) == 0)
+        return 0;
+    CUresult result = tnri_standing_look(stream, &standing);
+    if (!tnri_answer_is_capturing(result, standing.status))
         return 0;
     int is_plain = 0;
     tnri_device *device;
-    *status = tnri_library_device(index, &device);
+    *status = result == CUDA_SUCCESS ? tnri_library_device(index, &device)
+                                     : tnri_standing_error(result);
     if (*status != TNR_OK)
         return 1;
     uint32_t began = tnri_note_begin();
     if (tnri_graph_lock() > 0)
         *status = tnri_graph_lock_error("an allocation on a stream that is captured");
     else
-        *status = malloc_inside(device, handle, stream, request, &is_plain, ptr);
+        *status = malloc_inside(device, handle, stream, &standing, request, &is_plain, ptr);
     tnri_graph_unlock();
     tnri_note_end(began);
     return !is_plain;
@@ -276,6 +279,7 @@ static int hook_use(tnri_arena *arena, const void *ptr, tnr_stream stream, int u
     TNRI_CALM;
     tnri_capture *capture;
     tnri_device *device;
+    tnri_standing standing;
     if (!tnri_stream_is_capturing(stream)) {
         if (tnri_arena_is_graph(arena))
             use_outside(arena, ptr);
@@ -289,7 +293,9 @@ static int hook_use(tnri_arena *arena, const void *ptr, tnr_stream stream, int u
         return 1;
     }
     (void)tnri_graph_lock();
-    *status = capture_of_stream(stream, &capture, &device);
+    *status = tnri_standing_ask(stream, &standing);
+    if (*status == TNR_OK)
+        *status = capture_of_stream(stream, &standing, &capture, &device);
     if (*status == TNR_OK)
         *status = tnri_place_use(capture, arena, ptr, stream, until_free);
     tnri_graph_unlock();

@@ -13,6 +13,7 @@ typedef struct walk {
     tnri_node_visit visit;
     void *user;
     tnri_nodes_sums *sums;
+    int wants_names;
     tnri_node_address at; /* of the node that is read */
 } walk;
 
@@ -74,6 +75,17 @@ static const char *kernel_name(const CUDA_KERNEL_NODE_PARAMS *params)
     return tnri_gpu_kernel_name(params, &name) == CUDA_SUCCESS ? name : NULL;
 }
 
+/* 1 if the answer means that there are no more parameters. A handle that the driver takes for wrong
+ * gives the same answer, so an empty list is believed only if the driver knows the kernel by
+ * name. */
+static int is_list_end(const walk *self, const CUDA_KERNEL_NODE_PARAMS *params, size_t index,
+                       CUresult result)
+{
+    return result == CUDA_ERROR_INVALID_VALUE &&
+           (index > 0 || self->at.kernel != NULL ||
+            (!self->wants_names && kernel_name(params) != NULL));
+}
+
 /* The array of pointers, which is null if the kernel has no parameters. */
 static tnr_status read_pointers(walk *self, const CUDA_KERNEL_NODE_PARAMS *params, int *is_read)
 {
@@ -81,9 +93,7 @@ static tnr_status read_pointers(walk *self, const CUDA_KERNEL_NODE_PARAMS *param
     for (size_t i = 0; status == TNR_OK; i++) {
         size_t offset = 0, bytes = 0;
         CUresult result = tnri_gpu_kernel_param(params, i, &offset, &bytes);
-        /* A handle that the driver takes for wrong gives the same answer as the end of the list, so
-         * an empty list is believed only if the driver knows the kernel by name. */
-        if (result == CUDA_ERROR_INVALID_VALUE && (i > 0 || self->at.kernel != NULL))
+        if (is_list_end(self, params, i, result))
             return TNR_OK;
         status = told(result, TNRI_GPU_KERNEL_PARAM, is_read);
         if (status != TNR_OK || !*is_read)
@@ -127,7 +137,8 @@ static tnr_status read_kernel(walk *self, CUgraphNode node, int *is_read)
     tnr_status status = told(result, TNRI_GPU_NODE_KERNEL, is_read);
     if (status != TNR_OK || !*is_read)
         return status;
-    self->at.kernel = kernel_name(&params);
+    if (self->wants_names)
+        self->at.kernel = kernel_name(&params);
     if (params.extra != NULL && params.extra[0] != CU_LAUNCH_PARAM_END)
         return read_packed(self, params.extra, is_read);
     return read_pointers(self, &params, is_read);
@@ -372,8 +383,9 @@ static tnr_status walk_graph(walk *self, CUgraph graph, unsigned depth)
     return status;
 }
 
-tnr_status tnri_nodes_walk(CUgraph graph, tnri_node_visit visit, void *user, tnri_nodes_sums *sums)
+tnr_status tnri_nodes_walk(CUgraph graph, int wants_names, tnri_node_visit visit, void *user,
+                           tnri_nodes_sums *sums)
 {
-    walk self = {.visit = visit, .user = user, .sums = sums};
+    walk self = {.visit = visit, .user = user, .sums = sums, .wants_names = wants_names};
     return walk_graph(&self, graph, 0);
 }

@@ -30,7 +30,7 @@
 typedef struct tnri_node_address {
     uint64_t node; /* number in the walk, a parent's before its children's */
     unsigned depth;
-    const char *kernel; /* its name, if the node is a kernel and the driver tells; else null */
+    const char *kernel; /* its name, if it is wanted, the node is a kernel and the driver tells */
     tnr_audit_place place;
     size_t offset;     /* as in tnr_audit_finding */
     uintptr_t address; /* a word that may be one; of copies and sets the first byte touched */
@@ -56,7 +56,8 @@ typedef struct tnri_nodes_sums {
 typedef tnr_status (*tnri_node_visit)(void *user, const tnri_node_address *found);
 
 /* Walks a graph. Stops at the first error of the visitor, of host memory, or of the driver; that
- * the driver does not tell something is no such error. */
-tnr_status tnri_nodes_walk(CUgraph graph, tnri_node_visit visit, void *user, tnri_nodes_sums *sums);
+ * the driver does not tell something is no such error. A name costs a call for each kernel. */
+tnr_status tnri_nodes_walk(CUgraph graph, int wants_names, tnri_node_visit visit, void *user,
+                           tnri_nodes_sums *sums);
 
 #endif

@@ -104,9 +104,11 @@ static tnr_status node_ask(tnri_order *order, int32_t number)
     CUgraphEdgeData few_data[AT_ONCE];
     CUgraphNode *from = few;
     CUgraphEdgeData *data = few_data;
-    size_t count = 0;
+    size_t count = AT_ONCE;
     CUgraphNode node = order->nodes[number].handle;
-    CUresult result = tnri_gpu_node_follows(node, NULL, NULL, &count);
+    CUresult result = tnri_gpu_node_follows(node, few, few_data, &count);
+    if (result == CUDA_SUCCESS && count == AT_ONCE) /* there may be more */
+        result = tnri_gpu_node_follows(node, NULL, NULL, &count);
     tnr_status status = TNR_OK;
     size_t asked = count;
     if (result == CUDA_SUCCESS && count > AT_ONCE) {
@@ -114,9 +116,9 @@ static tnr_status node_ask(tnri_order *order, int32_t number)
         data = tnri_host_alloc(asked * sizeof(data[0]));
         if (from == NULL || data == NULL)
             status = no_host_memory();
+        else
+            result = tnri_gpu_node_follows(node, from, data, &count);
     }
-    if (result == CUDA_SUCCESS && status == TNR_OK && count > 0)
-        result = tnri_gpu_node_follows(node, from, data, &count);
     if (result != CUDA_SUCCESS)
         status = tnri_driver_error(result, TNRI_GPU_NODE_FOLLOWS, "following a capture");
     if (status == TNR_OK &&

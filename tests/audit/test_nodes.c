@@ -180,7 +180,7 @@ static tnr_status walk(graph *of)
 {
     found_count = 0;
     memset(&sums, 0, sizeof(sums));
-    return tnri_nodes_walk((CUgraph)of, note, NULL, &sums);
+    return tnri_nodes_walk((CUgraph)of, 1, note, NULL, &sums);
 }
 
 /* Walks a graph of one node. */
@@ -586,7 +586,7 @@ static void test_errors(void **state)
     graph three = {{&set, &set, &set}, 3};
     int visits = 0;
     memset(&sums, 0, sizeof(sums));
-    assert_int_equal(tnri_nodes_walk((CUgraph)&three, stop_at_second, &visits, &sums),
+    assert_int_equal(tnri_nodes_walk((CUgraph)&three, 0, stop_at_second, &visits, &sums),
                      TNR_ERR_BUSY);
     assert_int_equal(visits, 2);
     set.answer = CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -667,7 +667,7 @@ static void test_stops(void **state)
             graph one = {{&k.all[i], &k.all[i]}, 2};
             int visits = 2 - stop; /* stop_at_second stops at the first, or the second */
             memset(&sums, 0, sizeof(sums));
-            assert_int_equal(tnri_nodes_walk((CUgraph)&one, stop_at_second, &visits, &sums),
+            assert_int_equal(tnri_nodes_walk((CUgraph)&one, 0, stop_at_second, &visits, &sums),
                              TNR_ERR_BUSY);
             assert_int_equal(visits, 2);
         }
