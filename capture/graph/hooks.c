@@ -153,8 +153,8 @@ static int hook_malloc(int index, tnr_pool handle, tnr_stream stream, const tnri
         return 0;
     int is_plain = 0;
     tnri_device *device;
-    *status = result == CUDA_SUCCESS ? tnri_library_device(index, &device)
-                                     : tnri_standing_error(result);
+    *status =
+        result == CUDA_SUCCESS ? tnri_library_device(index, &device) : tnri_standing_error(result);
     if (*status != TNR_OK)
         return 1;
     uint32_t began = tnri_note_begin();

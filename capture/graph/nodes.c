@@ -4,10 +4,25 @@
 
 #include <string.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "base/table.h"
 
 enum { DEPTH_MAX = 32, WORD = sizeof(uintptr_t) };
+
+/* Where a kernel's parameters lie, as the driver has told it. Each takes a question of its own, and
+ * a graph has many nodes of few kernels. Known until the end of the walk and no longer: the graph's
+ * code is loaded meanwhile, and later the handle may be another kernel's. */
+typedef struct layout {
+    tnri_link link; /* the key is the handle */
+    int is_whole;   /* the driver has told all of them */
+    size_t first, count;
+} layout;
+
+typedef struct parameter {
+    size_t offset, bytes;
+} parameter;
 
 typedef struct walk {
     tnri_node_visit visit;
@@ -15,6 +30,9 @@ typedef struct walk {
     tnri_nodes_sums *sums;
     int wants_names;
     tnri_node_address at; /* of the node that is read */
+    tnri_table layouts;
+    parameter *parameters; /* of all layouts */
+    size_t parameters_count, parameters_room;
 } walk;
 
 static tnr_status walk_graph(walk *self, CUgraph graph, unsigned depth);
@@ -86,23 +104,76 @@ static int is_list_end(const walk *self, const CUDA_KERNEL_NODE_PARAMS *params, 
             (!self->wants_names && kernel_name(params) != NULL));
 }
 
+static tnr_status layout_ask(walk *self, const CUDA_KERNEL_NODE_PARAMS *params, layout *to)
+{
+    to->first = self->parameters_count;
+    for (to->is_whole = 1;; to->count++) {
+        parameter one = {0, 0};
+        CUresult result = tnri_gpu_kernel_param(params, to->count, &one.offset, &one.bytes);
+        if (is_list_end(self, params, to->count, result))
+            return TNR_OK;
+        tnr_status status = told(result, TNRI_GPU_KERNEL_PARAM, &to->is_whole);
+        if (status != TNR_OK || !to->is_whole)
+            return status;
+        if (!TNRI_ARRAY_GROW(self->parameters, self->parameters_room, self->parameters_count + 1))
+            return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a kernel's parameters.");
+        self->parameters[self->parameters_count++] = one;
+    }
+}
+
+static tnr_status layout_get(walk *self, const CUDA_KERNEL_NODE_PARAMS *params, const layout **of)
+{
+    const void *handle = params->func != NULL ? (const void *)params->func : params->kern;
+    tnri_link **at = tnri_table_at(&self->layouts, (uintptr_t)handle);
+    *of = (const layout *)*at;
+    if (*of != NULL)
+        return TNR_OK;
+    layout *fresh = tnri_host_alloc(sizeof(*fresh));
+    if (fresh == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a kernel's parameters.");
+    fresh->link.key = (uintptr_t)handle;
+    tnr_status status = layout_ask(self, params, fresh);
+    if (status != TNR_OK) {
+        tnri_host_free(fresh, sizeof(*fresh));
+        return status;
+    }
+    tnri_table_add(&self->layouts, &fresh->link);
+    *of = fresh;
+    return TNR_OK;
+}
+
+static int is_any(const tnri_link *link, void *user)
+{
+    (void)link;
+    (void)user;
+    return 1;
+}
+
+static void layouts_end(walk *self)
+{
+    tnri_link *next;
+    for (tnri_link *link = tnri_table_take(&self->layouts, is_any, NULL); link != NULL;
+         link = next) {
+        next = link->next;
+        tnri_host_free(link, sizeof(layout));
+    }
+    tnri_host_free(self->parameters, self->parameters_room * sizeof(self->parameters[0]));
+}
+
 /* The array of pointers, which is null if the kernel has no parameters. */
 static tnr_status read_pointers(walk *self, const CUDA_KERNEL_NODE_PARAMS *params, int *is_read)
 {
-    tnr_status status = TNR_OK;
-    for (size_t i = 0; status == TNR_OK; i++) {
-        size_t offset = 0, bytes = 0;
-        CUresult result = tnri_gpu_kernel_param(params, i, &offset, &bytes);
-        if (is_list_end(self, params, i, result))
-            return TNR_OK;
-        status = told(result, TNRI_GPU_KERNEL_PARAM, is_read);
-        if (status != TNR_OK || !*is_read)
-            return status;
+    const layout *of;
+    tnr_status status = layout_get(self, params, &of);
+    for (size_t i = 0; status == TNR_OK && i < of->count; i++) {
+        parameter one = self->parameters[of->first + i];
         *is_read = params->kernelParams != NULL && params->kernelParams[i] != NULL;
         if (!*is_read)
             return TNR_OK;
-        status = visit_bytes(self, params->kernelParams[i], offset, bytes);
+        status = visit_bytes(self, params->kernelParams[i], one.offset, one.bytes);
     }
+    if (status == TNR_OK)
+        *is_read = of->is_whole;
     return status;
 }
 
@@ -387,5 +458,7 @@ tnr_status tnri_nodes_walk(CUgraph graph, int wants_names, tnri_node_visit visit
                            tnri_nodes_sums *sums)
 {
     walk self = {.visit = visit, .user = user, .sums = sums, .wants_names = wants_names};
-    return walk_graph(&self, graph, 0);
+    tnr_status status = walk_graph(&self, graph, 0);
+    layouts_end(&self);
+    return status;
 }

@@ -5,6 +5,8 @@
  * device does not have. test_graphs.c reads real graphs of the simulated device.
  *
  * Each test was seen to fail with a change in capture/graph/nodes.c:
+ *   asked_once        layout_get: nothing found; layout_ask: `first` left at 0; the table kept over
+ *                     walks
  *   pointers          visit_bytes: words taken from the start of the parameter instead of where
  *                     they are aligned in the parameters
  *   nothing_silent    read_pointers: an empty list believed without a name; told: an answer that
@@ -53,6 +55,7 @@ typedef struct graph {
 } graph;
 
 static CUresult answer_type; /* of cuGraphNodeGetType */
+static int param_questions;
 
 static CUresult CUDAAPI fake_nodes(CUgraph of, CUgraphNode *nodes, size_t *count)
 {
@@ -101,6 +104,7 @@ static CUresult CUDAAPI fake_any(CUgraphNode of, CUgraphNodeParams *params)
 
 static CUresult param_info(const kernel *of, size_t index, size_t *offset, size_t *bytes)
 {
+    param_questions++;
     if (of->name == NULL || index >= of->count)
         return CUDA_ERROR_INVALID_VALUE;
     *offset = of->offset[index];
@@ -304,6 +308,40 @@ static void test_libraries(void **state)
     assert_int_equal(sums.unread, 0);
     assert_int_equal(found_count, 1);
     assert_null(found[0].kernel);
+}
+
+/* The driver is asked once for each kernel of a graph, whose nodes come in any order, and again by
+ * the next walk: the handle may be another kernel's by then. */
+static void test_asked_once(void **state)
+{
+    (void)state;
+    kernel one = {"one", 2, {0, 8}, {8, 8}};
+    kernel other = {"other", 1, {8}, {8}}; /* of a library */
+    kernel untold = {NULL, 1, {0}, {8}};
+    uint64_t words[] = {0x1000, 0x2000};
+    void *params[] = {&words[0], &words[1]};
+    node first = {.kernel = {.func = (CUfunction)&one, .kernelParams = params}};
+    node second = {.kernel = {.kern = (CUkernel)&other, .kernelParams = params}};
+    node third = {.kernel = {.func = (CUfunction)&untold, .kernelParams = params}};
+    graph all = {{&first, &second, &third, &first, &second, &third, &first}, 7};
+    param_questions = 0;
+    assert_ok(walk(&all));
+    assert_int_equal(param_questions, 3 + 2 + 1);
+    assert_int_equal(sums.unread, 2);
+    assert_int_equal(found_count, 2 + 1 + 2 + 1 + 2);
+    assert_found(1, TNR_AUDIT_KERNEL, 8, 0x2000, 1);
+    assert_found(2, TNR_AUDIT_KERNEL, 8, 0x1000, 1);
+    assert_found(4, TNR_AUDIT_KERNEL, 8, 0x2000, 1);
+    one = (kernel){"later", 1, {16}, {8}};
+    assert_ok(walk(&all));
+    assert_int_equal(param_questions, 3 + 2 + 1 + 2 + 2 + 1);
+    assert_int_equal(found_count, 1 + 1 + 1 + 1 + 1);
+    assert_found(0, TNR_AUDIT_KERNEL, 16, 0x1000, 1);
+    for (uint64_t at = 1; at <= 3; at++) { /* the nodes, the first kernel, its places */
+        (void)tnri_host_fail_at(at, 0);
+        assert_error(walk(&all), TNR_ERR_HOST_MEMORY, "no host memory");
+        (void)tnri_host_fail_at(0, 0);
+    }
 }
 
 /* Kernels that the driver does not tell, or not all of, are unread. */
@@ -781,6 +819,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_pointers, begin, end),
         cmocka_unit_test_setup_teardown(test_packed, begin, end),
         cmocka_unit_test_setup_teardown(test_libraries, begin, end),
+        cmocka_unit_test_setup_teardown(test_asked_once, begin, end),
         cmocka_unit_test_setup_teardown(test_nothing_silent, begin, end),
         cmocka_unit_test_setup_teardown(test_copies, begin, end),
         cmocka_unit_test_setup_teardown(test_sets, begin, end),
