@@ -530,3 +530,39 @@ void animal_zero_at_first(void)
     parameters[0] = the.is_wrong ? &block : &other;
     launch(f, the.a, parameters);
 }
+
+/* ---- code that is gone ---------------------------------------------------------------------- */
+
+/* A kernel of the other device, in a context that is made for it and then goes. Nothing else has
+ * the context: a stream of its own is Tenure's business. What lies behind the parameters is no
+ * address. */
+static CUfunction launch_elsewhere(const char *name, size_t count, int is_reset)
+{
+    static const size_t bytes[] = {8, 8};
+    CUdevice device;
+    CUcontext context;
+    CUdeviceptr word = 0;
+    void *beyond = (void *)(uintptr_t)1, *params[] = {&word, count > 1 ? &word : beyond};
+    MUST(cuDeviceGet(&device, 1));
+    MUST(cuDevicePrimaryCtxRetain(&context, device));
+    MUST(cuCtxSetCurrent(context));
+    CUfunction function = kernel_make(name, count, bytes, nothing_run);
+    launch(function, NULL, params);
+    MUST(cuCtxSynchronize());
+    MUST(cuCtxSetCurrent(the.context));
+    MUST(is_reset ? cuDevicePrimaryCtxReset(device) : cuDevicePrimaryCtxRelease(device));
+    return function;
+}
+
+/* The next kernel gets the handle, and has a parameter less. */
+void animal_code_of_a_context(void)
+{
+    CUdeviceptr block = make(the.a), other = make(the.b); /* no stream has all memory */
+    for (int is_reset = 0; is_reset < 2; is_reset++) {
+        CUfunction first = launch_elsewhere("two parameters", 2, is_reset);
+        if (launch_elsewhere("one parameter", 1, is_reset) != first)
+            exit(1);
+    }
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuMemFreeAsync(other, the.b));
+}

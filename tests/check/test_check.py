@@ -22,7 +22,8 @@ check/rules.c, lifetime/order/batch.c); records do not count when a block is fre
 to the free; any address in a structure is new, or new if it is for the kernel; words of one need
 not be the same each time, nor new, nor alive, nor alone; seven launches do, or nine are asked for;
 what was not read or changed in executables does not count, captured launches are not read, and
-nothing is forgotten at an unload (check/words.c, check/launch.c, check/graph.c); possible and
+nothing is forgotten at an unload (check/words.c, check/launch.c, check/graph.c) or with a context,
+that is reset or released (tools/preload/context.c); possible and
 certain findings of one place are two (check/findings.c, check/blocks.c); frees in sync count as
 plain ones; captures that Tenure begins are not told, vouched pools are followed, imports of any of
 the three ways or the end of a device forget nothing (check/engine.c); ends of growable blocks, or
@@ -606,6 +607,10 @@ class Structures(CheckTest):
                 "constant", "range", "unloaded", "captured", "reused", "of_a_list",
                 "beside_a_list", "stale", "stale_inside", "no_items", "empty_range",
                 "empty_item"}
+
+    def test_code_of_a_context(self):
+        """It goes with its context, and the next code gets its handles."""
+        self.check_silent(self.animal("code_of_a_context", "right"))
 
     def test_what_is_certain(self):
         for name, kind in self.CERTAIN.items():

@@ -520,8 +520,7 @@ CUresult CUDAAPI replace_cuLaunchCooperativeKernel_ptsz(CUfunction function, uns
 CUresult CUDAAPI replace_cuModuleUnload(CUmodule module)
 {
     CUresult result;
-    CHECK_TELL(check_code_unloaded());
-    ACCOUNTED(ACCOUNT_MODULES, result = REAL(cuModuleUnload, (module)));
+    CHECK_UNLOADS(ACCOUNTED(ACCOUNT_MODULES, result = REAL(cuModuleUnload, (module))));
     if (account_is_on())
         account_handle_ends(NULL);
     return result;
@@ -530,8 +529,8 @@ CUresult CUDAAPI replace_cuModuleUnload(CUmodule module)
 CUresult CUDAAPI replace_cuLibraryUnload(CUlibrary library)
 {
     CUresult result;
-    CHECK_TELL(check_code_unloaded());
-    ACCOUNTED(ACCOUNT_MODULES, result = REAL(cuLibraryUnload, (library)));
+    CHECK_TELL(check_kernels_end());
+    CHECK_UNLOADS(ACCOUNTED(ACCOUNT_MODULES, result = REAL(cuLibraryUnload, (library))));
     if (account_is_on())
         account_handle_ends(NULL);
     return result;

@@ -176,10 +176,23 @@ void check_launched(const char *call, CUfunction function, CUstream stream, void
 /* What cuLaunchKernelEx says beyond that: events which the launch records. */
 void check_launch_attributes(const CUlaunchConfig *config);
 
-/* The first: the handle is a kernel's, not a function's. The second: code was unloaded, so all that
- * was known of functions is forgotten. */
+/* The first: the handle is a kernel's, not a function's. The second: a library is about to be
+ * unloaded, and its kernels with it; kernels outlive contexts, and what another thread gets
+ * meanwhile is not to be forgotten. The third: code is unloaded, so all that was known of functions
+ * is forgotten. */
 void check_kernel_known(CUkernel kernel);
+void check_kernels_end(void);
 void check_code_unloaded(void);
+
+/* Makes a call that unloads code, by itself or with its context. What is known of functions is
+ * forgotten before, as later ones may get their handles, and after, as other threads launch
+ * meanwhile. */
+#define CHECK_UNLOADS(...)                                                                         \
+    do {                                                                                           \
+        CHECK_TELL(check_code_unloaded());                                                         \
+        __VA_ARGS__;                                                                               \
+        CHECK_TELL(check_code_unloaded());                                                         \
+    } while (0)
 
 void check_instantiated(CUgraphExec exec, CUgraph graph);
 /* A node of an executable was changed: it is read again. */

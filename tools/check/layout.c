@@ -18,6 +18,7 @@ enum { PARTS_BITS = 10 };
 
 /* Under the lock of check_enter. */
 static check_layout *layouts[1 << PARTS_BITS];
+static uint64_t unloads;               /* how often all was forgotten */
 static handles kernels = HANDLES_INIT; /* handles that are kernels', not functions' */
 
 /* ---- what the driver tells ------------------------------------------------------------------ */
@@ -121,26 +122,44 @@ check_layout *check_layout_find(const void *function)
     return one;
 }
 
-void check_layout_ask(const void *function)
+/* What the driver has said of the function. 0: code was unloaded meanwhile, and it may have said it
+ * of another one that had the handle. Inside of check_enter. */
+static int layout_keep(const void *function, check_layout *fresh, uint64_t unloads_before)
+{
+    if (unloads != unloads_before || check_layout_find(function) != NULL) {
+        int is_known = unloads == unloads_before;
+        layout_end(fresh);
+        return is_known;
+    }
+    check_layout **part = part_of(function);
+    fresh->name = check_text_keep(fresh->name);
+    fresh->function = function;
+    fresh->next = *part;
+    *part = fresh;
+    return 1;
+}
+
+/* 0: to be asked again. */
+static int layout_known(const void *function)
 {
     if (!check_enter())
-        return;
+        return 1;
+    uint64_t unloads_before = unloads;
     int is_known = check_layout_find(function) != NULL;
     int is_kernel = handles_get(&kernels, function, NULL);
     check_leave();
     check_layout *fresh = is_known || function == NULL ? NULL : layout_ask(function, is_kernel);
     if (fresh == NULL || !check_enter())
-        return;
-    if (check_layout_find(function) == NULL) {
-        check_layout **part = part_of(function);
-        fresh->name = check_text_keep(fresh->name);
-        fresh->function = function;
-        fresh->next = *part;
-        *part = fresh;
-    } else {
-        layout_end(fresh);
-    }
+        return 1;
+    is_known = layout_keep(function, fresh, unloads_before);
     check_leave();
+    return is_known;
+}
+
+void check_layout_ask(const void *function)
+{
+    while (!layout_known(function))
+        ;
 }
 
 void check_kernel_known(CUkernel kernel)
@@ -151,12 +170,20 @@ void check_kernel_known(CUkernel kernel)
     check_leave();
 }
 
+void check_kernels_end(void)
+{
+    if (!check_enter())
+        return;
+    handles_clear(&kernels, 0);
+    check_leave();
+}
+
 /* Handles may be others' from now on. */
 void check_code_unloaded(void)
 {
     if (!check_enter())
         return;
-    handles_clear(&kernels, 0);
+    unloads++;
     for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
         for (check_layout *next; layouts[i] != NULL; layouts[i] = next) {
             next = layouts[i]->next;

@@ -2,7 +2,8 @@
 /*
  * What is known of a function: its name, where its parameters lie, and what they have held so far.
  * The driver tells the first two. It is asked once, because each parameter takes a call of its own.
- * All is forgotten when code is unloaded. Between check_enter and check_leave.
+ * All is forgotten when code is unloaded, also what it tells just then. Between check_enter and
+ * check_leave.
  */
 #ifndef TENURE_PRELOAD_CHECK_LAYOUT_H
 #define TENURE_PRELOAD_CHECK_LAYOUT_H

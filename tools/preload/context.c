@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contexts that end.
+ * Contexts that end, and their code with them.
  */
 #include "check/check.h"
 #include "graphs.h"
@@ -16,7 +16,7 @@ CUresult CUDAAPI replace_cuCtxDestroy_v2(CUcontext context)
 {
     order_context_ends(context);
     CUresult result;
-    ACCOUNTED(ACCOUNT_CONTEXT, result = REAL(cuCtxDestroy_v2, (context)));
+    CHECK_UNLOADS(ACCOUNTED(ACCOUNT_CONTEXT, result = REAL(cuCtxDestroy_v2, (context))));
     if (result == CUDA_SUCCESS)
         peers_context_ended(context);
     service_contexts_changed();
@@ -27,7 +27,7 @@ CUresult CUDAAPI replace_cuCtxDestroy(CUcontext context)
 {
     order_context_ends(context);
     CUresult result;
-    ACCOUNTED(ACCOUNT_CONTEXT, result = REAL(cuCtxDestroy, (context)));
+    CHECK_UNLOADS(ACCOUNTED(ACCOUNT_CONTEXT, result = REAL(cuCtxDestroy, (context))));
     if (result == CUDA_SUCCESS)
         peers_context_ended(context);
     service_contexts_changed();
@@ -36,14 +36,19 @@ CUresult CUDAAPI replace_cuCtxDestroy(CUcontext context)
 
 CUresult CUDAAPI replace_cuGreenCtxDestroy(void *context)
 {
+    CUresult result;
     order_context_ends(context);
-    return REAL(cuGreenCtxDestroy, (context));
+    CHECK_UNLOADS(result = REAL(cuGreenCtxDestroy, (context)));
+    return result;
 }
 
+/* The last who releases it ends its code. Whether one is the last is not asked: another thread may
+ * retain it before the answer. */
 CUresult CUDAAPI replace_cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
     CUresult result;
-    ACCOUNTED_ON(ACCOUNT_CONTEXT, device, result = REAL(cuDevicePrimaryCtxRelease_v2, (device)));
+    CHECK_UNLOADS(ACCOUNTED_ON(ACCOUNT_CONTEXT, device,
+                               result = REAL(cuDevicePrimaryCtxRelease_v2, (device))));
     service_contexts_changed();
     return result;
 }
@@ -51,7 +56,8 @@ CUresult CUDAAPI replace_cuDevicePrimaryCtxRelease_v2(CUdevice device)
 CUresult CUDAAPI replace_cuDevicePrimaryCtxRelease(CUdevice device)
 {
     CUresult result;
-    ACCOUNTED_ON(ACCOUNT_CONTEXT, device, result = REAL(cuDevicePrimaryCtxRelease, (device)));
+    CHECK_UNLOADS(ACCOUNTED_ON(ACCOUNT_CONTEXT, device,
+                               result = REAL(cuDevicePrimaryCtxRelease, (device))));
     service_contexts_changed();
     return result;
 }
@@ -75,7 +81,8 @@ CUresult CUDAAPI replace_cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
     context_resets(device);
     CUresult result;
-    ACCOUNTED_ON(ACCOUNT_CONTEXT, device, result = REAL(cuDevicePrimaryCtxReset_v2, (device)));
+    CHECK_UNLOADS(
+        ACCOUNTED_ON(ACCOUNT_CONTEXT, device, result = REAL(cuDevicePrimaryCtxReset_v2, (device))));
     service_contexts_changed();
     return result;
 }
@@ -84,7 +91,8 @@ CUresult CUDAAPI replace_cuDevicePrimaryCtxReset(CUdevice device)
 {
     context_resets(device);
     CUresult result;
-    ACCOUNTED_ON(ACCOUNT_CONTEXT, device, result = REAL(cuDevicePrimaryCtxReset, (device)));
+    CHECK_UNLOADS(
+        ACCOUNTED_ON(ACCOUNT_CONTEXT, device, result = REAL(cuDevicePrimaryCtxReset, (device))));
     service_contexts_changed();
     return result;
 }
