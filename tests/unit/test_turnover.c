@@ -5,7 +5,9 @@
  *
  * Broken to see it fail: tnri_turnover_goes is not called, or bytes are not counted
  * (what_comes_again_comes_in_few_chunks); the time before the first round counts (the same); rounds
- * before do not count half, or all chunks are whole (what_seldom_comes_again_has_small_chunks);
+ * before do not count half, or all chunks are whole (what_seldom_comes_again_has_small_chunks); a
+ * pause counts whole, or as twice the mean of the rounds before (a_pause_makes_no_small_chunks);
+ * an empty round counts its time (empty_rounds_change_nothing);
  * most_bytes does not count in tnri_turnover_chunk_bytes
  * (what_comes_for_the_first_time_has_small_chunks), or in tnri_turnover_comes
  * (what_grew_did_not_come_again); what never came again is asked for
@@ -28,6 +30,8 @@ static uint64_t chunks_made(void)
     return unit_stats().segment.allocated;
 }
 
+static int trims_more; /* of a step, when everything is back already */
+
 /* A step of a program, after which what it had goes back. Returns how many chunks were made. */
 static int step(uint64_t ns)
 {
@@ -39,8 +43,10 @@ static int step(uint64_t ns)
         assert_ok(tnr_free(layers[i]));
     int made = (int)(chunks_made() - before);
     simcuda_time_set(simcuda_time_ns() + ns);
-    assert_ok(tnr_trim(NULL, 0, 0));
-    assert_int_equal(unit_stats().reserved_bytes.current, 0);
+    for (int i = 0; i <= trims_more; i++) {
+        assert_ok(tnr_trim(NULL, 0, 0));
+        simcuda_time_set(simcuda_time_ns() + (trims_more > 0));
+    }
     return made;
 }
 
@@ -77,6 +83,40 @@ static void what_seldom_comes_again_has_small_chunks(void **state)
     assert_int_equal(steps(20, ns_for(1)), LAYERS);
     /* And back again: rounds that are gone count for less and less. */
     assert_int_equal(steps(20, ns_for(CHUNKS)), CHUNKS);
+}
+
+static void a_pause_makes_no_small_chunks(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    assert_int_equal(steps(4, ns_for(1)), LAYERS);
+    assert_int_equal(step(ns_for(1000 * CHUNKS)), LAYERS);
+    assert_int_equal(step(ns_for(1)), LAYERS);
+    assert_int_equal(step(ns_for(1)), LAYERS);
+    /* A program that has become slower is followed. */
+    assert_int_equal(steps(8, ns_for(CHUNKS)), CHUNKS);
+    /* Long and short ones in turn are no pauses. */
+    for (int i = 0; i < 20; i++) {
+        (void)step(ns_for(1));
+        (void)step(ns_for(2 * CHUNKS));
+    }
+    assert_int_equal(step(ns_for(1)), CHUNKS);
+}
+
+/* Trims that give nothing back, as of several devices and pools in turn, change nothing. */
+static void empty_rounds_change_nothing(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    void *weights = unit_malloc(8 * MIB, 0); /* else the pool forgets */
+    for (trims_more = 0; trims_more < 4; trims_more++) {
+        assert_int_equal(steps(20, ns_for(CHUNKS)), CHUNKS);
+        assert_int_equal(steps(20, ns_for(1)), LAYERS);
+        assert_int_equal(step(ns_for(1000 * CHUNKS)), LAYERS);
+        assert_int_equal(step(ns_for(1)), LAYERS);
+    }
+    trims_more = 0;
+    assert_ok(tnr_free(weights));
 }
 
 static void what_comes_for_the_first_time_has_small_chunks(void **state)
@@ -130,6 +170,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(what_comes_again_comes_in_few_chunks, unit_stop),
         cmocka_unit_test_teardown(what_seldom_comes_again_has_small_chunks, unit_stop),
+        cmocka_unit_test_teardown(a_pause_makes_no_small_chunks, unit_stop),
+        cmocka_unit_test_teardown(empty_rounds_change_nothing, unit_stop),
         cmocka_unit_test_teardown(what_comes_for_the_first_time_has_small_chunks, unit_stop),
         cmocka_unit_test_teardown(what_grew_did_not_come_again, unit_stop),
         cmocka_unit_test_teardown(what_a_refused_request_gave_back_comes_again, unit_stop),

@@ -19,14 +19,32 @@ static void past_add(_Atomic uint64_t *past, uint64_t amount)
     atomic_store_explicit(past, (get(past) + amount) / 2, memory_order_relaxed);
 }
 
+/* A round that took far longer for what came in it than those before had a pause in it: a
+ * validation, a checkpoint, another process's turn. What comes after that comes as fast as before.
+ * So a round counts as at most so many times what the mean of those before gives for its bytes, and
+ * a program that has become slower is followed in a few rounds. An empty round counts as no time:
+ * that leaves the quotient. Where rounds are long and short in turn, three times and more give
+ * their mean. */
+enum { PAUSE_TIMES = 4 };
+
+static uint64_t round_ns(const tnri_turnover *turnover, uint64_t bytes, uint64_t ns)
+{
+    double past_ns = (double)get(&turnover->past_ns), past = (double)get(&turnover->past_bytes);
+    if (past_ns <= 0 || past <= 0)
+        return ns;
+    double most = past_ns * PAUSE_TIMES * ((double)bytes / past);
+    return (double)ns > most ? (uint64_t)most : ns;
+}
+
 void tnri_turnover_goes(tnri_turnover *turnover, uint64_t reserved)
 {
     uint64_t now_ns = tnri_decision_ns();
     uint64_t began_ns = atomic_exchange_explicit(&turnover->began_ns, now_ns, memory_order_relaxed);
     tnri_peak_raise(&turnover->most_bytes, reserved);
-    past_add(&turnover->past_bytes,
-             atomic_exchange_explicit(&turnover->bytes, 0, memory_order_relaxed));
-    past_add(&turnover->past_ns, began_ns == 0 ? 0 : now_ns - began_ns); /* 0: the first time */
+    uint64_t bytes = atomic_exchange_explicit(&turnover->bytes, 0, memory_order_relaxed);
+    if (began_ns != 0) /* 0: the first time */
+        past_add(&turnover->past_ns, round_ns(turnover, bytes, now_ns - began_ns));
+    past_add(&turnover->past_bytes, bytes);
 }
 
 void tnri_turnover_comes(tnri_turnover *turnover, uint64_t bytes, uint64_t reserved)

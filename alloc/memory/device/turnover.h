@@ -6,9 +6,9 @@
  * are for moves, and go before they are moved.
  *
  * A round lasts from one time that memory goes back to the next. How fast memory comes again is
- * known from the rounds before this one, of which each counts half as much as the next. What a pool
- * grows by for the first time does not count, and does not get such chunks: it may be there to
- * stay.
+ * known from the rounds before this one, of which each counts half as much as the next, and a pause
+ * does not count as a slow one. What a pool grows by for the first time does not count, and does
+ * not get such chunks: it may be there to stay.
  */
 #ifndef TNRI_DEVICE_TURNOVER_H
 #define TNRI_DEVICE_TURNOVER_H
