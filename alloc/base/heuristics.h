@@ -26,7 +26,8 @@ enum {
 /* ---- slabs of host memory -------------------------------------------------------------------- */
 
 enum {
-    TNRI_SLAB_SHARE = 24, /* [a00c647] a slab may have this part (1/n) of the pool */
+    TNRI_SLAB_POOLS = 2, /* [f33cb4a] a slab's square is so many times its pool and a MiB */
+    TNRI_SLAB_MORE = 2,  /* [f33cb4a] the part (1/n) by which whole blocks may be more than that */
 };
 
 /* ---- windows --------------------------------------------------------------------------------- */

@@ -37,17 +37,31 @@ static void segment_unpromise(tnri_world *world)
     tnri_world_unpromise_borrow(world);
 }
 
-/* The least that the owner is asked for. Of slabs of host memory, which are Tenure's own, a share
- * of all that the pool will have: in each slab blocks leave a corner into which none fits, and the
- * last one is half empty. Not for contents, each block of which is a slab. */
+/* How large a slab of host memory is, which is Tenure's own. Blocks leave a corner in each into
+ * which none fits, of about a MiB, and the last one is half empty: both together are least where
+ * the square of a slab is twice its pool times a MiB. It is a whole number of the blocks that are
+ * asked for, since many programs have one size alone; of such numbers, the one that leaves least of
+ * its last page. */
+static size_t slab_bytes(const tnri_account *account, const tnri_request *request)
+{
+    const size_t mib = (size_t)1 << 20, page = tnri_page_bytes(account->space);
+    size_t pool = (size_t)atomic_load_explicit(&account->reserved_bytes, memory_order_relaxed);
+    size_t bytes = account->foreign.bytes_least, span = tnri_request_span(request);
+    while (bytes / mib * bytes < TNRI_SLAB_POOLS * pool)
+        bytes += mib;
+    size_t first = bytes > span ? bytes / span : 1, count = first;
+    for (size_t more = first; more <= first + first / TNRI_SLAB_MORE; more++)
+        if ((-(more * span) & (page - 1)) * count < (-(count * span) & (page - 1)) * more)
+            count = more;
+    return count * span;
+}
+
+/* The least that the owner is asked for. Not so of contents, whose large blocks are slabs. */
 static size_t segment_bytes(const tnri_account *account, const tnri_request *request)
 {
-    size_t least = account->foreign.bytes_least;
-    if (!account->foreign.is_own || !tnri_device_is_host(account->device) || account->is_contents)
-        return least;
-    uint64_t reserved = atomic_load_explicit(&account->reserved_bytes, memory_order_relaxed);
-    size_t share = (size_t)(reserved + request->bytes) / TNRI_SLAB_SHARE;
-    return share > least ? share : least;
+    int is_slab = account->foreign.is_own && tnri_device_is_host(account->device) &&
+                  !account->is_contents;
+    return is_slab ? slab_bytes(account, request) : account->foreign.bytes_least;
 }
 
 /* A segment as large as that, or, if there is no such one, just large enough. Small blocks

@@ -32,7 +32,8 @@
  *
  * What it is made of (the setting `host`): memory that the driver makes at the GPU's NUMA node and
  * Tenure maps; where the driver cannot, as in containers without the right to choose nodes, slabs
- * of cuMemHostAlloc, in which nothing moves: of 1/24 of what the pool has, and at least 20 MiB.
+ * of cuMemHostAlloc, in which nothing moves. A slab is a whole number of the blocks that are asked
+ * for: about 20 MiB, 45 MiB once the pool has a GiB, 90 MiB at 4 GiB, 181 MiB at 16 GiB.
  * Every GPU that this process uses reaches it at the same address. cuMemHostRegister is never
  * called.
  *
