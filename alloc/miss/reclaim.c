@@ -348,15 +348,19 @@ size_t tnri_reclaim_for_others(tnri_device *device, size_t bytes, size_t floor, 
 
 int tnri_reclaim_above_groups(tnri_device *device, uint64_t apart_ns)
 {
-    size_t held, over = tnri_cgroup_over(device, apart_ns);
-    if (over == 0)
-        return 0;
-    (void)tnri_uppers_settle(device, 0); /* graphs may have ended that nobody has looked for */
-    size_t released = tnri_reclaim_for_others(device, over, 0, 0, &held);
-    atomic_fetch_add_explicit(&device->cgroup_given_bytes, released, memory_order_relaxed);
+    size_t held = 0, over = 0, released = 0;
+    if (!tnri_cgroup_over(device, apart_ns, &over)) /* what was found then, by whichever thread */
+        return atomic_load_explicit(&device->cgroup_is_coming, memory_order_relaxed);
+    if (over > 0) {
+        (void)tnri_uppers_settle(device, 0); /* graphs may have ended that nobody has looked for */
+        released = tnri_reclaim_for_others(device, over, 0, 0, &held);
+        atomic_fetch_add_explicit(&device->cgroup_given_bytes, released, memory_order_relaxed);
+    }
     /* A host under pressure wants all there is, which is never enough. */
     int is_little = over != SIZE_MAX && released > 0 && released < over;
-    return held > 0 || is_little;
+    int is_coming = held > 0 || is_little;
+    atomic_store_explicit(&device->cgroup_is_coming, is_coming, memory_order_relaxed);
+    return is_coming;
 }
 
 void tnri_reclaim_above_threshold(tnr_pool pool, size_t bytes)

@@ -68,8 +68,9 @@ size_t tnri_reclaim_for_others(tnri_device *device, size_t bytes, size_t floor, 
                                size_t *held);
 
 /* Gives back what is idle, as far as control groups have more of the device than a limit of theirs,
- * without waiting; nothing if that was looked at less than `apart_ns` ago. 1: look again soon: some
- * of it is on its way, or it was too little, and another thread may have had some in hand. */
+ * without waiting. 1: look again soon: some of it is on its way, or it was too little, and another
+ * thread may have had some in hand. If that was looked at less than `apart_ns` ago, says what was
+ * said then: a request that has looked must not put off the thread that comes back. */
 int tnri_reclaim_above_groups(tnri_device *device, uint64_t apart_ns);
 
 /* garbage_collection_threshold: if `bytes` more would exceed it, gives back what is idle and no

@@ -13,7 +13,8 @@
  *   group_look without dmem.low: the same; limit_lower: the latest: the_tightest_group_counts
  *   region_is without its devices: other_regions_and_odd_files_limit_nothing
  *   tnri_reclaim_above_groups that returns 0: what_is_on_its_way_is_told; without its look at what
- *   went back: a_look_that_gave_too_little_is_told
+ *   went back: a_look_that_gave_too_little_is_told; that returns 0 where it does not look:
+ *   what_is_on_its_way_is_told
  *   tnri_cgroup_number without its digit: the same, at "-5"
  *   tnri_cgroup_file that waits for pipes: the same, never ends
  */
@@ -179,9 +180,12 @@ static void what_is_on_its_way_is_told(void **state)
     limit_put("dmem.min", 8);
     assert_int_equal(tnri_reclaim_above_groups(device, 0), 1);
     assert_true(group_get().soft_used_bytes > 8 * MIB);
+    /* Also to a thread that comes too soon to look itself, as after a request that has. */
+    assert_int_equal(tnri_reclaim_above_groups(device, UINT64_MAX), 1);
     simcuda_run(UINT64_MAX);
     while (tnri_reclaim_above_groups(device, 0))
         continue;
+    assert_int_equal(tnri_reclaim_above_groups(device, UINT64_MAX), 0);
     assert_true(group_get().soft_used_bytes <= 8 * MIB);
 }
 

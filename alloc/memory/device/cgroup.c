@@ -46,7 +46,7 @@ size_t tnri_cgroup_over_hard(const tnri_device *device)
     return hard > lack ? hard : lack;
 }
 
-size_t tnri_cgroup_over(tnri_device *device, uint64_t apart_ns)
+int tnri_cgroup_over(tnri_device *device, uint64_t apart_ns, size_t *bytes)
 {
     tnri_dmem dmem;
     if (!tnri_device_is_watched(device))
@@ -59,7 +59,8 @@ size_t tnri_cgroup_over(tnri_device *device, uint64_t apart_ns)
     tnri_dmem_read(&dmem, &device->capabilities.pci, tnri_conf_get()->cgroup);
     size_t soft = over(&dmem.soft), hard = over(&dmem.hard), most = soft > hard ? soft : hard;
     size_t lack = tnri_host_lack(device);
+    *bytes = most > lack ? most : lack;
     if (device->capabilities.is_integrated && tnri_host_is_pressed())
-        return SIZE_MAX;
-    return most > lack ? most : lack;
+        *bytes = SIZE_MAX;
+    return 1;
 }

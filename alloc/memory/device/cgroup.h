@@ -38,8 +38,8 @@ tnr_status tnri_cgroup_room(const tnri_device *device, size_t gone, size_t come)
 
 /* How much is taken above the hard limit, which may have been lowered, or of the host's rest. */
 size_t tnri_cgroup_over_hard(const tnri_device *device);
-/* Above either limit, or SIZE_MAX while the host is pressed; 0 if that was looked at less than
- * `apart_ns` ago. */
-size_t tnri_cgroup_over(tnri_device *device, uint64_t apart_ns);
+/* *bytes: above either limit, or SIZE_MAX while the host is pressed. Returns 0, and leaves it, if
+ * there is nothing to look at, or if that was looked at less than `apart_ns` ago. */
+int tnri_cgroup_over(tnri_device *device, uint64_t apart_ns, size_t *bytes);
 
 #endif

@@ -87,6 +87,7 @@ typedef struct tnri_device {
     _Atomic int is_watched; /* control groups have its memory, or the host has: see
                              * memory/device/cgroup.h. Set when it is put into use */
     _Atomic uint64_t cgroup_looked_ns, cgroup_given_bytes;
+    _Atomic int cgroup_is_coming; /* 1: that look was to be followed by another soon */
     tnri_handling handling;
     tnri_flow chunks;
     _Atomic uint64_t chunks_moved;
