@@ -9,9 +9,12 @@
  * tnri_price_look, arenas are not counted (among_many_streams_nothing_is_looked_at), nor what is
  * retired (what_is_retired_is_in_use), nor the request (what_a_pool_needs); in tnri_price_may_move,
  * no pages for the arenas (what_fills_no_page_is_needed), is_full is not asked; in chunks_create it
- * is not cleared (what_cannot_grow_moves).
+ * is not cleared (what_cannot_grow_moves). Another TNRI_PRICE_TIMES (the_settings_say_so).
  */
 #include "unit.h"
+
+#include <stdio.h>
+#include <string.h>
 
 #include <tenure/lifetime.h>
 
@@ -196,6 +199,20 @@ static void what_cannot_grow_moves(void **state)
     assert_false(moves(LITTLE_MIB));
 }
 
+/* What the settings promise is what is done. */
+static void the_settings_say_so(void **state)
+{
+    (void)state;
+    char most[32];
+    int found = 0;
+    tnr_setting_info setting = {.struct_bytes = sizeof(setting)};
+    snprintf(most, sizeof(most), "up to %d times more", TNRI_PRICE_TIMES);
+    for (size_t i = 0; tnr_setting_get(&setting, i) == TNR_OK; i++)
+        if (strcmp(setting.key, "move_burst_ms") == 0)
+            found = strstr(setting.help, most) != NULL;
+    assert_true(found);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +224,7 @@ int main(void)
         cmocka_unit_test_teardown(what_is_retired_is_in_use, unit_stop),
         cmocka_unit_test_teardown(among_many_streams_nothing_is_looked_at, unit_stop),
         cmocka_unit_test_teardown(what_cannot_grow_moves, unit_stop),
+        cmocka_unit_test_teardown(the_settings_say_so, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
