@@ -13,6 +13,9 @@
  *                the copies, and once more: reserved over what was asked for, first and last
  *   attributes   what the driver answers for the pointer
  *   accounted    what memory.current or MemAvailable lost when so much was pinned, by quarters
+ *   pieces       the same of the driver's own memory in pieces that are no whole pages of 2 MiB,
+ *                beside one piece, how long that takes, and how many begin at such a page: what
+ *                slabs of any size would cost
  *
  * Options: --mib N, the memory of first, copy and offload; --turns N, the blocks of offload. Exit
  * codes: those of program.h; 1 also if bytes were wrong.
@@ -188,6 +191,57 @@ static void accounted_measure(const cost *run)
     must(run->self, tnr_trim(NULL, 0, TNR_HOST(0)), "tnr_trim");
 }
 
+/* The weights of a layer, of two bytes each: queries with keys and values, their output, both
+ * halves of the feed-forward part, and two norms. None is a power of two. */
+static size_t matrix_bytes(int which)
+{
+    enum { HIDDEN = 1152, INNER = 3100, MATRICES = 6 };
+    static const size_t sizes[MATRICES] = {(size_t)HIDDEN * HIDDEN * 3,
+                                           (size_t)HIDDEN * HIDDEN * 2,
+                                           (size_t)HIDDEN * INNER * 4,
+                                           (size_t)HIDDEN * INNER * 2,
+                                           HIDDEN * 2,
+                                           HIDDEN * 2};
+    return sizes[which % MATRICES];
+}
+
+/* The driver's own memory, `bytes` in pieces of `piece`. */
+static void piece_measure(const cost *run, size_t bytes, size_t piece)
+{
+    const gpu_driver *gpu = run->self->gpu;
+    size_t count = bytes / piece, at_pages = 0;
+    void **pieces = calloc(count, sizeof(*pieces));
+    if (!pieces)
+        program_fail(run->self, "no memory");
+    double available = file_number("/proc/meminfo", "MemAvailable:"), began = now_s();
+    for (size_t i = 0; i < count; i++) {
+        must_cu(run->self, gpu->cuMemHostAlloc(&pieces[i], piece, 0), "cuMemHostAlloc");
+        at_pages += (uintptr_t)pieces[i] % (2 * MIB) == 0;
+    }
+    double made = now_s(), asked = (double)(count * piece);
+    for (size_t i = 0; i < count; i++)
+        fill(pieces[i], piece, (unsigned)i);
+    available -= file_number("/proc/meminfo", "MemAvailable:");
+    printf("pieces: %zu of %.3f MiB by cuMemHostAlloc: %.3f s for each GiB, MemAvailable fell by "
+           "%.3f of them, %zu begin at 2 MiB",
+           count, (double)piece / (double)MIB, (made - began) * 1073741824.0 / asked,
+           available * 1024 / asked, at_pages);
+    began = now_s();
+    for (size_t i = 0; i < count; i++)
+        must_cu(run->self, gpu->cuMemFreeHost(pieces[i]), "cuMemFreeHost");
+    printf("; %.3f s to free\n", (now_s() - began) * 1073741824.0 / asked);
+    free(pieces);
+}
+
+/* All at once, and in the sizes of the layers' weights. */
+static void pieces_measure(const cost *run)
+{
+    piece_measure(run, run->bytes / 2, run->bytes / 2);
+    for (int i = 0; i < 4; i++)
+        if (run->bytes / 2 >= matrix_bytes(i))
+            piece_measure(run, run->bytes / 2, matrix_bytes(i));
+}
+
 /* ---- time ----------------------------------------------------------------------------------- */
 
 static void pairs_measure(const cost *run)
@@ -317,7 +371,7 @@ static void offload_measure(cost *run)
 
 /* ---- eight threads -------------------------------------------------------------------------- */
 
-enum { THREADS = 8, MATRICES = 6, LAYERS_MAX = 256, PASSES = 20 };
+enum { THREADS = 8, LAYERS_MAX = 256, PASSES = 20 };
 
 typedef struct layers_thread {
     cost *run;
@@ -327,20 +381,6 @@ typedef struct layers_thread {
     size_t asked;          /* by this thread, of one pass */
     int is_wrong;
 } layers_thread;
-
-/* The weights of a layer, of two bytes each: queries with keys and values, their output, both
- * halves of the feed-forward part, and two norms. None is a power of two. */
-static size_t matrix_bytes(int which)
-{
-    enum { HIDDEN = 1152, INNER = 3100 };
-    static const size_t sizes[MATRICES] = {(size_t)HIDDEN * HIDDEN * 3,
-                                           (size_t)HIDDEN * HIDDEN * 2,
-                                           (size_t)HIDDEN * INNER * 4,
-                                           (size_t)HIDDEN * INNER * 2,
-                                           HIDDEN * 2,
-                                           HIDDEN * 2};
-    return sizes[which % MATRICES];
-}
 
 static void *layers_run(void *user)
 {
@@ -442,6 +482,7 @@ int main(int argc, char **argv)
     run.on_device = program_malloc(&self, NULL, run.bytes / 4, run.stream);
     first_measure(&run);
     accounted_measure(&run);
+    pieces_measure(&run);
     pairs_measure(&run);
     link_measure(&run);
     offload_measure(&run);
