@@ -53,6 +53,7 @@
 #include "miss/grow.h"
 #include "miss/ladder.h"
 #include "miss/park.h"
+#include "see/snapshot/trigger.h"
 #include "see/trap/guard.h"
 #include "see/trap/trap.h"
 
@@ -74,7 +75,8 @@ static TNRI_SELDOM tnr_status arena_malloc_end(tnri_arena *arena, const tnri_req
     arena_release(arena, seen);
     if (no_host)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
-    return tnri_ladder_malloc(arena, request, ptr);
+    tnr_status status = tnri_ladder_malloc(arena, request, ptr);
+    return tnri_snapshot_oom(status, arena, request->bytes_requested);
 }
 
 /* `seen`, a constant, is 1 if somebody looks: see base/gate.h. */

@@ -13,6 +13,7 @@
 #include "memory/stream/idle.h"
 #include "miss/grow.h"
 #include "miss/stale.h"
+#include "see/snapshot/trigger.h"
 
 /* ---- arenas --------------------------------------------------------------------------------- */
 
@@ -178,6 +179,7 @@ tnr_status tnr_commit(void *ptr, size_t bytes)
     int was_bare;
     uint32_t began = tnri_note_begin();
     status = tnri_grow_commit(&was_bare, arena, ptr, bytes);
+    status = tnri_snapshot_oom(status, arena, bytes);
     tnri_note_end(began);
     if (tnri_unlikely(tnri_nvtx_listens()) && status == TNR_OK && bytes > 0)
         commit_annotate(arena, ptr, bytes, was_bare);

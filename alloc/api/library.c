@@ -101,7 +101,6 @@ tnr_status tnri_library_configure(const char *text, const char *origin, int runn
 static tnr_status library_start_locked(void)
 {
     const char *text = tnri_environment_conf();
-    atomic_store(&tnri_oom_watched, tnri_snapshot_oom);
     tnri_ticks_start();
     tnri_alive_start();
     tnri_lock_owners_start();

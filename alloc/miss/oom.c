@@ -25,7 +25,6 @@
 enum { HOLDERS_MAX = 5 };
 
 _Thread_local tnr_stream tnri_oom_asks_on;
-_Atomic(tnri_oom_watcher) tnri_oom_watched;
 
 static struct {
     tnri_lock lock; /* zero is unlocked; ranked lazily because it nests with nothing */
@@ -338,8 +337,5 @@ tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_s
     holders_tell(device, holders, count, &total);
     way_tell(&total, request, raise, device_free);
     tnri_note_oom(arena, request->bytes_requested, free_bytes(arena->pool, device_free));
-    tnri_oom_watcher watcher = atomic_load(&tnri_oom_watched);
-    if (watcher != NULL)
-        watcher(status, device->index, request->bytes_requested);
     return status;
 }

@@ -10,11 +10,6 @@ extern _Thread_local tnr_stream tnri_oom_asks_on;
 /* The stream on which the calling thread asks for memory of an arena. */
 tnr_stream tnri_oom_stream(const tnri_arena *arena);
 
-/* Told of each request that failed, after its report: may write a snapshot, and append to the
- * report. Set when the library starts; null: nobody. */
-typedef void (*tnri_oom_watcher)(tnr_status status, int device, size_t bytes);
-extern _Atomic(tnri_oom_watcher) tnri_oom_watched;
-
 /* Asks the user's callback, if there is one, about a request that has just met a shortage;
  * tnri_chunk_lacks says which one. Returns 1 if the callback says that it has freed something. No
  * lock is held. */

@@ -28,6 +28,7 @@
 #include "memory/pool/asleep.h"
 #include "miss/ladder.h"
 #include "miss/stale.h"
+#include "see/snapshot/trigger.h"
 #include "order/collect.h"
 #include "order/register.h"
 #include "order/retire.h"
@@ -218,7 +219,7 @@ static tnr_status hole_fill(tnri_arena *arena, const tnri_request *request)
     tnri_world_unpromise(&arena->worlds[TNRI_LARGE], arena->growable.range->promised);
     arena->growable.range->promised = 0;
     tnri_arena_leave(arena);
-    return status;
+    return tnri_snapshot_oom(status, arena, request->bytes_requested);
 }
 
 /* Gives memory to the pages from *page on that one record has; moves *page on. *tries counts how

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include <tenure/history.h>
+#include <tenure/range.h>
 
 #include "await.h"
 #include "log/history.h"
@@ -466,6 +467,23 @@ static void sixteen_at_most(void **state)
     assert_int_equal(files_count("tenure-oom-*.txt"), 16);
 }
 
+/* Each of the three calls that may take memory of the driver writes one. */
+static void of_each_call(void **state)
+{
+    (void)state;
+    void *ptr, *grows, *ranges;
+    unit_start(conf_with("snapshot_on_oom:%s"), "MEMORY=64M", NULL);
+    assert_ok(tnr_reserve(&grows, 256 * MIB, 0, NULL));
+    assert_ok(tnr_reserve(&ranges, 256 * MIB, 0, NULL));
+    assert_error(tnr_malloc(&ptr, 80 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY, "80.00 MiB");
+    assert_non_null(strstr(tnr_last_error(), "A snapshot is in"));
+    assert_error(tnr_commit(grows, 82 * MIB), TNR_ERR_OUT_OF_MEMORY, "82.00 MiB");
+    assert_non_null(strstr(tnr_last_error(), "A snapshot is in"));
+    assert_error(tnr_commit_range(ranges, 0, 84 * MIB), TNR_ERR_OUT_OF_MEMORY, "84.00 MiB");
+    assert_non_null(strstr(tnr_last_error(), "A snapshot is in"));
+    assert_int_equal(files_count("tenure-oom-*.txt"), 3);
+}
+
 static void without_their_folder(void **state)
 {
     (void)state;
@@ -491,6 +509,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(by_rank_and_machine, triggers_stop),
         cmocka_unit_test_teardown(into_a_folder_that_is_not_there, triggers_stop),
         cmocka_unit_test_teardown(sixteen_at_most, triggers_stop),
+        cmocka_unit_test_teardown(of_each_call, triggers_stop),
         cmocka_unit_test_teardown(without_their_folder, triggers_stop),
     };
     program = argv[0];

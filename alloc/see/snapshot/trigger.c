@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/prim/calm.h"
 #include "base/prim/helper.h"
 #include "base/prim/clock.h"
 #include "base/prim/file.h"
@@ -16,6 +17,7 @@
 #include "base/prim/thread.h"
 #include "log/history.h"
 #include "memory/pool/cache.h"
+#include "miss/reclaim.h"
 #include "see/snapshot/exit_path.h"
 #include "see/snapshot/formats.h"
 #include "see/snapshot/snapshot.h"
@@ -192,11 +194,9 @@ void tnri_seeing_resume(void)
 static _Atomic unsigned ooms_written;
 static _Atomic int oom_is_said; /* 1: that one could not be written, which programs retry */
 
-void tnri_snapshot_oom(tnr_status error, int device, size_t bytes)
+/* A shortage of `bytes` on a device. */
+static void oom_write(const char *folder, tnr_status error, int device, size_t bytes)
 {
-    const char *folder = tnri_conf_get()->snapshot_on_oom;
-    if (folder[0] == '\0')
-        return;
     unsigned number = atomic_fetch_add(&ooms_written, 1) + 1;
     if (number > OOM_SNAPSHOTS_MAX)
         return;
@@ -218,6 +218,17 @@ void tnri_snapshot_oom(tnr_status error, int device, size_t bytes)
                           paths[1]);
     else
         tnri_error_append("\nThe snapshot failed: %s", said);
+}
+
+tnr_status tnri_snapshot_oom(tnr_status status, const tnri_arena *arena, size_t bytes)
+{
+    if (tnri_likely(!tnri_is_shortage(status)) || arena->account->is_contents)
+        return status;
+    TNRI_CALM;
+    const char *folder = tnri_conf_get()->snapshot_on_oom;
+    if (folder[0] != '\0')
+        oom_write(folder, status, arena->device->index, bytes);
+    return status;
 }
 
 /* ---- the settings --------------------------------------------------------------------------- */

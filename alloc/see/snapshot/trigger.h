@@ -16,10 +16,11 @@
  * Under the library lock. */
 tnr_status tnri_seeing_follow(const tnri_conf *before, const tnri_conf *after);
 
-/* An allocation has failed with `status` and the thread's error text. Writes what snapshot_on_oom
- * asks for, a snapshot and a report for people beside it, and says so in the text. If it cannot, it
- * says that on standard error, too, once: an engine may keep the text to itself. No lock held. */
-void tnri_snapshot_oom(tnr_status status, int device, size_t bytes);
+/* Called with what the ladder (miss/ladder.h) returned for a request of `bytes`. If memory ran out,
+ * writes what snapshot_on_oom asks for, a snapshot and a report for people beside it, and says so
+ * in the thread's error text, which is the ladder's report. If it cannot, it says that on standard
+ * error, too, once: an engine may keep the text to itself. Returns `status`. No lock is held. */
+tnr_status tnri_snapshot_oom(tnr_status status, const tnri_arena *arena, size_t bytes);
 
 /* tnr_shutdown is about to shut the library down: writes what snapshot_at_exit asks for, and ends
  * the watcher of signals. If the shutdown fails, tnri_seeing_resume starts the watcher again. */
