@@ -34,6 +34,19 @@ def load(path):
     return json.loads(raw.decode("utf-8"))
 
 
+def resolved(part, definitions):
+    """A schema with its definitions where it refers to them: for each reference that it follows,
+    jsonschema makes a validator, which is most of its time."""
+    if isinstance(part, list):
+        return [resolved(one, definitions) for one in part]
+    if not isinstance(part, dict):
+        return part
+    if "$ref" not in part:
+        return {key: resolved(value, definitions) for key, value in part.items() if key != "$defs"}
+    want(len(part) == 1, "a reference has something beside it:", part)
+    return resolved(definitions[part["$ref"].removeprefix("#/$defs/")], definitions)
+
+
 def rows(table):
     """The rows of a table as dicts of the columns."""
     columns = table["columns"]
@@ -231,7 +244,7 @@ class Past:
             self.map(record["address"], end)
 
 
-def check_history(doc, complete):
+def check_history(doc, records, complete):
     """Rule 7: the history leads to the picture."""
     history = doc["history"]
     want(history["written"] >= history["overwritten"] + len(history["rows"]),
@@ -239,7 +252,7 @@ def check_history(doc, complete):
     want(history["capacity"] >= len(history["rows"]), "more records than there is room for")
     past = Past(doc)
     after = None
-    for number, record in reversed(list(enumerate(rows(history)))):
+    for number, record in reversed(list(enumerate(records))):
         want(after is None or record["time_ns"] <= after + 1000, "record", number, "is later than",
              "the next by more than clocks differ")
         after = record["time_ns"]
@@ -256,10 +269,10 @@ def check_history(doc, complete):
              "are", len(past.blocks), "blocks and", len(past.mapped), "stretches of memory")
 
 
-def check_launches(doc, complete):
+def check_launches(doc, records, complete):
     """Each end of a launch says when that was; in a history without gaps it was recorded."""
     launches = set()
-    for number, record in enumerate(rows(doc["history"])):
+    for number, record in enumerate(records):
         kind = doc["kinds"][record["kind"]]
         if kind == "launch":
             launches.add((record["time_ns"], record["pool"], record["stream"]))
@@ -276,8 +289,9 @@ def check(doc, settled, complete):
     check_tiling(doc)
     check_sums(doc, settled)
     check_waits(doc)
-    check_history(doc, complete)
-    check_launches(doc, complete)
+    records = rows(doc["history"])
+    check_history(doc, records, complete)
+    check_launches(doc, records, complete)
 
 
 def main():
@@ -297,7 +311,8 @@ def main():
             print("check_snapshot: without the Python package jsonschema the schema cannot be "
                   "checked; install python3-jsonschema", file=sys.stderr)
             return 2
-        validator = jsonschema.Draft202012Validator(load(arguments.schema))
+        schema = load(arguments.schema)
+        validator = jsonschema.Draft202012Validator(resolved(schema, schema["$defs"]))
     worst = 0
     for path in arguments.files:
         try:
