@@ -8,7 +8,8 @@
  * stack.c is in a library here, since frames of the object that it is in are left out. Broken to
  * see it fail: is_there leaves out a frame; node_enter loses the node that it puts another one
  * above; node_find does not look at `next`; the interpreter's frames are not compared, or not what
- * comes behind them; thread_memory stays when it is freed.
+ * comes behind them; the stack that came next before is taken without comparing its addresses, or
+ * its depth; thread_memory stays when it is freed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -158,12 +159,16 @@ static __attribute__((noinline)) void go_on(uint64_t path, int depth)
     __asm__ volatile("" ::: "memory"); /* the call is no tail call */
 }
 
+/* Twice in one order, and then twice in another one: what comes next is what came next before, or
+ * is not. */
 static void go_round(uint64_t turn, size_t leads)
 {
-    for (uint64_t i = 0; i < (is_noisy ? NOISY_PATHS : PATHS); i++) {
+    uint64_t count = is_noisy ? NOISY_PATHS : PATHS, stride = turn / 2 % 2 == 0 ? 1 : 7;
+    for (uint64_t place = 0; place < count; place++) {
+        uint64_t i = place * stride % count;
         leading_count = leads == 0 ? 0 : 1 + i % leads;
         for (size_t k = 0; k < leading_count; k++)
-            leading[k] = mixed(turn * 64 + i % 50 + k) | (uintptr_t)1 << 63;
+            leading[k] = mixed(turn / 2 * 64 + i % 50 + k) | (uintptr_t)1 << 63;
         go_on(mixed(i), 2 + (int)(i % DEEPEST));
     }
 }

@@ -66,11 +66,13 @@ void check_stack_interpreter(const void *symbol)
 
 /* ---- what a thread remembers ----------------------------------------------------------------- */
 
-/* A stack with an interpreter's frames in front. */
+/* A stack with an interpreter's frames in front. As with what was walked, the next one is mostly
+ * the one that was taken next the last time. */
 enum { JOINED_SETS = 2048, JOINED_WAYS = 4, ABOVE = CHECK_FRAMES - 4 };
 typedef struct joined {
-    uint32_t number; /* of what comes behind them; 0: none is here */
-    uint32_t count;  /* of them */
+    _Alignas(WALKED_LINE) uint32_t number; /* of what comes behind them; 0: none is here */
+    uint32_t count;                        /* of them */
+    uint32_t after;                        /* which one was taken next, the last time */
     check_stack stack;
 } joined;
 
@@ -78,8 +80,9 @@ typedef struct joined {
 typedef struct memory {
     void *whole;   /* what is to be freed: itself, at a multiple of its alignment, lies in it */
     unsigned turn; /* which of a set is given up next */
+    uint32_t last; /* of the joined ones, the one that was taken last */
     check_walks walks;
-    joined joined[JOINED_SETS][JOINED_WAYS];
+    joined joined[JOINED_SETS * JOINED_WAYS];
 } memory;
 
 static _Thread_local memory *thread_memory;
@@ -169,7 +172,7 @@ static __attribute__((noinline)) check_stack *stack_take(check_stack *room, int 
 {
     uintptr_t depth = (uintptr_t)__builtin_frame_address(0);
     memory *own = thread_memory != NULL ? thread_memory : memory_make();
-    check_walks *walks = own != NULL && check_walks_reach(&own->walks, depth) ? &own->walks : NULL;
+    check_walks *walks = own == NULL ? NULL : &own->walks;
     check_walked *one = walks == NULL ? NULL : check_walks_find(walks, depth, most);
     if (one == NULL)
         one = stack_walk(room, most, walks, depth);
@@ -185,30 +188,56 @@ check_stack *check_stack_take(check_stack *room)
 
 /* ---- an interpreter's frames ----------------------------------------------------------------- */
 
-static joined *joined_find(joined *set, const uintptr_t *above, size_t count, uint32_t number)
+/* 1 if it has these frames in front. */
+static inline int is_joined(const joined *one, const uintptr_t *above, size_t count,
+                            uint32_t number)
 {
-    for (int i = 0; i < JOINED_WAYS; i++)
-        if (set[i].number == number && set[i].count == count &&
-            memcmp(set[i].stack.frames, above, count * sizeof(above[0])) == 0)
-            return &set[i];
-    return NULL;
+    uintptr_t differ = (one->number ^ number) | (one->count ^ count);
+    for (size_t i = 0; i < count; i++)
+        differ |= (uintptr_t)one->stack.frames[i] ^ above[i];
+    return differ == 0;
 }
 
-/* Where a stack with these frames is kept; null: what comes behind them is not. */
-static joined *joined_set(const uintptr_t *above, size_t count, uint32_t number)
+/* Where a stack with these frames is kept. */
+static joined *joined_set(memory *own, const uintptr_t *above, size_t count, uint32_t number)
 {
     uint64_t mixed = number;
     for (size_t i = 0; i < count; i++)
         mixed = (mixed ^ above[i]) * UINT64_C(0x9e3779b97f4a7c15);
-    return number == 0 ? NULL : thread_memory->joined[(mixed >> 32) % JOINED_SETS];
+    return &own->joined[(mixed >> 32) % JOINED_SETS * JOINED_WAYS];
 }
 
-static joined *joined_room(joined *set)
+static joined *joined_room(memory *own, joined *set)
 {
     for (int i = 0; i < JOINED_WAYS; i++)
         if (set[i].number == 0)
             return &set[i];
-    return &set[thread_memory->turn++ % JOINED_WAYS];
+    return &set[own->turn++ % JOINED_WAYS];
+}
+
+static void frames_join(check_stack *to, const uintptr_t *above, size_t count,
+                        const check_stack *below)
+{
+    *to = (check_stack){.count = (int)count};
+    memcpy(to->frames, above, count * sizeof(above[0]));
+    for (int i = 0; i < below->count; i++)
+        to->frames[to->count++] = below->frames[i];
+}
+
+/* The stack that is kept with these frames in front; it is made if there is none. */
+static __attribute__((noinline)) joined *joined_look(memory *own, const uintptr_t *above,
+                                                     size_t count, uint32_t number,
+                                                     const check_stack *below)
+{
+    joined *set = joined_set(own, above, count, number);
+    for (int i = 0; i < JOINED_WAYS; i++)
+        if (is_joined(&set[i], above, count, number))
+            return &set[i];
+    joined *one = joined_room(own, set);
+    *one = (joined){.number = number, .count = (uint32_t)count};
+    frames_join(&one->stack, above, count, below);
+    one->stack.keeps_last = 1;
+    return one;
 }
 
 /* Frames of an interpreter come first, and leave room for some of what they have called: the same
@@ -217,20 +246,21 @@ static check_stack *stack_join(check_stack *room, const uintptr_t *above, size_t
 {
     uint32_t number;
     const check_stack *below = stack_take(room, CHECK_FRAMES - (int)count, &number);
-    joined *set = joined_set(above, count, number);
-    joined *one = set == NULL ? NULL : joined_find(set, above, count, number);
-    if (one != NULL)
-        return &one->stack;
-    check_stack found = {.count = (int)count};
-    memcpy(found.frames, above, count * sizeof(above[0]));
-    for (int i = 0; i < below->count; i++)
-        found.frames[found.count++] = below->frames[i];
-    *room = found;
-    if (set == NULL)
+    if (number == 0) {
+        check_stack whole;
+        frames_join(&whole, above, count, below);
+        *room = whole;
         return room;
-    found.keeps_last = 1;
-    one = joined_room(set);
-    *one = (joined){number, (uint32_t)count, found};
+    }
+    memory *own = thread_memory;
+    joined *last = &own->joined[own->last], *one = &own->joined[last->after];
+    if (!is_joined(one, above, count, number)) {
+        one = joined_look(own, above, count, number, below);
+        last->after = (uint32_t)(one - own->joined);
+    }
+    own->last = last->after;
+    __builtin_prefetch(&own->joined[one->after]);
+    __builtin_prefetch((const char *)&own->joined[one->after] + WALKED_LINE);
     return &one->stack;
 }
 

@@ -10,7 +10,8 @@ enum { DEPTH_UNIT = 16, LINKS_SHIFT = 64 - 15 };
 _Static_assert(WALKED_LINKS == 1 << 15, "LINKS_SHIFT");
 _Static_assert((int)CHECK_FRAMES < (int)DEPTH_UNIT, "a depth's lower bits say how many are wanted");
 
-int check_walks_reach(const check_walks *self, uintptr_t depth)
+/* 1 if walks that begin at this depth can be remembered. */
+static int has_depth(const check_walks *self, uintptr_t depth)
 {
     return depth >= self->low && depth < self->high && depth % DEPTH_UNIT == 0;
 }
@@ -23,7 +24,7 @@ static uint64_t sum_add(uint64_t sum, uintptr_t frame)
 }
 
 /* 1 if each return address is where it was found. */
-static int is_there(const check_walks *self, const check_walked *one, uintptr_t depth)
+static inline int is_there(const check_walks *self, const check_walked *one, uintptr_t depth)
 {
     const uintptr_t *at = (const uintptr_t *)depth;
     const uint16_t *step = &one->steps[one->first], *last = &one->steps[one->count - one->has_end];
@@ -120,8 +121,11 @@ static uintptr_t root_of(uintptr_t depth, int most)
     return depth + (uintptr_t)most;
 }
 
-check_walked *check_walks_find(check_walks *self, uintptr_t depth, int most)
+static __attribute__((noinline)) check_walked *tree_find(check_walks *self, uintptr_t depth,
+                                                         int most)
 {
+    if (!has_depth(self, depth))
+        return NULL;
     const walked_link *root = link_at(self, WALKED_ROOT, root_of(depth, most));
     return root->from == 0 ? NULL : node_find(self, root->to, depth);
 }
@@ -176,7 +180,31 @@ static void node_enter(check_walks *self, uint32_t *at, uint32_t fresh)
 static void forget_all(check_walks *self)
 {
     memset(self->link, 0, sizeof(self->link));
-    self->nodes = self->ones = 0;
+    self->nodes = self->ones = self->last = 0;
+}
+
+/* ---- which one comes next ------------------------------------------------------------------- */
+
+/* Notes it, and fetches the one that came next the last time. */
+static void take(check_walks *self, uint32_t which)
+{
+    const check_walked *next = &self->list[self->list[which].after];
+    self->last = which;
+    __builtin_prefetch(next);
+    __builtin_prefetch((const char *)next + WALKED_LINE);
+}
+
+check_walked *check_walks_find(check_walks *self, uintptr_t depth, int most)
+{
+    check_walked *last = &self->list[self->last], *found = &self->list[last->after];
+    if (found->root != root_of(depth, most) || !is_there(self, found, depth)) {
+        found = tree_find(self, depth, most);
+        if (found == NULL)
+            return NULL;
+        last->after = (uint32_t)(found - self->list);
+    }
+    take(self, last->after);
+    return found;
 }
 
 /* Each one makes two nodes and three links at most. */
@@ -189,12 +217,17 @@ check_walked *check_walks_keep(check_walks *self, const check_walk *walk, const 
         forget_all(self);
     uint32_t fresh = self->ones + 1;
     check_walked *one = &self->list[fresh];
-    if (!walk_copy(one, walk, self, depth))
+    one->root = 0; /* what was forgotten may still say that it comes next */
+    if (!has_depth(self, depth) || !walk_copy(one, walk, self, depth))
         return NULL;
     self->ones = fresh;
+    one->after = 0;
+    one->root = root_of(depth, most);
     one->number = ++self->numbers;
     one->stack = *stack;
     one->stack.keeps_last = 1;
-    node_enter(self, link_make(self, WALKED_ROOT, root_of(depth, most)), fresh);
+    node_enter(self, link_make(self, WALKED_ROOT, one->root), fresh);
+    self->list[self->last].after = fresh;
+    take(self, fresh);
     return one;
 }

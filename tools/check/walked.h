@@ -11,6 +11,10 @@
  * each address. All stacks below the node have a return address in that place, never a word that
  * the program works on. Stacks without a return address there are beside the node. So every
  * remembered stack is found.
+ *
+ * A program that goes round mostly takes the stack that it took next the last time. So each
+ * remembered stack says which one that was, and that one is compared first. It is fetched into the
+ * cache when this one is found: the program touches much else until it takes the next.
  */
 #ifndef TENURE_PRELOAD_CHECK_WALKED_H
 #define TENURE_PRELOAD_CHECK_WALKED_H
@@ -42,14 +46,18 @@ typedef struct check_walk {
 
 /* A remembered stack. All that a look-up reads lies in two cache lines: the addresses are compared
  * by a sum of 64 bits. */
+enum { WALKED_LINE = 64 };
 typedef struct check_walked {
-    _Alignas(128) uint64_t sum; /* of the return addresses from `first` on, but for such an end */
-    uint32_t number;            /* no two of a thread's have one; never 0 */
+    /* Of the return addresses from `first` on, but for such an end. */
+    _Alignas(WALKED_LINE) uint64_t sum;
+    uint32_t after; /* which one was taken next, the last time; 0: none */
     uint8_t count;
     uint8_t has_end;
     uint8_t first; /* what lies below the depth was the walk's own */
     uint16_t
         steps[WALK_DEEP]; /* in words, from the depth to the first one, from each to the next */
+    uintptr_t root;       /* the depth, and how many were wanted; 0: there is none */
+    uint32_t number;      /* no two of a thread's have one; never 0 */
     check_stack stack;
     uintptr_t frames[WALK_DEEP];
 } check_walked;
@@ -72,13 +80,11 @@ typedef struct check_walks {
     uintptr_t low, high;
     const check_bounds *interpreter;
     uint32_t numbers, ones, nodes; /* that were given; of those since all was forgotten */
+    uint32_t last;                 /* the one that was taken last; 0: none */
     walked_node node[WALKED_NODES];
     walked_link link[WALKED_LINKS];
-    check_walked list[WALKED_MAX];
+    check_walked list[WALKED_MAX]; /* the first stands for none */
 } check_walks;
-
-/* 1 if walks that begin at this depth can be remembered. */
-int check_walks_reach(const check_walks *self, uintptr_t depth);
 
 /* The stack at this depth; `most`: how many frames are wanted at most. Null: it is not remembered.
  */
