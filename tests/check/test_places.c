@@ -26,7 +26,7 @@
 #include "check/check.h"
 #include "check/places.h"
 
-enum { FUNCTIONS = 8, PATHS = 600, DEEPEST = 14, ROUNDS = 6, LEADING_MAX = 8 };
+enum { FUNCTIONS = 8, PATHS = 600, DEEPEST = 14, ROUNDS = 18, LEADING_MAX = 8 };
 enum { NOISY_PATHS = 1500, NOISE_MAX = 13 };
 
 /* ---- what places.c asks for ----------------------------------------------------------------- */

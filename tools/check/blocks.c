@@ -185,7 +185,8 @@ static int block_make_there(check_block *block)
 {
     check_block *old = check_bases_at(block->base);
     if (old == NULL || old->is_live ||
-        (old->upper != NULL && old->upper->base - block->base < block->bytes))
+        (block->bytes > old->bytes && old->upper != NULL &&
+         old->upper->base - block->base < block->bytes))
         return 0;
     check_bases_replace(old, block);
     age_remove(old);

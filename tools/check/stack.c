@@ -67,10 +67,10 @@ void check_stack_interpreter(const void *symbol)
 /* ---- what a thread remembers ----------------------------------------------------------------- */
 
 /* A stack with an interpreter's frames in front. As with what was walked, the next one is mostly
- * the one that was taken next the last time. */
-enum { JOINED_SETS = 2048, JOINED_WAYS = 4, ABOVE = CHECK_FRAMES - 4 };
+ * the one that was taken next the last time: so they lie in the order in which they came. */
+enum { JOINED_MAX = 8192, SLOTS_BITS = 14, ABOVE = CHECK_FRAMES - 4 };
 typedef struct joined {
-    _Alignas(WALKED_LINE) uint32_t number; /* of what comes behind them; 0: none is here */
+    _Alignas(WALKED_LINE) uint32_t number; /* of what comes behind them */
     uint32_t count;                        /* of them */
     uint32_t after;                        /* which one was taken next, the last time */
     check_stack stack;
@@ -78,12 +78,13 @@ typedef struct joined {
 
 /* Made when the thread first walks. */
 typedef struct memory {
-    void *whole;   /* what is to be freed: itself, at a multiple of its alignment, lies in it */
-    unsigned turn; /* which of a set is given up next */
-    uint32_t last; /* of the joined ones, the one that was taken last */
+    void *whole; /* what is to be freed: itself, at a multiple of its alignment, lies in it */
     check_walks walks;
-    joined joined[JOINED_SETS * JOINED_WAYS];
+    uint32_t joined_count, last; /* of the joined ones; the one that was taken last */
+    uint16_t slots[1 << SLOTS_BITS];
+    joined joined[JOINED_MAX]; /* the first stands for none */
 } memory;
+_Static_assert(JOINED_MAX <= UINT16_MAX + 1 && JOINED_MAX < 1 << SLOTS_BITS, "room for all");
 
 static _Thread_local memory *thread_memory;
 static pthread_key_t memory_key; /* ends it with the thread */
@@ -198,21 +199,17 @@ static inline int is_joined(const joined *one, const uintptr_t *above, size_t co
     return differ == 0;
 }
 
-/* Where a stack with these frames is kept. */
-static joined *joined_set(memory *own, const uintptr_t *above, size_t count, uint32_t number)
+/* Where the number of a stack with these frames is, or goes. */
+static uint16_t *joined_slot(memory *own, const uintptr_t *above, size_t count, uint32_t number)
 {
     uint64_t mixed = number;
     for (size_t i = 0; i < count; i++)
         mixed = (mixed ^ above[i]) * UINT64_C(0x9e3779b97f4a7c15);
-    return &own->joined[(mixed >> 32) % JOINED_SETS * JOINED_WAYS];
-}
-
-static joined *joined_room(memory *own, joined *set)
-{
-    for (int i = 0; i < JOINED_WAYS; i++)
-        if (set[i].number == 0)
-            return &set[i];
-    return &set[own->turn++ % JOINED_WAYS];
+    size_t slot = mixed >> (64 - SLOTS_BITS);
+    while (own->slots[slot] != 0 &&
+           !is_joined(&own->joined[own->slots[slot]], above, count, number))
+        slot = (slot + 1) % (1 << SLOTS_BITS);
+    return &own->slots[slot];
 }
 
 static void frames_join(check_stack *to, const uintptr_t *above, size_t count,
@@ -224,20 +221,26 @@ static void frames_join(check_stack *to, const uintptr_t *above, size_t count,
         to->frames[to->count++] = below->frames[i];
 }
 
-/* The stack that is kept with these frames in front; it is made if there is none. */
-static __attribute__((noinline)) joined *joined_look(memory *own, const uintptr_t *above,
-                                                     size_t count, uint32_t number,
-                                                     const check_stack *below)
+/* The stack that is kept with these frames in front; it is made if there is none. If there is no
+ * room for it, all others are forgotten. */
+static __attribute__((noinline)) uint32_t joined_look(memory *own, const uintptr_t *above,
+                                                      size_t count, uint32_t number,
+                                                      const check_stack *below)
 {
-    joined *set = joined_set(own, above, count, number);
-    for (int i = 0; i < JOINED_WAYS; i++)
-        if (is_joined(&set[i], above, count, number))
-            return &set[i];
-    joined *one = joined_room(own, set);
+    uint16_t *slot = joined_slot(own, above, count, number);
+    if (*slot != 0)
+        return *slot;
+    if (own->joined_count == JOINED_MAX - 1) {
+        memset(own->slots, 0, sizeof(own->slots));
+        own->joined_count = 0;
+        slot = joined_slot(own, above, count, number);
+    }
+    *slot = (uint16_t)++own->joined_count;
+    joined *one = &own->joined[*slot];
     *one = (joined){.number = number, .count = (uint32_t)count};
     frames_join(&one->stack, above, count, below);
     one->stack.keeps_last = 1;
-    return one;
+    return *slot;
 }
 
 /* Frames of an interpreter come first, and leave room for some of what they have called: the same
@@ -255,8 +258,8 @@ static check_stack *stack_join(check_stack *room, const uintptr_t *above, size_t
     memory *own = thread_memory;
     joined *last = &own->joined[own->last], *one = &own->joined[last->after];
     if (!is_joined(one, above, count, number)) {
-        one = joined_look(own, above, count, number, below);
-        last->after = (uint32_t)(one - own->joined);
+        last->after = joined_look(own, above, count, number, below);
+        one = &own->joined[last->after];
     }
     own->last = last->after;
     __builtin_prefetch(&own->joined[one->after]);
