@@ -79,8 +79,8 @@ typedef struct joined {
 /* Made when the thread first walks. */
 typedef struct memory {
     void *whole; /* what is to be freed: itself, at a multiple of its alignment, lies in it */
+    uint32_t joined_count, last, next; /* of the joined ones; as in walks */
     check_walks walks;
-    uint32_t joined_count, last; /* of the joined ones; the one that was taken last */
     uint16_t slots[1 << SLOTS_BITS];
     joined joined[JOINED_MAX]; /* the first stands for none */
 } memory;
@@ -256,12 +256,14 @@ static check_stack *stack_join(check_stack *room, const uintptr_t *above, size_t
         return room;
     }
     memory *own = thread_memory;
-    joined *last = &own->joined[own->last], *one = &own->joined[last->after];
+    joined *one = &own->joined[own->next];
     if (!is_joined(one, above, count, number)) {
-        last->after = joined_look(own, above, count, number, below);
-        one = &own->joined[last->after];
+        own->next = joined_look(own, above, count, number, below);
+        own->joined[own->last].after = own->next;
+        one = &own->joined[own->next];
     }
-    own->last = last->after;
+    own->last = own->next;
+    own->next = one->after;
     __builtin_prefetch(&own->joined[one->after]);
     __builtin_prefetch((const char *)&own->joined[one->after] + WALKED_LINE);
     return &one->stack;

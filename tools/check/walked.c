@@ -180,30 +180,31 @@ static void node_enter(check_walks *self, uint32_t *at, uint32_t fresh)
 static void forget_all(check_walks *self)
 {
     memset(self->link, 0, sizeof(self->link));
-    self->nodes = self->ones = self->last = 0;
+    self->nodes = self->ones = self->last = self->next = 0;
 }
 
 /* ---- which one comes next ------------------------------------------------------------------- */
 
 /* Notes it, and fetches the one that came next the last time. */
-static void take(check_walks *self, uint32_t which)
+static void take(check_walks *self, const check_walked *one)
 {
-    const check_walked *next = &self->list[self->list[which].after];
-    self->last = which;
+    const char *next = (const char *)&self->list[one->after];
+    self->last = (uint32_t)(one - self->list);
+    self->next = one->after;
     __builtin_prefetch(next);
-    __builtin_prefetch((const char *)next + WALKED_LINE);
+    __builtin_prefetch(next + WALKED_LINE);
 }
 
 check_walked *check_walks_find(check_walks *self, uintptr_t depth, int most)
 {
-    check_walked *last = &self->list[self->last], *found = &self->list[last->after];
+    check_walked *found = &self->list[self->next];
     if (found->root != root_of(depth, most) || !is_there(self, found, depth)) {
         found = tree_find(self, depth, most);
         if (found == NULL)
             return NULL;
-        last->after = (uint32_t)(found - self->list);
+        self->list[self->last].after = (uint32_t)(found - self->list);
     }
-    take(self, last->after);
+    take(self, found);
     return found;
 }
 
@@ -228,6 +229,6 @@ check_walked *check_walks_keep(check_walks *self, const check_walk *walk, const 
     one->stack.keeps_last = 1;
     node_enter(self, link_make(self, WALKED_ROOT, one->root), fresh);
     self->list[self->last].after = fresh;
-    take(self, fresh);
+    take(self, one);
     return one;
 }

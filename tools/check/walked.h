@@ -80,7 +80,7 @@ typedef struct check_walks {
     uintptr_t low, high;
     const check_bounds *interpreter;
     uint32_t numbers, ones, nodes; /* that were given; of those since all was forgotten */
-    uint32_t last;                 /* the one that was taken last; 0: none */
+    uint32_t last, next;           /* the one that was taken last, and its `after`; 0: none */
     walked_node node[WALKED_NODES];
     walked_link link[WALKED_LINKS];
     check_walked list[WALKED_MAX]; /* the first stands for none */
