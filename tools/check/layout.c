@@ -26,9 +26,13 @@ static handles kernels = HANDLES_INIT; /* handles that are kernels', not functio
 static CUresult parameter_ask(const void *function, int is_kernel, size_t index,
                               check_parameter *to)
 {
-    if (is_kernel)
-        return REAL(cuKernelGetParamInfo, ((CUkernel)function, index, &to->offset, &to->bytes));
-    return REAL(cuFuncGetParamInfo, ((CUfunction)function, index, &to->offset, &to->bytes));
+    size_t offset = 0, bytes = 0;
+    CUresult result =
+        is_kernel ? REAL(cuKernelGetParamInfo, ((CUkernel)function, index, &offset, &bytes))
+                  : REAL(cuFuncGetParamInfo, ((CUfunction)function, index, &offset, &bytes));
+    *to = (check_parameter){
+        .index = (uint32_t)index, .offset = (uint32_t)offset, .bytes = (uint32_t)bytes};
+    return result;
 }
 
 static int has_word(const check_parameter *one)
@@ -38,24 +42,26 @@ static int has_word(const check_parameter *one)
 
 static void number_add(check_numbers *to, const check_parameter *one)
 {
-    if (to->count == CHECK_NUMBERS_MAX)
+    if (to->count == CHECK_NUMBERS_MAX || one->index > UINT16_MAX)
         return;
     const struct check_number *last = to->count > 0 ? &to->list[to->count - 1] : NULL;
-    int has_before = last != NULL && last->index + 1 == one->index && last->bytes == 4 &&
-                     one->bytes == 4 && last->offset + 4 == one->offset;
-    to->list[to->count++] = (struct check_number){.index = (uint32_t)one->index,
-                                                  .offset = (uint32_t)one->offset,
-                                                  .bytes = (uint32_t)one->bytes,
-                                                  .has_before = has_before != 0};
+    int has_before = last != NULL && to->index[to->count - 1] + 1u == one->index &&
+                     last->bytes == 4 && one->bytes == 4 && last->offset + 4 == one->offset;
+    to->index[to->count] = (uint16_t)one->index;
+    to->list[to->count++] = (struct check_number){
+        .offset = one->offset, .bytes = one->bytes, .has_before = has_before != 0};
 }
 
 static int parameter_add(check_layout *to, const check_parameter *one)
 {
     if (to->count == to->room) {
-        size_t room = to->room * 2 + 8;
-        check_parameter *grown = realloc(to->parameters, room * sizeof(*grown));
+        int is_inside = to->parameters == to->inside;
+        size_t room = to->room * 2;
+        check_parameter *grown = realloc(is_inside ? NULL : to->parameters, room * sizeof(*grown));
         if (grown == NULL)
             return 0;
+        if (is_inside)
+            memcpy(grown, to->inside, sizeof(to->inside));
         to->parameters = grown;
         to->room = room;
     }
@@ -79,8 +85,10 @@ static check_layout *layout_ask(const void *function, int is_kernel)
     if (fresh == NULL)
         return NULL;
     fresh->name = name_ask(function, is_kernel);
+    fresh->parameters = fresh->inside;
+    fresh->room = CHECK_PARAMETERS_INSIDE;
     for (size_t index = 0;; index++) {
-        check_parameter one = {.index = index, .words = NULL};
+        check_parameter one;
         CUresult result = parameter_ask(function, is_kernel, index, &one);
         /* A handle that the driver takes for wrong gives the same answer as the end of the list: an
          * empty list is believed only if the driver knows the function by name. */
@@ -104,7 +112,8 @@ static void layout_end(check_layout *layout)
         check_words_end(layout->parameters[i].words);
         free(layout->parameters[i].lanes);
     }
-    free(layout->parameters);
+    if (layout->parameters != layout->inside)
+        free(layout->parameters);
     free(layout);
 }
 

@@ -25,15 +25,16 @@ typedef struct check_values {
     uint8_t was_above, was_otherwise;
 } check_values;
 
+/* What a launch reads of one that is a word comes first: half a cache line. */
 typedef struct check_parameter {
-    size_t index, offset, bytes;
+    uint32_t index, offset, bytes;
+    uint8_t was_live;  /* it has led to a live block */
+    check_zeros zeros; /* of one word */
+    check_values values;
     check_words *words; /* what those of a larger one have held */
     check_lanes *lanes; /* what its numbers have been */
     const char *from;   /* where it lies in the reading that has this number */
     uint64_t read_in;
-    uint8_t was_live;  /* it has led to a live block */
-    check_zeros zeros; /* of one word */
-    check_values values;
 } check_parameter;
 
 /* Parameters in which no address has room: most of them. The first so many are looked at. Those of
@@ -45,14 +46,17 @@ typedef struct check_numbers {
     size_t zeros, others, count;
     uint64_t sum; /* of the others, at the last launch that was given live memory alone */
     uint8_t sum_is_known, sum_has_zero;
+    uint16_t index[CHECK_NUMBERS_MAX]; /* of each of the list: all that most launches read */
     struct check_number {
-        uint32_t index, offset, bytes;
+        uint32_t offset, bytes;
         uint8_t has_before; /* the parameter before it is one of the list, of four bytes as this */
         check_zeros zeros;
         check_values values;
     } list[CHECK_NUMBERS_MAX];
 } check_numbers;
 
+/* What launches read lies together: each kernel's is read seldom enough to have left the cache. */
+enum { CHECK_PARAMETERS_INSIDE = 4 };
 typedef struct check_layout {
     struct check_layout *next; /* in the part */
     const void *function;
@@ -60,7 +64,8 @@ typedef struct check_layout {
     int is_known;
     size_t large_count; /* parameters with words that are judged */
     size_t count, room;
-    check_parameter *parameters; /* those in which an address has room */
+    check_parameter *parameters;                     /* those in which an address has room */
+    check_parameter inside[CHECK_PARAMETERS_INSIDE]; /* `parameters`, if few */
     check_numbers numbers;
 } check_layout;
 

@@ -20,8 +20,11 @@ static int is_zero(const char *from, size_t bytes)
 static void number_swap(check_numbers *all, size_t one, size_t other)
 {
     struct check_number kept = all->list[one];
+    uint16_t index = all->index[one];
     all->list[one] = all->list[other];
     all->list[other] = kept;
+    all->index[one] = all->index[other];
+    all->index[other] = index;
 }
 
 static __attribute__((noinline, cold)) void numbers_sort(check_numbers *all)
@@ -70,8 +73,8 @@ static inline int numbers_read(check_doubts *self, check_numbers *all, size_t fr
     int has_changed = 0;
     for (size_t i = from; i < end; i++) {
         struct check_number *one = &all->list[i];
-        has_changed |= number_read(self, one, parameters[one->index],
-                                   one->has_before ? parameters[one->index - 1] : NULL);
+        void *const *at = &parameters[all->index[i]];
+        has_changed |= number_read(self, one, at[0], one->has_before ? at[-1] : NULL);
     }
     return has_changed;
 }

@@ -94,13 +94,13 @@ static inline void check_numbers_read(check_doubts *self, check_numbers *all,
     const uint64_t spread = UINT64_C(0x9e3779b97f4a7c15);
     uint32_t number, some = 0;
     uint64_t sum = 0;
-    const struct check_number *one = all->list, *others = one + all->zeros;
-    for (; one < others; one++) {
-        memcpy(&number, parameters[one->index], sizeof(number));
+    const uint16_t *index = all->index, *others = index + all->zeros;
+    for (; index < others; index++) {
+        memcpy(&number, parameters[*index], sizeof(number));
         some |= number;
     }
-    for (const struct check_number *end = others + all->others; one < end; one++) {
-        memcpy(&number, parameters[one->index], sizeof(number));
+    for (const uint16_t *end = others + all->others; index < end; index++) {
+        memcpy(&number, parameters[*index], sizeof(number));
         sum = sum * spread + number;
     }
     if (some != 0 || !all->sum_is_known || all->sum != sum) {
