@@ -605,7 +605,7 @@ static size_t pages_lacking(tnri_arena *arena, const tnri_stream *stream,
     int has_place =
         atomic_load(&arena->stream) == stream && !atomic_load(&stream->is_dead) &&
         tnri_window_find(tnri_arena_world(arena, request->bytes), request->bytes,
-                         request->alignment, tnri_run_bytes_max(request->bytes), &window);
+                         request->alignment, tnri_run_bytes_max(arena, request->bytes), &window);
     tnri_arena_leave(arena);
     if (has_place)
         return window.pages_missing;

@@ -62,7 +62,7 @@ static tnri_block *world_run(const tnri_world *world, const tnri_request *reques
                              size_t *first, size_t *end)
 {
     const tnri_space *space = world->space;
-    size_t bytes_max = tnri_run_bytes_max(request->bytes);
+    size_t bytes_max = tnri_run_bytes_max(world->arena, request->bytes);
     tnri_index_walk walk = {tnri_index_class(request_pages(space, request) << space->page_shift),
                             NULL};
     tnri_block *run;

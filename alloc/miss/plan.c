@@ -142,7 +142,7 @@ tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request
     tnri_assert_held(&arena->lock);
     tnri_window window;
     if (!tnri_window_find(tnri_arena_world(arena, request->bytes), request->bytes,
-                          request->alignment, tnri_run_bytes_max(request->bytes), &window))
+                          request->alignment, tnri_run_bytes_max(arena, request->bytes), &window))
         return TNR_ERR_ADDRESS_SPACE;
     tnr_status status = tnri_plan_make_at(plan, arena, request, moves, &window);
     if (status != TNR_OK)
@@ -377,7 +377,7 @@ static size_t runs_list(const tnri_world *donor, size_t bytes_max, donor_run *li
 static size_t world_donate(tnri_plan *plan, tnri_world *donor)
 {
     donor_run list[TNRI_DONOR_RUNS];
-    size_t bytes_max = tnri_run_bytes_max(plan->request->bytes);
+    size_t bytes_max = tnri_run_bytes_max(donor->arena, plan->request->bytes);
     size_t taken = 0;
     size_t before;
     do {

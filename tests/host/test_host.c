@@ -14,6 +14,7 @@
  *   slab_bytes without the loop over `bytes` or that over `more`, or segment_ask without the test
  *   of is_small: slabs_grow_with_the_pool
  *   slab_bytes, `count * span`: `bytes` instead: slabs_are_whole
+ *   tnri_run_bytes_max, the question for host memory: the same
  *   tnr_device_end, the end of host memory: ends_with_its_device
  *   tnri_device_start, `ceiling_bytes`: all of them
  */
@@ -121,7 +122,8 @@ static void slabs_grow_with_the_pool(void **state)
     assert_ok(tnr_host_free(blocks[0]));
 }
 
-/* Blocks of one size fill their slabs, whatever the size; one alone does not take room for two. */
+/* Blocks of one size fill their slabs, whatever the size, and whatever a GPU's memory is not to be
+ * split for; one alone does not take room for two. */
 static void slabs_are_whole(void **state)
 {
     (void)state;
@@ -129,7 +131,7 @@ static void slabs_are_whole(void **state)
     static const size_t sizes[] = {5 * MIB + 300 * KIB, 11 * MIB, 13 * MIB + 700 * KIB, 19 * MIB};
     for (int which = 0; which < 4; which++) {
         unsigned char *blocks[COUNT];
-        host_start(HOST_ALLOCATED, NULL, NULL, NULL);
+        host_start(HOST_ALLOCATED, which % 2 ? NULL : "max_split_size_mb:14", NULL, NULL);
         for (int i = 0; i < COUNT; i++) {
             blocks[i] = host_malloc(sizes[which]);
             if (i == 0)

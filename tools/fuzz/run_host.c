@@ -8,14 +8,18 @@
 
 /* ---- allocating ----------------------------------------------------------------------------- */
 
-/* What is live near the device and no block of the program's. */
+/* The most that is taken near the device by what is no block of the program's: contents, each of
+ * which may be the last one in a slab. */
 static size_t contents_bytes(const fuzz_run *run, int device)
 {
+    const uint64_t slab = (uint64_t)22 << 20;
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
     uint64_t own = run->model.requested_bytes[FUZZ_DEVICES + device];
+    uint64_t blocks = run->model.live_blocks[FUZZ_DEVICES + device];
     if (tnr_stats_get(&stats, NULL, TNR_HOST(device)) != TNR_OK || stats.bytes_live < own)
         return 0;
-    return (size_t)(stats.bytes_live - own);
+    return (size_t)(stats.bytes_live - own +
+                    (stats.allocation[TNR_WORLD_ALL].current - blocks) * slab);
 }
 
 /* A failure is fine if memory may be short, also that of the machine, or a driver call failed. */

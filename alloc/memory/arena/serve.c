@@ -5,10 +5,12 @@
 #include "memory/arena/world_spent.h"
 #include "memory/device/chunk.h"
 
-size_t tnri_run_bytes_max(size_t bytes)
+/* Not of host memory: a slab is made large so that it is split, and one that may not be would keep
+ * all but its first block. */
+size_t tnri_run_bytes_max(const tnri_arena *arena, size_t bytes)
 {
     size_t max_split = (size_t)tnri_conf_get()->max_split_size_mb << 20;
-    if (tnri_likely(max_split == 0 || bytes >= max_split))
+    if (tnri_likely(max_split == 0 || bytes >= max_split) || tnri_device_is_host(arena->device))
         return SIZE_MAX;
     return max_split - TNR_ALIGNMENT_DEFAULT;
 }
@@ -42,8 +44,8 @@ tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_requ
 TNRI_SELDOM tnri_block *tnri_serve_index_aligned(tnri_world *world, size_t bytes, size_t alignment,
                                                  int *no_host)
 {
-    tnri_block *run =
-        tnri_index_find_aligned(world->index, bytes, alignment, tnri_run_bytes_max(bytes));
+    tnri_block *run = tnri_index_find_aligned(world->index, bytes, alignment,
+                                              tnri_run_bytes_max(world->arena, bytes));
     if (run == NULL)
         return NULL;
     tnri_block *block = tnri_serve_aligned(world, run, bytes, alignment);

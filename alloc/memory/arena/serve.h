@@ -15,8 +15,8 @@
 tnri_block *tnri_arena_serve_cached(tnri_arena *arena, const tnri_request *request,
                                     tnr_served *served, int *no_host);
 
-/* The largest run that may be split for a block of `bytes`: see max_split_size_mb. */
-size_t tnri_run_bytes_max(size_t bytes);
+/* The largest run of the arena that may be split for a block of `bytes`: see max_split_size_mb. */
+size_t tnri_run_bytes_max(const tnri_arena *arena, size_t bytes);
 
 /* Takes a run of the index for the request, under the lock. */
 tnri_block *tnri_arena_serve_index(tnri_arena *arena, const tnri_request *request, int *no_host);
@@ -62,7 +62,7 @@ static inline __attribute__((always_inline)) tnri_block *tnri_serve_index(tnri_w
     if (tnri_unlikely(run == NULL))
         return NULL;
     if (tnri_unlikely(tnri_conf_get()->max_split_size_mb != 0) &&
-        run->bytes > tnri_run_bytes_max(bytes))
+        run->bytes > tnri_run_bytes_max(world->arena, bytes))
         return NULL;
     tnri_block *block = tnri_serve_run(world, run, bytes, TNR_ALIGNMENT_DEFAULT);
     *no_host = block == NULL;
