@@ -9,6 +9,7 @@
 #include "check/bases.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include <tenure/alloc.h>
 
@@ -33,7 +34,10 @@ typedef struct node {
     } at[];
 } node;
 
-check_block *check_bases_table[1 << CHECK_TABLE_BITS];
+enum { MASK_FEW = 1023, ROOM = 4 /* for each block: few meet */ };
+check_block *check_bases_table[CHECK_TABLE_MAX];
+size_t check_bases_mask = MASK_FEW;
+static size_t blocks_count;
 static check_block *first;
 static node *root; /* null: there is no block */
 
@@ -211,15 +215,30 @@ static void links_set(check_block *block, check_block *lower, check_block *upper
         upper->lower = block;
 }
 
+static void table_enter(check_block *block)
+{
+    check_block **at = check_bases_in_table(block->base);
+    block->next_base = *at;
+    *at = block;
+}
+
+static __attribute__((noinline, cold)) void table_grow(void)
+{
+    memset(check_bases_table, 0, (check_bases_mask + 1) * sizeof(check_bases_table[0]));
+    check_bases_mask = check_bases_mask * 2 + 1;
+    for (check_block *block = first; block != NULL; block = block->upper)
+        table_enter(block);
+}
+
 int check_bases_add(check_block *block, check_block *lower)
 {
     CUdeviceptr base = block->base;
     if (base == 0 || base % TNR_ALIGNMENT_DEFAULT != 0 || base >> END_SHIFT != 0 ||
         !place_set(base))
         return 0;
-    check_block **at = check_bases_in_table(base);
-    block->next_base = *at;
-    *at = block;
+    if (++blocks_count * ROOM > check_bases_mask && check_bases_mask + 1 < CHECK_TABLE_MAX)
+        table_grow();
+    table_enter(block);
     links_set(block, lower, lower == NULL ? first : lower->upper);
     return 1;
 }
@@ -244,6 +263,7 @@ void check_bases_remove(check_block *block)
 {
     check_block **link = link_of(block);
     *link = block->next_base;
+    blocks_count--;
     place_clear(block->base);
     *(block->lower == NULL ? &first : &block->lower->upper) = block->upper;
     if (block->upper != NULL)

@@ -93,14 +93,20 @@ static inline void waste_end(check_block *block)
     block->waste = NULL;
 }
 
-static void block_end(check_block *block)
+/* What has nothing before itself, as nothing that is before another. */
+static void record_end(check_block *block)
 {
     if (block == NULL)
         return;
-    block_end(block->before); /* has none before itself */
     waste_end(block);
     block_lighten(block);
     record_spare(block);
+}
+
+static void block_end(check_block *block)
+{
+    record_end(block->before);
+    record_end(block);
 }
 
 /* Null: no memory. */
@@ -118,9 +124,8 @@ static check_block *block_record(CUdeviceptr base, size_t bytes)
     spare = block->before;
     /* Not the room for uses, nor what others fill in: made, the neighbours and the free. */
     memset(block, 0, offsetof(check_block, uses_inside));
-    block->before = block->older = block->newer = NULL;
-    block->records = NULL;
-    block->waste = NULL;
+    block->before = NULL;
+    block->named_in = 0;
     block->base = base;
     block->bytes = bytes;
     block->is_live = 1;
@@ -137,7 +142,6 @@ static void age_remove(check_block *block)
 {
     *(block->older == NULL ? &oldest : &block->older->newer) = block->newer;
     *(block->newer == NULL ? &newest : &block->newer->older) = block->older;
-    block->older = block->newer = NULL;
     freed_count--;
 }
 
@@ -174,8 +178,8 @@ static void block_follows(check_block *block, check_block *old)
 {
     if (old->base < block->base || old->base + old->bytes > block->base + block->bytes)
         block_forgotten(old); /* what is left of it is nobody's */
-    block_end(block->before);
-    block_end(old->before);
+    record_end(block->before);
+    record_end(old->before);
     old->before = NULL;
     block->before = old;
 }

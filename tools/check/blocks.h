@@ -39,34 +39,35 @@ enum { CHECK_USES_INSIDE = 2 };
 
 enum { CHECK_LINE_BYTES = 64 };
 
-/* All that a use of a block reads is in the first cache line. The block's last use is mostly in the
- * second. */
+/* Cache lines, by what reads them: a use reads the first one, and mostly writes the second; a free
+ * reads these two and the fourth, and writes the third and the last. */
 typedef struct check_block {
     _Alignas(CHECK_LINE_BYTES) CUdeviceptr base;
     size_t bytes;
     struct check_block *next_base; /* others where bases meet: bases.h */
-    uint64_t own;      /* made.stream: in whose order it was allocated; 0: for all at once */
-    uint64_t named_in; /* the launch that it was last named in, */
-    check_touch *uses; /* the last of each stream, certain ones and others apart */
+    uint64_t own; /* made.stream: in whose order it was allocated; 0: for all at once */
+    struct check_block *lower; /* the neighbour by address, as `upper`, whether live or freed */
+    check_touch *uses;         /* the last of each stream, certain ones and others apart */
     uint32_t uses_count, uses_room;
-    uint32_t named; /* how often in that launch */
+    uint16_t named; /* how often in the launch that it was last named in */
     uint8_t is_live;
-    uint8_t is_engine;     /* allocated by a call of Tenure's own */
-    uint8_t is_known_free; /* Tenure has said so, of what was freed */
-    uint8_t is_awaited;    /* freed, with uses that its next owner must come after */
-    uint8_t is_of_end;     /* freed as the interpreter ended: the memory is not handed on */
-    uint8_t is_graph;      /* allocated in a capture: its uses in graphs are not followed */
-    _Alignas(CHECK_LINE_BYTES) check_touch uses_inside[CHECK_USES_INSIDE]; /* `uses`, if few */
-    check_touch made;
-    struct check_block *lower, *upper; /* the neighbours by address, whether live or freed */
-    struct check_block *before;        /* that had the addresses; null: none that is known */
-    uint64_t serial;                   /* no two blocks have one */
-    struct check_block *older, *newer; /* freed ones, by age */
-    check_records *records; /* what the program has recorded with Tenure; null: nothing */
-    check_touch freed;
+    uint8_t is_engine;         /* allocated by a call of Tenure's own */
+    uint8_t is_known_free;     /* Tenure has said so, of what was freed */
+    uint8_t is_awaited;        /* freed, with uses that its next owner must come after */
+    uint8_t is_of_end;         /* freed as the interpreter ended: the memory is not handed on */
+    uint8_t is_graph;          /* allocated in a capture: its uses in graphs are not followed */
+    check_records *records;    /* what the program has recorded with Tenure; null: nothing */
     struct check_waste *waste; /* with --waste, while it lives; else null */
+    check_touch uses_inside[CHECK_USES_INSIDE]; /* `uses`, if few */
+    struct check_block *older, *newer;          /* freed ones, by age */
+    check_touch made;
+    struct check_block *upper;
+    struct check_block *before; /* that had the addresses; null: none that is known */
+    check_touch freed;
+    uint64_t serial;   /* no two blocks have one */
+    uint64_t named_in; /* that launch */
 } check_block;
-_Static_assert(sizeof(check_block) == 6 * CHECK_LINE_BYTES, "a block takes six lines");
+_Static_assert(sizeof(check_block) == 5 * CHECK_LINE_BYTES, "a block takes five lines");
 
 /* The block that contains an address: live or freed, only live, only freed. Null: none. */
 static inline check_block *check_block_at(CUdeviceptr address);
@@ -106,14 +107,16 @@ void check_blocks_each(void (*visit)(const check_block *block, void *user), void
 
 /* ---- finding one ----------------------------------------------------------------------------- */
 
-/* Most addresses that are looked up are where a block begins: bases.h. */
-enum { CHECK_TABLE_BITS = 16 };
-extern check_block *check_bases_table[1 << CHECK_TABLE_BITS]; /* more in next_base */
+/* Most addresses that are looked up are where a block begins: bases.h. As long as there are few
+ * blocks they have the first few pages of the table. */
+enum { CHECK_TABLE_MAX = 1 << 16 };
+extern check_block *check_bases_table[CHECK_TABLE_MAX]; /* more in next_base */
+extern size_t check_bases_mask;
 
 static inline check_block **check_bases_in_table(CUdeviceptr base)
 {
     uint64_t mixed = (uint64_t)base * UINT64_C(0x9e3779b97f4a7c15);
-    return &check_bases_table[mixed >> (64 - CHECK_TABLE_BITS)];
+    return &check_bases_table[mixed >> 48 & check_bases_mask];
 }
 
 /* The block that begins at the address; null: none. */

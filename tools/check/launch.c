@@ -197,7 +197,7 @@ static void block_name(const reading *self, check_block *block)
 {
     if (block == NULL)
         return;
-    block->named = block->named_in == self->number ? block->named + 1 : 1;
+    block->named = block->named_in == self->number ? (uint16_t)(block->named + 1) : 1;
     block->named_in = self->number;
 }
 
@@ -411,20 +411,25 @@ static __attribute__((noinline)) int is_end_of_unfollowed(const reading *self,
     return 0;
 }
 
-/* 1 if a pointer is where a block begins and a live one ends, to which another pointer leads. */
+static inline int has_pointer_to(const reading *self, const check_block *block)
+{
+    for (size_t i = 0; i < self->count; i++)
+        if (self->pointers[i].block == block)
+            return block != NULL;
+    return 0;
+}
+
+/* 1 if a pointer is where a block begins and a live one ends, to which another pointer leads. The
+ * one below is seldom asked where it ends. */
 static inline int is_end_of_another(const reading *self, const check_word *pointer)
 {
-    if (pointer->block == NULL || pointer->block->base != pointer->address)
+    if (pointer->block == NULL || pointer->block->base != pointer->address ||
+        (!self->has_unfollowed && !has_pointer_to(self, pointer->block->lower)))
         return 0;
     const check_block *below = block_ending_at(pointer->address, pointer->block);
     if (below == NULL)
         return self->has_unfollowed && is_end_of_unfollowed(self, pointer->block);
-    if (!below->is_live)
-        return 0;
-    for (size_t i = 0; i < self->count; i++)
-        if (self->pointers[i].block == below)
-            return 1;
-    return 0;
+    return below->is_live && has_pointer_to(self, below);
 }
 
 /* 1 if a block begins where a word leads, the first that has the address, and no other word leads
