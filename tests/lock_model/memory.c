@@ -227,9 +227,10 @@ void memory_look_begin(model_memory *memory, int thread)
 /* ---- hash ----------------------------------------------------------------------------------- */
 
 /* What there is of one object in a word of all: more than VALUES_MAX, and all fit. */
-enum { OBJECT_BITS = 6 };
+enum { OBJECT_BITS = 6, WORDS = 2 };
 _Static_assert(VALUES_MAX + 1 < 1 << OBJECT_BITS && OBJECT_BITS * ATOMICS_MAX <= 64,
                "a word of all");
+_Static_assert(ATOMICS_MAX <= 8 * WORDS && PLAINS_MAX <= 8 * WORDS, "a byte for each");
 
 static void hash_add(uint64_t hash[2], uint64_t word)
 {
@@ -255,15 +256,16 @@ static memory_view known_to_all(const model_memory *memory)
 static void view_hash(uint64_t hash[2], const model_memory *memory, const memory_view *view,
                       const memory_view *least)
 {
-    uint64_t atomics = 0, plains = 0;
-    for (int i = 0; i < ATOMICS_MAX; i++) {
-        uint8_t newer = view->at[i] > least->at[i] ? (uint8_t)(view->at[i] - least->at[i]) : 0;
-        atomics = atomics << OBJECT_BITS | newer;
-    }
+    uint64_t words[2 * WORDS] = {0};
+    uint8_t *bytes = (uint8_t *)words; /* of each object one: the compiler does many at once */
+    for (int i = 0; i < ATOMICS_MAX; i++)
+        bytes[i] = (uint8_t)((view->at[i] > least->at[i] ? view->at[i] : least->at[i]) -
+                             least->at[i]);
     for (int i = 0; i < PLAINS_MAX; i++)
-        plains = plains << 1 | (view->at[ATOMICS_MAX + i] == memory->accesses[i]);
-    hash_add(hash, atomics);
-    hash_add(hash, plains);
+        bytes[8 * WORDS + i] = view->at[ATOMICS_MAX + i] == memory->accesses[i];
+    /* Of a byte an atomic object has the low bits only. */
+    hash_add(hash, words[0] | words[2] << OBJECT_BITS);
+    hash_add(hash, words[1] | words[3] << OBJECT_BITS);
 }
 
 static void seen_hash(uint64_t hash[2], const memory_seen *seen, const memory_view *least)
