@@ -194,6 +194,10 @@ class CuMem(unittest.TestCase):
             with mock.patch.object(tenure.tags, "sleep", side_effect=tenure.Error("refused")):
                 with self.assertRaisesRegex(tenure.Error, "refused"):
                     self.allocator.discard("kv_cache")
+            newer.run_before_unmap_hooks = mock.Mock(side_effect=ZeroDivisionError)
+            with self.assertRaises(ZeroDivisionError):  # one of those that wanted to hear
+                self.allocator.sleep(())
+            self.assertEqual((told.pop(), held()), (("after", everything), 8 * MIB))
         self.assertEqual(told, [("before", ["kv_cache"]), ("before", ["default", "weights"]),
                                 ("after", ["weights"]), ("after", everything),
                                 ("before", ["kv_cache"]), ("after", everything)])

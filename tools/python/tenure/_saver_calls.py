@@ -35,5 +35,6 @@ def export(pause: Callable[[Optional[str]], None], resume: Callable[[Optional[st
     if _kept:
         return
     calls, path = (_for_c(pause), _for_c(resume)), _library.beside("libtenure_python.so")
-    ctypes.CDLL(path).tenure_saver_begin(*calls)
-    _kept.extend((*calls, ctypes.CDLL(path, mode=os.RTLD_GLOBAL | os.RTLD_NOW)))
+    seen = ctypes.CDLL(path, mode=os.RTLD_GLOBAL | os.RTLD_NOW)
+    _kept.extend((*calls, seen))
+    seen.tenure_saver_begin(*calls)

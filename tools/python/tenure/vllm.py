@@ -170,11 +170,11 @@ class CuMemAllocator:
         """What vLLM's parts want to have done before memory of these tags goes (a network card
         forgets it, say). If it stays, because the sleep fails, they hear that it is there."""
         before = _of_vllm("run_before_unmap_hooks")
-        if before is not None:
-            before(self.pointer_to_data.values(), tags)
         try:
+            if before is not None:
+                before(self.pointer_to_data.values(), list(tags))
             yield
-        except Error:
+        except BaseException:  # an interrupt, too, or one of those that wanted to hear
             self._mapped()
             raise
 
