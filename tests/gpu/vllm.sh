@@ -38,8 +38,8 @@ find "$work/tests" -name conftest.py -delete
 find "$work/tests" -type d -exec touch {}/__init__.py \;
 cp "$repository/tests/gpu/vllm/standins.py" "$work/"
 echo 'from standins import create_new_process_for_each_test' > "$work/tests/utils.py"
-files=$(cd "$work" && find tests -name test_cumem.py | sort)
-cd "$work"
+cd "$work/tests/basic_correctness" # what follows names its tests from here
+files=$(find . -name test_cumem.py | sort)
 # shellcheck disable=SC2086 # names without blanks
 VLLM_SOURCES=$sources PYTHONPATH=$work:$PYTHONPATH "$python" -m pytest -q -rA -p standins \
-    --rootdir "$work/tests/basic_correctness" -p no:cacheprovider $files "$@"
+    -p no:cacheprovider $files "$@"
