@@ -8,9 +8,10 @@ it uses CUDA. Tenure then serves all of PyTorch's memory there, and CuMemAllocat
 place of vLLM's class of that name: the same methods, with Tenure's tags. Each tag is a part of its
 own that sleeps and wakes alone. Captured graphs stay good while they sleep.
 
-What differs: pointer_to_data is a picture of the moment, its handles are good for their sizes and
-addresses alone, and its cpu_backup_tensor is always None. There are no create_and_map() and
-unmap_and_release() of Tenure's: a program that puts its own in their place is not heard.
+What differs: while a tag sleeps, an allocation in its pool fails. pointer_to_data is a picture of
+the moment, its handles are good for their sizes and addresses alone, and its cpu_backup_tensor is
+always None. There are no create_and_map() and unmap_and_release() of Tenure's: a program that puts
+its own in their place is not heard.
 """
 from __future__ import annotations
 
