@@ -65,6 +65,7 @@ enum {
     TNRI_LOAN_NS = 3000,    /* [f6950b7] least charge of a loan: an event, and a wait for it */
     TNRI_PRICE_TIMES = 200, /* [f68a254] a pool that holds twice what it needs may spend so many
                              * times more */
+    TNRI_PAUSE_TIMES = 4,   /* [26a0b87] a round of so many times the mean had a pause in it */
 };
 
 /* ---- index, bins, worlds --------------------------------------------------------------------- */

@@ -175,7 +175,8 @@ static int capture_is_over(const tnri_capture *capture)
         return 1;
     if (capture->origin == TNRI_STREAM_PER_THREAD && capture->threads[0] != tnri_thread_number())
         return 0;
-    /* The usual case, without a visit: a thread of the capture is in a context already. */
+    /* The usual case, without a visit: most that come here are in a context already. Whoever is in
+     * none gets no answer, and makes the visit. */
     if (tnri_standing_look(capture->origin, &standing) == CUDA_SUCCESS &&
         standing.status == CU_STREAM_CAPTURE_STATUS_ACTIVE && standing.id == capture->id)
         return 0;

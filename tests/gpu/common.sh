@@ -50,6 +50,14 @@ require_gpus() { # count
     [ "$gpus" -ge "$1" ] || skip "$1 GPUs are needed, and there are $gpus"
 }
 
+# Ends the script with 77 unless the interpreter has these modules. After find_python.
+require_modules() { # names
+    local module
+    for module in "$@"; do
+        "$python" -c "import $module" 2>/dev/null || skip "$python has no $module"
+    done
+}
+
 # Sets `python` to the interpreter, and PYTHONPATH so that it finds the module `tenure`, which lies
 # in ../python beside the command's folder, or where TENURE_PYTHON says. After find_tenure.
 find_python() {

@@ -26,8 +26,7 @@ sources=${1:-}
 [ -n "$sources" ] || skip "name a checkout of torch_memory_saver"
 shift
 [ -e "$sources/test/test_examples.py" ] || skip "$sources has no test/test_examples.py"
-"$python" -c 'import torch' 2>/dev/null || skip "$python has no PyTorch"
-"$python" -c 'import pytest' 2>/dev/null || skip "$python has no pytest"
+require_modules torch pytest
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -57,7 +57,7 @@ for part in "${parts[@]}"; do
     case $part in
     torch | run)
         if [ ! -e "$folder/native.json" ]; then
-            "$python" -c 'import torch' 2>/dev/null || skip "there is no PyTorch in $python"
+            require_modules torch
             "$python" -B "$program" native >"$folder/native.json"
         fi
         ;;&

@@ -32,7 +32,7 @@ done
 find_tenure
 require_gpu
 find_python
-"$python" -c 'import torch' 2>/dev/null || skip "there is no PyTorch for $python"
+require_modules torch
 mkdir -p "$out"
 out=$(realpath "$out")
 programs=$repository/tests/gpu/shots

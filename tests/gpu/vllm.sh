@@ -26,8 +26,7 @@ sources=${1:-}
 shift
 tests=$(find "$sources/tests/basic_correctness" -name test_cumem.py 2>/dev/null | sort)
 [ -n "$tests" ] || skip "$sources has no tests/basic_correctness/test_cumem.py"
-"$python" -c 'import torch' 2>/dev/null || skip "$python has no PyTorch"
-"$python" -c 'import pytest' 2>/dev/null || skip "$python has no pytest"
+require_modules torch pytest
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

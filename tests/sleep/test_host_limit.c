@@ -289,6 +289,10 @@ static void what_parks_have_left_counts(void **state)
     assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
     assert_error(tnr_device_sleep(0, NULL), TNR_ERR_HOST_MEMORY, "contents need");
     assert_int_equal(sleep_pinned_bytes(), 0); /* it was given back first */
+    assert_error(tnr_park(NULL, blocks[0], NULL, TNR_CONTENT_KEEP), TNR_ERR_HOST_MEMORY, "left");
+    assert_int_equal(sleep_pinned_bytes(), 0);
+    limit_put((size_t)4 << 30);
+    assert_ok(tnr_park(NULL, blocks[0], NULL, TNR_CONTENT_KEEP));
     sleep_context_leave();
 }
 

@@ -20,19 +20,17 @@ static void past_add(_Atomic uint64_t *past, uint64_t amount)
 }
 
 /* A round that took far longer for what came in it than those before had a pause in it: a
- * validation, a checkpoint, another process's turn. What comes after that comes as fast as before.
- * So a round counts as at most so many times what the mean of those before gives for its bytes, and
- * a program that has become slower is followed in a few rounds. An empty round counts as no time:
- * that leaves the quotient. Where rounds are long and short in turn, three times and more give
- * their mean. */
-enum { PAUSE_TIMES = 4 };
-
+ * validation, a checkpoint, another process's turn. What comes after that comes as fast as
+ * before. So a round counts as at most TNRI_PAUSE_TIMES what the mean of those before gives for
+ * its bytes, and a program that has become slower is followed in a few rounds. An empty round
+ * counts as no time: that leaves the quotient. Where rounds are long and short in turn, three
+ * times and more give their mean. */
 static uint64_t round_ns(const tnri_turnover *turnover, uint64_t bytes, uint64_t ns)
 {
     double past_ns = (double)get(&turnover->past_ns), past = (double)get(&turnover->past_bytes);
     if (past_ns <= 0 || past <= 0)
         return ns;
-    double most = past_ns * PAUSE_TIMES * ((double)bytes / past);
+    double most = past_ns * TNRI_PAUSE_TIMES * ((double)bytes / past);
     return (double)ns > most ? (uint64_t)most : ns;
 }
 
