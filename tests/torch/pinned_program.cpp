@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include <ATen/core/CachingHostAllocator.h>
 #include <cuda.h>
@@ -171,6 +172,15 @@ void uses_are_kept()
     must(cuMemFree(to) == CUDA_SUCCESS, "a free");
 }
 
+int64_t live_of(const at::HostStats &stats)
+{
+#ifdef PLAYED_OLDER
+    return stats.allocation.current;
+#else
+    return stats.active_requests.current;
+#endif
+}
+
 #ifndef PLAYED_OLDER
 /* What is allocated for a graph stays its own until the pool is released, freed or not. */
 void graphs_keep()
@@ -180,6 +190,7 @@ void graphs_keep()
     registered->empty_cache();
     registered->begin_allocate_to_pool(id, [=](c10::Stream one) { return one.handle == captured; });
     void *of_graph = allocate(bytes), *live = allocate(bytes);
+    must(registered->record_event(of_graph, of_graph, {0, captured}), "a use");
     current = nullptr;
     void *other = allocate(bytes);
     current = captured;
@@ -191,25 +202,56 @@ void graphs_keep()
         one = allocate(bytes);
         must(one != of_graph, "a graph's buffer is not handed out");
     }
+    int64_t before = live_of(registered->get_stats());
     registered->release_pool(id);
-    void *again = allocate(bytes);
-    must(again == of_graph, "but after the graph's end");
+    must(live_of(registered->get_stats()) == before - 1, "but freed at the graph's end");
     for (void *one : after)
         give(one);
-    give(again);
     give(live);
     registered->release_pool({0, 8});
 }
-#endif
-
-int64_t live_of(const at::HostStats &stats)
+/* Of a graph's blocks, those that were freed and that nothing recorded serve it again, in this
+ * capture and in a later one into the same pool; nobody else. */
+void graphs_have_again()
 {
-#ifdef PLAYED_OLDER
-    return stats.allocation.current;
-#else
-    return stats.active_requests.current;
-#endif
+    c10::MempoolId_t id = {0, 9}, other = {0, 10};
+    CUstream captured = current;
+    auto is_captured = [=](c10::Stream one) { return one.handle == captured; };
+    std::vector<void *> live;
+    auto is_had = [&](size_t size, void *ptr) {
+        live.push_back(allocate(size));
+        return live.back() == ptr;
+    };
+    registered->begin_allocate_to_pool(id, is_captured);
+    void *used = allocate(bytes);
+    give(used);
+    must(!is_had(4 * bytes, used) && !is_had(bytes / 4, used), "sizes are alike");
+    must(allocate(bytes - 1) == used, "what nothing used is there again");
+    must(registered->record_event(used, used, {0, captured}), "a use");
+    give(used);
+    void *unused = allocate(bytes);
+    must(unused != used, "what was used is not");
+    give(unused);
+    current = nullptr;
+    must(!is_had(bytes, unused), "not for other streams");
+    current = captured;
+    registered->end_allocate_to_pool(id);
+    must(!is_had(bytes, unused), "nor without a capture");
+    registered->begin_allocate_to_pool(other, is_captured);
+    must(!is_had(bytes, unused), "nor for other graphs");
+    registered->end_allocate_to_pool(other);
+    registered->begin_allocate_to_pool(id, is_captured);
+    must(is_had(bytes, unused), "but for this one's next");
+    registered->end_allocate_to_pool(id);
+    for (void *one : live)
+        give(one);
+    int64_t left = live_of(registered->get_stats());
+    registered->release_pool(id);
+    registered->release_pool(other);
+    must(cuStreamSynchronize(captured) == CUDA_SUCCESS, "waiting");
+    must(left > 0 && live_of(registered->get_stats()) == 0, "all go with the pool");
 }
+#endif
 
 c10::CachingAllocator::Stat reserved_of(const at::HostStats &stats)
 {
@@ -264,6 +306,7 @@ int main([[maybe_unused]] int argc, char **)
     uses_are_kept();
 #ifndef PLAYED_OLDER
     graphs_keep();
+    graphs_have_again();
 #endif
     sums_are_right();
 #else

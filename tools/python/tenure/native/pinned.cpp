@@ -8,15 +8,18 @@
  *
  * PyTorch records a stream after each copy that does not wait, and means that the block may be in
  * use there until the free's place in that stream: tnr_record_stream. A graph's blocks are kept
- * until PyTorch releases the graph's pool, whatever they were recorded for: graphs also copy from
- * blocks that nothing recorded.
+ * until PyTorch releases the graph's pool: each launch may copy from them again. Of those, a block
+ * that was freed and that nothing recorded serves the next request of the same pool, as it does
+ * with PyTorch's own allocator.
  *
  * The interface is younger than the oldest PyTorch that is supported, so it is looked for: all that
  * needs it is a template.
  */
 #include "allocator.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <type_traits>
@@ -47,16 +50,24 @@ template <typename Type> constexpr bool is_known<Type, std::void_t<decltype(size
 
 /* ---- blocks of graphs ----------------------------------------------------------------------- */
 
+const size_t SMALLEST = 512; /* what a block has at least */
+
 /* PyTorch allocates for a graph on the streams that the filter names. */
 struct graph_blocks {
     pool_id id;
     std::function<bool(c10::Stream)> filter; /* null: the capture is over */
     std::vector<void *> freed;               /* go back when the pool is released */
+    std::multimap<size_t, void *> unused;    /* so do these, by size; or they serve it again */
+};
+
+struct graph_block {
+    pool_id id;
+    bool is_used;
 };
 
 std::mutex graphs_lock; /* of what follows */
 std::vector<graph_blocks> graphs;
-std::unordered_map<void *, pool_id> of_graphs;
+std::unordered_map<void *, graph_block> of_graphs;
 std::atomic<unsigned> graphs_count{0}; /* both together, to be looked at without the lock */
 
 graph_blocks *graph_find(pool_id id)
@@ -75,7 +86,7 @@ void graph_begins(pool_id id, std::function<bool(c10::Stream)> filter)
         one->filter = std::move(filter);
         return;
     }
-    graphs.push_back({id, std::move(filter), {}});
+    graphs.push_back({id, std::move(filter), {}, {}});
     graphs_count++;
 }
 
@@ -87,29 +98,65 @@ void graph_captured(pool_id id)
         one->filter = nullptr;
 }
 
+/* The graph that this stream is being captured for; null: none. Under the lock. */
+graph_blocks *graph_of(c10::Stream stream)
+{
+    for (graph_blocks &one : graphs)
+        if (one.filter && one.filter(stream))
+            return &one;
+    return nullptr;
+}
+
+/* A block that the graph on this stream can have again, of at most twice the size; null: none. */
+void *graph_again(size_t bytes, c10::Stream stream)
+{
+    std::lock_guard<std::mutex> guard(graphs_lock);
+    graph_blocks *one = graph_of(stream);
+    if (one == nullptr)
+        return nullptr;
+    auto found = one->unused.lower_bound(bytes);
+    if (found == one->unused.end() || found->first / 2 > std::max(bytes, SMALLEST))
+        return nullptr;
+    void *ptr = found->second;
+    if (of_graphs.emplace(ptr, graph_block{one->id, false}).second)
+        graphs_count++;
+    one->unused.erase(found);
+    return ptr;
+}
+
 void graph_allocated(void *ptr, c10::Stream stream)
 {
     std::lock_guard<std::mutex> guard(graphs_lock);
-    for (const graph_blocks &one : graphs)
-        if (one.filter && one.filter(stream)) {
-            if (of_graphs.emplace(ptr, one.id).second)
-                graphs_count++;
-            return;
-        }
+    const graph_blocks *one = graph_of(stream);
+    if (one != nullptr && of_graphs.emplace(ptr, graph_block{one->id, false}).second)
+        graphs_count++;
+}
+
+void graph_used(void *ptr)
+{
+    std::lock_guard<std::mutex> guard(graphs_lock);
+    auto found = of_graphs.find(ptr);
+    if (found != of_graphs.end())
+        found->second.is_used = true;
 }
 
 /* True: the block is kept until its graph's pool is released. */
 bool graph_keeps(void *ptr)
 {
+    tnr_block_info block;
+    size_t size = tnr_block_get(&block, ptr) == TNR_OK ? block.bytes : 0;
     std::lock_guard<std::mutex> guard(graphs_lock);
     auto found = of_graphs.find(ptr);
-    graph_blocks *one = found == of_graphs.end() ? nullptr : graph_find(found->second);
-    if (found != of_graphs.end()) {
-        of_graphs.erase(found);
-        graphs_count--;
-    }
-    if (one != nullptr)
+    if (found == of_graphs.end())
+        return false;
+    graph_blocks *one = graph_find(found->second.id);
+    bool is_used = found->second.is_used;
+    of_graphs.erase(found);
+    graphs_count--;
+    if (one != nullptr && is_used)
         one->freed.push_back(ptr);
+    else if (one != nullptr)
+        one->unused.emplace(size, ptr);
     return one != nullptr;
 }
 
@@ -120,6 +167,8 @@ std::vector<void *> graph_released(pool_id id)
     for (size_t i = 0; i < graphs.size(); i++)
         if (graphs[i].id == id) {
             freed = std::move(graphs[i].freed);
+            for (const auto &[size, ptr] : graphs[i].unused)
+                freed.push_back(ptr);
             graphs.erase(graphs.begin() + static_cast<std::ptrdiff_t>(i));
             graphs_count--;
             break;
@@ -151,11 +200,16 @@ DeviceIndex device_near()
 void *take_pinned(size_t bytes)
 {
     void *ptr = nullptr;
+    bool has_graphs = graphs_count.load(std::memory_order_acquire) != 0;
+    if (C10_UNLIKELY(has_graphs))
+        ptr = graph_again(bytes, c10::cuda::getCurrentCUDAStream().unwrap());
+    if (ptr != nullptr)
+        return ptr;
     DeviceIndex device = device_near();
     check(tnr_host_malloc_near(&ptr, bytes, device), "tnr_host_malloc_near");
     if ((devices_used.load(std::memory_order_relaxed) >> device & 1) == 0)
         devices_used.fetch_or(UINT64_C(1) << device);
-    if (C10_UNLIKELY(graphs_count.load(std::memory_order_acquire) != 0))
+    if (C10_UNLIKELY(has_graphs))
         graph_allocated(ptr, c10::cuda::getCurrentCUDAStream().unwrap());
     return ptr;
 }
@@ -167,6 +221,8 @@ bool record_pinned(void *ptr, c10::Stream stream)
     tnr_pool pool = nullptr;
     if (tnr_block_get(&block, ptr) != TNR_OK || block.device < TNR_HOST(0))
         return false;
+    if (graphs_count.load(std::memory_order_acquire) != 0)
+        graph_used(block.base);
     cudaStream_t handle = c10::cuda::CUDAStream(c10::cuda::CUDAStream::UNCHECKED, stream).stream();
     if (routings_count.load(std::memory_order_acquire) != 0)
         (void)route(stream.device_index(), handle, &pool); /* its capture is known from now on */
