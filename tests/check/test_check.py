@@ -46,7 +46,10 @@ is a pointer, or only one at a launch that is not the first, also where all are;
 nothing, or always; a word of a structure may lead to freed memory (check/streams.c, check/rules.c,
 check/launch.c, check/words.c). What a graph was given and is freed is not read; a changed node is
 not read, or the others are forgotten, or what it was is not; nodes that are off count, events of
-changed ones do not; memory of a capture is not followed, or in graphs, too; captures that begin
+changed ones do not; of events of nodes, waits or records are not carried through a graph, into a
+child or out of it, a part waits for nothing or begins anywhere, the stream or a moment does not
+come after all parts, changed nodes have no part, a record that the graph itself waits for does not
+count (check/parts.c); memory of a capture is not followed, or in graphs, too; captures that begin
 unseen are not asked for (check/graph.c, check/rules.c).
 The place that a stack was last is taken for another kernel's (check/places.c); a layout that was
 found lately, or a block that a word led to, is another's; of 16 words of a structure, some or all
@@ -145,6 +148,22 @@ CERTAIN = {
     "graph_node_changed_by_type": ("use_after_free", "cuMemFreeAsync", "cuGraphLaunch"),
     "graph_node_off": ("use_after_free", "cuMemFreeAsync", "cuGraphLaunch"),
     "graph_event_changed": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
+    "graph_event_before_the_use": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
+    "graph_event_of_a_branch": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
+    "graph_event_seen": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
+    "graph_event_of_a_capture": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
+    "graph_event_in_a_child": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
+    "graph_event_and_the_stream": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
+    "graph_event_of_the_next_launch": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
+    "graph_event_and_changed_node": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
+    "graph_event_recorded_twice": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
+    "graph_event_and_the_allocation": ("use_before_allocation", "cuMemAllocAsync",
+                                       "cuGraphLaunch"),
+    "graph_event_updated": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
+    "graph_wait": ("use_before_allocation", "cuMemAllocAsync", "cuGraphLaunch"),
+    "graph_wait_of_a_capture": ("use_before_allocation", "cuMemAllocAsync", "cuGraphLaunch"),
+    "graph_wait_in_a_child": ("use_before_allocation", "cuMemAllocAsync", "cuGraphLaunch"),
+    "graph_wait_handed_on": ("use_before_allocation", "cuMemAllocAsync", "cuLaunchKernel"),
     "graph_memory_outside": ("use_after_free", "cuMemFreeAsync", "cuMemsetD8Async"),
     "no_bytes": ("use_after_free", "cuMemFreeAsync", "cuMemsetD8Async"),
     "runs_over": ("out_of_bounds", "cuMemAlloc", "cuMemsetD8"),
@@ -292,6 +311,14 @@ class Zoo(CheckTest):
             for schedule in SCHEDULES:
                 with self.subTest(name=name, schedule=schedule):
                     self.check_silent(self.animal(name, "right", schedule=schedule))
+
+    def test_what_is_taken_for_ordered(self):
+        """Where there may be less order than that, nothing is said."""
+        for name in ["graph_wait_inside", "graph_events_many", "graph_events_many_and_a_wait"]:
+            with self.subTest(name=name):
+                result = self.animal(name, "wrong")
+                self.assertEqual([row["certain"] for row in result.findings], [True], result.err)
+                self.check_silent(self.animal(name, "right"))
 
     def test_what_is_possible_only(self):
         """Said, and no reason for another exit code; printed only for who asks if the word may be
@@ -967,7 +994,8 @@ class AutoRecord(CheckTest):
         [*POSSIBLE, "graph_memory", "capture_of_the_sole_stream"]
     # Nothing is handed on that was used, or what the detector is not told of.
     NO_RACE = {"free_at_once_in_use", "many_parameters", "end_of_range", "value_wait",
-               "graph_in_use", "graph_event", "graph_waits_for_itself", "stream_of_another_kind",
+               "graph_in_use", "graph_event", "graph_event_of_a_capture", "graph_event_in_a_child",
+               "graph_waits_for_itself", "stream_of_another_kind",
                "default_stream_of_the_next_thread", "default_stream_between",
                "free_of_a_hand_over", "pointer_before", "graph_of_a_thread",
                "graph_updated_at_work", "bounds", "bounds_meet", "wide_bounds_meet",

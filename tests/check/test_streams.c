@@ -12,7 +12,9 @@
  * (is_after_all), or is told nothing of itself by others (is_own); it knows only of a work that
  * came before what it was told (known_only); a work counts before it is there (work_of); a node
  * that others hold is changed (node_own, check_clock_raise); a dead stream's clock stays for the
- * next one of its index; what changed is not listed for the legacy stream, or not for the host.
+ * next one of its index; what changed is not listed for the legacy stream, or not for the host; a
+ * part stays in the list of the device that it was on, or does not begin after what its launch
+ * comes after; a moment that covers a part is believed to be of one stream (check_moment_cover).
  * Work: a stream never knows of one work only (fork), the host looks at each clock (chain, fork).
  */
 #include <setjmp.h>
@@ -92,7 +94,7 @@ const char *check_text_keep(const char *text)
 
 /* ---- whole clocks ---------------------------------------------------------------------------- */
 
-enum { LOWER = 24, MOST = 80, EVENTS = 8, DEVICES = 2, ROUNDS = 60000 };
+enum { LOWER = 24, MOST = 80, EVENTS = 8, DEVICES = 2, PARTS = 4, ROUNDS = 60000 };
 enum kind { LEGACY, BLOCKING, FREE_RUNNING };
 
 typedef struct whole {
@@ -112,6 +114,8 @@ static modelled list[LOWER];
 static size_t list_count;
 static modelled ended[MOST]; /* by index, until the index is another's */
 static int has_ended[MOST];
+static modelled parts[PARTS]; /* of launches, the same for many streams */
+static check_stream *part_streams[PARTS];
 static whole host, marks[EVENTS];
 static int has_mark[EVENTS];
 static uintptr_t handles_made;
@@ -139,21 +143,24 @@ static void whole_follow(whole *to, const modelled *stream, uint64_t number)
         to->at[stream->index] = number;
 }
 
-/* The streams that there are, and those that have ended. */
+/* The streams that there are, parts, and those that have ended. */
 static const modelled *modelled_at(size_t i)
 {
-    return i < list_count ? &list[i] : &ended[i - list_count];
+    if (i < list_count)
+        return &list[i];
+    i -= list_count;
+    return i < PARTS ? &parts[i] : &ended[i - PARTS];
 }
 
 static int is_there(size_t i, int device)
 {
-    return (i < list_count || has_ended[i - list_count]) &&
+    return (i < list_count + PARTS || has_ended[i - list_count - PARTS]) &&
            (device < 0 || modelled_at(i)->device == device);
 }
 
 static void modelled_settle(modelled *self)
 {
-    for (size_t i = 0; i < list_count + MOST; i++) {
+    for (size_t i = 0; i < list_count + PARTS + MOST; i++) {
         const modelled *other = modelled_at(i);
         int pair = self->kind == LEGACY ? other->kind == BLOCKING
                                         : self->kind == BLOCKING && other->kind == LEGACY;
@@ -219,7 +226,7 @@ static void host_waits(modelled *self, uint64_t number)
 static void host_waits_for_device(int device)
 {
     check_host_saw_device(device);
-    for (size_t i = 0; i < list_count + MOST; i++)
+    for (size_t i = 0; i < list_count + PARTS + MOST; i++)
         if (is_there(i, device))
             whole_follow(&host, modelled_at(i), modelled_at(i)->done);
 }
@@ -244,7 +251,7 @@ static void event_is_waited_for(size_t event, modelled *self)
 static void all_are_followed(modelled *self)
 {
     check_stream_follow_all(stream_of(self));
-    for (size_t i = 0; i < list_count + MOST; i++)
+    for (size_t i = 0; i < list_count + PARTS + MOST; i++)
         if (modelled_at(i) != self && is_there(i, -1))
             whole_follow(&self->known, modelled_at(i), modelled_at(i)->done);
 }
@@ -266,19 +273,77 @@ static void stream_ends(modelled *self)
     *self = list[--list_count];
 }
 
+/* An index that a stream had, or had not. */
+static void part_make(size_t i)
+{
+    part_streams[i] = check_stream_part_make();
+    assert_non_null(part_streams[i]);
+    parts[i] = (modelled){
+        .kind = FREE_RUNNING, .index = part_streams[i]->index, .done = part_streams[i]->done};
+    assert_true(parts[i].index < MOST);
+    has_ended[parts[i].index] = 0;
+}
+
+static void part_is_made_again(size_t i)
+{
+    check_stream_part_end(part_streams[i]);
+    ended[parts[i].index] = parts[i];
+    has_ended[parts[i].index] = 1;
+    part_make(i);
+}
+
+/* Two parts, of which the second may wait for an event; a third event stands for one of them, or
+ * for both. */
+static void parts_are_launched(modelled *self)
+{
+    check_stream *stream = stream_of(self);
+    size_t first = random_below(PARTS), second = (first + 1) % PARTS, mark = random_below(EVENTS);
+    size_t which[] = {first, second}, waited = random_below(EVENTS);
+    for (int i = 0; i < 2; i++) {
+        modelled *part = &parts[which[i]];
+        check_stream_part_begin(part_streams[which[i]], stream);
+        whole_follow(&part->known, self, self->done);
+        part->device = self->device;
+        if (i == 1 && has_mark[waited]) {
+            check_stream_follow(part_streams[second],
+                                check_event_get((CUevent)(waited + 1))); /* NOLINT */
+            whole_join(&part->known, &marks[waited]);
+        }
+        uint64_t before = part->done > self->done ? part->done : self->done;
+        check_stream_part_work(part_streams[which[i]], stream);
+        part->done = part_streams[which[i]]->done;
+        assert_int_equal(part->done, before + 1);
+    }
+    check_moment *moment = check_moment_of(part_streams[first]);
+    marks[mark] = (whole){{0}};
+    has_mark[mark] = 1;
+    whole_follow(&marks[mark], &parts[first], parts[first].done);
+    if (random_below(2) == 0) {
+        check_moment_cover(moment, part_streams[second]);
+        whole_follow(&marks[mark], &parts[second], parts[second].done);
+    }
+    check_event_set((CUevent)(mark + 1), moment); /* NOLINT */
+    for (int i = 0; i < 2; i++) {
+        check_stream_follow_stream(stream, part_streams[which[i]]);
+        whole_follow(&self->known, &parts[which[i]], parts[which[i]].done);
+    }
+    stream_work(self);
+}
+
 static void compare(void)
 {
     for (size_t i = 0; i < list_count; i++) {
         const check_stream *stream = stream_of(&list[i]);
-        for (size_t j = 0; j < list_count; j++) {
-            uint64_t known = list[i].known.at[list[j].index];
-            uint64_t until = known > host.at[list[j].index] ? known : host.at[list[j].index];
+        for (size_t j = 0; j < list_count + PARTS; j++) {
+            size_t index = modelled_at(j)->index;
+            uint64_t known = list[i].known.at[index];
+            uint64_t until = known > host.at[index] ? known : host.at[index];
             if (i == j)
                 continue;
-            assert_true(until == 0 || check_is_after(stream, list[j].index, until));
-            assert_false(check_is_after(stream, list[j].index, until + 1));
-            assert_true(check_host_is_after(list[j].index, host.at[list[j].index]));
-            assert_false(check_host_is_after(list[j].index, host.at[list[j].index] + 1));
+            assert_true(until == 0 || check_is_after(stream, index, until));
+            assert_false(check_is_after(stream, index, until + 1));
+            assert_true(check_host_is_after(index, host.at[index]));
+            assert_false(check_host_is_after(index, host.at[index] + 1));
         }
     }
 }
@@ -307,6 +372,13 @@ static void step(void)
         break;
     case 5:
         all_are_followed(self);
+        break;
+    case 6:
+        part_is_made_again(random_below(PARTS));
+        break;
+    case 7:
+    case 8:
+        parts_are_launched(self);
         break;
     default:
         if (random_below(3) == 0)
@@ -366,6 +438,8 @@ static void order_is_that_of_whole_clocks(void **state)
     random_state = 20260101;
     for (int i = 0; i < DEVICES; i++)
         (void)stream_make(LEGACY, i);
+    for (size_t i = 0; i < PARTS; i++)
+        part_make(i);
     while (list_count < LOWER / 2)
         (void)stream_make(list_count % 2 ? BLOCKING : FREE_RUNNING, 0);
     for (int i = 0; i < ROUNDS; i++) {

@@ -4,18 +4,18 @@
  * changed in an executable. A launch is one piece of work that uses what the nodes name. Memory
  * that was allocated in a capture is the graph's own, has lives of its own, and is not followed
  * inside of graphs (rules.c has its use outside). What happens between the nodes is not followed
- * either.
+ * either, but for the order that events of nodes make with work outside: parts.h.
  *
  * A graph is given blocks, not addresses. So a launch after one of them was freed is found, even if
  * another block lies there by then. If a node leads to freed memory when it is read, it was given
- * the block that was freed. An event that a node records stands for the end of the launch. An event
- * that a node waits for stands for the beginning. If there are host functions, the host may know of
- * the launch at any time. All of this assumes more order than there is.
+ * the block that was freed. If there are host functions, the host may know of the launch at any
+ * time: that assumes more order than there is.
  */
 #include <stdlib.h>
 
 #include "check/findings.h"
 #include "check/launch.h"
+#include "check/parts.h"
 #include "check/python.h"
 #include "check/rules.h"
 #include "check/sole.h"
@@ -32,21 +32,15 @@ typedef struct mention {
     CUdeviceptr address;
     uint64_t serial;    /* of the block */
     const char *kernel; /* null: a copy or a set */
+    const check_part *part;
     uint8_t is_certain;
     uint8_t is_off; /* the node is there, and does nothing */
 } mention;
 
-/* An event that a node waits for or records. */
-typedef struct node_event {
-    CUgraphNode node;
-    CUevent event;
-    int is_wait;
-} node_event;
-
 typedef struct executable {
     mention *mentions;
-    node_event *events;
-    size_t mentions_count, mentions_room, events_count, events_room;
+    size_t mentions_count, mentions_room;
+    check_parts parts;
     uint8_t has_host, is_unread, has_unseen;
     uint8_t is_open;    /* a node waits for a value in memory, or for a semaphore */
     uint8_t is_polled;  /* a node writes memory that the host can read */
@@ -69,8 +63,9 @@ static void executable_end(executable *exec)
     if (exec == NULL)
         return;
     check_moment_drop(exec->last);
+    check_parts_end(&exec->parts);
+    free(exec->parts.events);
     free(exec->mentions);
-    free(exec->events);
     free(exec);
 }
 
@@ -83,38 +78,20 @@ static executable *executable_find(CUgraphExec exec)
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
-/* Room for one more in a list. Null: no memory, and the executable is not known whole. */
-static void *list_grow(executable *exec, void *list, size_t count, size_t *room, size_t bytes)
-{
-    if (count < *room)
-        return list;
-    size_t more = *room * 2 + 8;
-    void *grown = realloc(list, more * bytes);
-    if (grown == NULL)
-        exec->is_unread = exec->has_unseen = 1;
-    else
-        *room = more;
-    return grown;
-}
-
+/* Without memory the executable is not known whole. */
 static void mention_put(executable *to, const mention *one)
 {
-    mention *grown =
-        list_grow(to, to->mentions, to->mentions_count, &to->mentions_room, sizeof(*grown));
-    if (grown == NULL)
-        return;
-    to->mentions = grown;
+    if (to->mentions_count == to->mentions_room) {
+        size_t room = to->mentions_room * 2 + 8;
+        mention *grown = realloc(to->mentions, room * sizeof(*grown));
+        if (grown == NULL) {
+            to->is_unread = to->has_unseen = 1;
+            return;
+        }
+        to->mentions = grown;
+        to->mentions_room = room;
+    }
     to->mentions[to->mentions_count++] = *one;
-}
-
-static void event_put(executable *to, const node_event *one)
-{
-    node_event *grown =
-        list_grow(to, to->events, to->events_count, &to->events_room, sizeof(*grown));
-    if (grown == NULL)
-        return;
-    to->events = grown;
-    to->events[to->events_count++] = *one;
 }
 
 /* What the node named is named no more. */
@@ -125,11 +102,6 @@ static void node_forget(executable *exec, CUgraphNode node)
         if (exec->mentions[i].node != node)
             exec->mentions[kept++] = exec->mentions[i];
     exec->mentions_count = kept;
-    kept = 0;
-    for (size_t i = 0; i < exec->events_count; i++)
-        if (exec->events[i].node != node)
-            exec->events[kept++] = exec->events[i];
-    exec->events_count = kept;
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
@@ -143,8 +115,11 @@ static void mention_add(const reader *self, CUdeviceptr address, int is_certain)
         return;
     if (!block->is_live && check_is_live(address)) /* of what is not followed */
         return;
-    mention_put(self->to,
-                &(mention){self->node, address, block->serial, self->kernel, is_certain != 0, 0});
+    mention_put(self->to, &(mention){.node = self->node,
+                                     .address = address,
+                                     .serial = block->serial,
+                                     .kernel = self->kernel,
+                                     .is_certain = is_certain != 0});
 }
 
 static void kernel_words(void *user, const check_word *words, size_t count)
@@ -211,7 +186,8 @@ static void read_values(reader *self, unsigned count, const CUstreamBatchMemOpPa
 
 static void read_event(reader *self, CUevent event, int is_wait)
 {
-    event_put(self->to, &(node_event){self->node, event, is_wait});
+    if (!check_parts_event(&self->to->parts, self->node, event, is_wait))
+        self->to->has_unseen = 1;
 }
 
 static void is_not_read(reader *self)
@@ -327,33 +303,39 @@ static void read_node(executable *to, CUgraphNode node, unsigned depth)
 static void read_graph(executable *to, CUgraph graph, unsigned depth)
 {
     size_t count = 0;
-    CUgraphNode *nodes = NULL;
-    CUresult result = REAL(cuGraphGetNodes, (graph, NULL, &count));
-    if (result == CUDA_SUCCESS && count > 0 && depth < DEPTH_MAX)
-        nodes = malloc(count * sizeof(CUgraphNode));
-    if (nodes != NULL)
-        result = REAL(cuGraphGetNodes, (graph, nodes, &count));
-    if (result != CUDA_SUCCESS || (nodes == NULL && count > 0))
+    CUgraphNode *nodes = depth < DEPTH_MAX ? check_graph_nodes(graph, &count) : NULL;
+    if (nodes == NULL && (count > 0 || depth == DEPTH_MAX))
         to->is_unread = to->has_unseen = 1;
-    else
-        for (size_t i = 0; i < count; i++)
-            read_node(to, nodes[i], depth);
+    for (size_t i = 0; i < count && nodes != NULL; i++)
+        read_node(to, nodes[i], depth);
     free(nodes);
 }
 
 /* ---- executables that are made and changed -------------------------------------------------- */
+
+static void executable_part(executable *exec)
+{
+    check_parts_make(&exec->parts);
+    for (size_t i = 0; i < exec->mentions_count; i++)
+        exec->mentions[i].part = check_parts_find(&exec->parts, exec->mentions[i].node);
+}
 
 void check_instantiated(CUgraphExec exec, CUgraph graph)
 {
     uint64_t before = 0;
     executable *fresh = calloc(1, sizeof(*fresh));
     check_sole_ends();
-    if (fresh != NULL)
+    if (fresh != NULL) {
         read_graph(fresh, graph, 0);
+        if (check_does(CHECK_REPORTS))
+            check_parts_read(&fresh->parts, graph);
+    }
     if (!check_enter()) {
         executable_end(fresh);
         return;
     }
+    if (fresh != NULL)
+        executable_part(fresh);
     if (fresh == NULL || fresh->is_unread)
         check_words_blind();
     if (handles_take(&executables, exec, &before)) {
@@ -379,15 +361,17 @@ static void exec_change(CUgraphExec handle, CUgraphNode node, executable *from)
             check_words_blind();
         if (exec != NULL && (exec->has_nested || exec->is_updated || from->has_nested)) {
             exec->is_unread = 1;
-            exec->has_unseen |= exec->events_count > 0;
+            exec->has_unseen |= exec->parts.events_count > 0;
             exec->mentions_count = 0;
             check_words_blind();
         } else if (exec != NULL) {
             node_forget(exec, node);
-            for (size_t i = 0; i < from->mentions_count; i++)
+            for (size_t i = 0; i < from->mentions_count; i++) {
+                from->mentions[i].part = check_parts_find(&exec->parts, node);
                 mention_put(exec, &from->mentions[i]);
-            for (size_t i = 0; i < from->events_count; i++)
-                event_put(exec, &from->events[i]);
+            }
+            for (size_t i = 0; i < from->parts.events_count; i++)
+                check_parts_event_set(&exec->parts, node, from->parts.events[i].event);
             exec->is_open |= from->is_open;
             exec->is_polled |= from->is_polled;
             exec->is_unread |= from->is_unread;
@@ -396,7 +380,7 @@ static void exec_change(CUgraphExec handle, CUgraphNode node, executable *from)
         check_leave();
     }
     free(from->mentions);
-    free(from->events);
+    free(from->parts.events);
 }
 
 void check_exec_kernel(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
@@ -508,25 +492,20 @@ void check_exec_ends(CUgraphExec handle)
 
 /* ---- launches ------------------------------------------------------------------------------- */
 
-static void launch_events(const executable *exec, check_stream *stream, int are_waits)
-{
-    for (size_t i = 0; i < exec->events_count; i++) {
-        const node_event *one = &exec->events[i];
-        if (one->is_wait && are_waits)
-            check_stream_follow(stream, check_event_get(one->event));
-        else if (!one->is_wait && !are_waits)
-            check_event_set(one->event, check_moment_of(stream));
-    }
-}
-
-static void launch_uses(const executable *exec, check_work *work, check_stack *stack)
+static void launch_uses(const executable *exec, const check_work *work, check_stack *stack)
 {
     for (size_t i = 0; i < exec->mentions_count; i++) {
         const mention *one = &exec->mentions[i];
         if (one->is_off)
             continue;
-        work->touch.place = check_place_of("cuGraphLaunch", one->kernel, stack);
-        check_use_of_graph(work, one->address, one->serial, one->is_certain);
+        check_work part = *work;
+        part.touch.place = check_place_of("cuGraphLaunch", one->kernel, stack);
+        if (one->part != NULL) {
+            part.stream = one->part->stream;
+            part.touch.index = part.stream->index;
+            part.touch.number = part.stream->done;
+        }
+        check_use_of_graph(&part, one->address, one->serial, one->is_certain);
     }
 }
 
@@ -541,8 +520,8 @@ static void launch_begin(const executable *exec, check_stream *stream, const che
         check_stream_open(stream);
         check_unseen_note(check_means_values, place, stream->name);
     }
-    launch_events(exec, stream, 1);
     check_stream_follow(stream, exec->last);
+    check_parts_begin(&exec->parts, stream);
 }
 
 void check_graph_launched(CUgraphExec handle, CUstream on)
@@ -560,7 +539,7 @@ void check_graph_launched(CUgraphExec handle, CUstream on)
     check_count_launch(exec != NULL && !exec->is_unread);
     if (exec != NULL && check_work_begin(&work, &name, place)) {
         launch_uses(exec, &work, &stack);
-        launch_events(exec, work.stream, 0);
+        check_parts_record(&exec->parts, work.stream);
         check_moment_drop(exec->last);
         exec->last = check_moment_of(work.stream);
         if (exec->has_host)

@@ -570,7 +570,7 @@ static __attribute__((noinline, cold)) void use_of_freed_late(const check_work *
 {
     const check_touch *freed = &block->freed;
     int is_before =
-        freed->index == work->touch.index || check_host_is_after(freed->index, freed->number);
+        freed->stream == work->touch.stream || check_host_is_after(freed->index, freed->number);
     freed_is_used(work, block, address, is_certain, is_before ? NULL : check_means_values);
 }
 

@@ -305,9 +305,22 @@ static check_stream *stream_room(void)
     return fresh;
 }
 
-static check_stream *stream_make(const void *key, int device, int is_legacy, int is_blocking)
+/* One that has no name yet, and waits for nothing. Null: no memory. */
+static check_stream *stream_fresh(void)
 {
     check_stream *stream = stream_room();
+    if (stream == NULL)
+        return NULL;
+    stream->is_legacy = stream->is_blocking = stream->is_dead = 0;
+    stream->host_seen = stream->others_seen = stream->known_by = 0;
+    stream->known_only = (check_point){0, 0};
+    check_clock_clear(&stream->known);
+    return stream;
+}
+
+static check_stream *stream_make(const void *key, int device, int is_legacy, int is_blocking)
+{
+    check_stream *stream = stream_fresh();
     if (stream == NULL)
         return NULL;
     stream->handle = key;
@@ -316,10 +329,6 @@ static check_stream *stream_make(const void *key, int device, int is_legacy, int
     stream->device = device;
     stream->is_legacy = is_legacy != 0;
     stream->is_blocking = is_blocking != 0;
-    stream->is_dead = 0;
-    stream->host_seen = stream->others_seen = stream->known_by = 0;
-    stream->known_only = (check_point){0, 0};
-    check_clock_clear(&stream->known);
     if (is_legacy)
         legacy[device] = stream->index + 1;
     handles_set(&by_handle, key, stream->index + 1);
@@ -487,6 +496,36 @@ void check_stream_ends(CUstream handle)
         stream_end(handle);
 }
 
+/* ---- parts of launches ---------------------------------------------------------------------- */
+
+check_stream *check_stream_part_make(void)
+{
+    return stream_fresh();
+}
+
+void check_stream_part_end(check_stream *part)
+{
+    part->is_dead = 1;
+    dead_count++;
+}
+
+void check_stream_part_begin(check_stream *part, const check_stream *of)
+{
+    changed_remove(part, CHECK_CHANGED_FOR_HOST); /* of the device that it was on */
+    part->handle = of->handle;
+    part->name = of->name;
+    part->label = of->label;
+    part->device = of->device;
+    check_stream_follow_stream(part, of);
+}
+
+void check_stream_part_work(check_stream *part, const check_stream *of)
+{
+    if (part->done < of->done)
+        part->done = of->done;
+    (void)check_stream_work(part);
+}
+
 /* ---- moments -------------------------------------------------------------------------------- */
 
 check_moment *check_moment_of(const check_stream *stream)
@@ -516,10 +555,26 @@ void check_moment_drop(check_moment *moment)
     free(moment);
 }
 
+void check_moment_cover(check_moment *moment, const check_stream *stream)
+{
+    check_moment work = work_of(stream);
+    if (moment == NULL)
+        return;
+    (void)work_join(&moment->clock, &work, work_is_new(&moment->clock, &work));
+    moment->by = UINT64_MAX; /* no work of its own stream comes after all of that */
+    moment->only = (check_point){0, 0};
+}
+
 void check_stream_follow(check_stream *stream, const check_moment *moment)
 {
     if (moment != NULL)
         stream_follow(stream, moment);
+}
+
+void check_stream_follow_stream(check_stream *stream, const check_stream *other)
+{
+    check_moment work = work_of(other);
+    stream_follow(stream, &work);
 }
 
 /* What is in no list the host knows, and so the stream's next work comes after it. */

@@ -127,6 +127,15 @@ int check_host_is_after(size_t index, uint64_t number);
 /* Grows with what the host knows to be over. */
 uint64_t check_host_changes(void);
 
+/* A part of what is launched on a stream: a stream of its own, which no handle names, and which has
+ * no order with others but by what it follows. It is made for many launches, one after the other.
+ * Each begins with what comes before the next work of the stream, and is numbered as that is,
+ * unless the part has had the number. Null: no memory. */
+check_stream *check_stream_part_make(void);
+void check_stream_part_end(check_stream *part);
+void check_stream_part_begin(check_stream *part, const check_stream *of);
+void check_stream_part_work(check_stream *part, const check_stream *of);
+
 /* Why the next work of a stream, or of the host (null), may come after that work all the same, by
  * means that are not seen. Null: nothing that the program does could order it. */
 const char *check_doubt(const check_stream *stream, size_t index, uint64_t number);
@@ -141,8 +150,12 @@ void check_stream_open(check_stream *stream);
 
 check_moment *check_moment_of(const check_stream *stream);
 check_moment *check_moment_share(check_moment *moment);
+
+/* The moment comes after all of that stream, too. */
+void check_moment_cover(check_moment *moment, const check_stream *stream);
 void check_moment_drop(check_moment *moment);
 void check_stream_follow(check_stream *stream, const check_moment *moment);
+void check_stream_follow_stream(check_stream *stream, const check_stream *other);
 void check_host_follow(const check_moment *moment);
 
 /* The same without a moment: the host has seen all of a stream, or of a device (-1: of all). */
