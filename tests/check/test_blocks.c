@@ -3,7 +3,8 @@
  * The checker's memory of blocks (tools/check/blocks.c, bases.c), compared with a list that
  * is searched from end to end. Blocks are made, freed and forgotten at random, over parts of other
  * blocks and over several, close together and as far apart as addresses go. Each address must lead
- * to the same block in both. Fails if, say, place_below stops at the word in which the address is.
+ * to the same block in both. Fails if, say, place_below stops at the word in which the address is,
+ * or if a block is not told what is below it: when it is made, or what is below is made, or goes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,7 +51,8 @@ static CUdeviceptr random_base(void)
 static size_t random_bytes(void)
 {
     static const size_t most[] = {512, 4096, 512 << 10, (size_t)1 << 30};
-    return 1 + random_below(most[random_below(20) == 0 ? 3 : random_below(3)]);
+    size_t bytes = 1 + random_below(most[random_below(20) == 0 ? 3 : random_below(3)]);
+    return random_below(2) == 0 ? bytes : (bytes + SLOT - 1) / SLOT * SLOT; /* so that some meet */
 }
 
 static int is_over(const known *one, CUdeviceptr base, size_t bytes)
@@ -102,6 +104,8 @@ static void address_compared(CUdeviceptr address)
     assert_int_equal(found->is_live, must->is_live);
     assert_ptr_equal(check_block_live(address), must->is_live ? found : NULL);
     assert_ptr_equal(check_block_freed(address), must->is_live ? NULL : found);
+    int is_beside = found->lower != NULL && found->lower->base + found->lower->bytes == found->base;
+    assert_int_equal(found->is_beside, is_beside);
 }
 
 static void one_freed(void)

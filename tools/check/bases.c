@@ -205,14 +205,20 @@ check_block *check_bases_first(void)
     return first;
 }
 
+static void lower_set(check_block *block, check_block *lower)
+{
+    block->lower = lower;
+    block->is_beside = lower != NULL && block->base - 1 - lower->base < lower->bytes;
+}
+
 /* What is below and above it leads to it. */
 static void links_set(check_block *block, check_block *lower, check_block *upper)
 {
-    block->lower = lower;
+    lower_set(block, lower);
     block->upper = upper;
     *(lower == NULL ? &first : &lower->upper) = block;
     if (upper != NULL)
-        upper->lower = block;
+        lower_set(upper, block);
 }
 
 static void table_enter(check_block *block)
@@ -267,5 +273,5 @@ void check_bases_remove(check_block *block)
     place_clear(block->base);
     *(block->lower == NULL ? &first : &block->lower->upper) = block->upper;
     if (block->upper != NULL)
-        block->upper->lower = block->lower;
+        lower_set(block->upper, block->lower);
 }

@@ -54,8 +54,9 @@ typedef struct check_block {
     uint8_t is_engine;         /* allocated by a call of Tenure's own */
     uint8_t is_known_free;     /* Tenure has said so, of what was freed */
     uint8_t is_awaited;        /* freed, with uses that its next owner must come after */
-    uint8_t is_of_end;         /* freed as the interpreter ended: the memory is not handed on */
-    uint8_t is_graph;          /* allocated in a capture: its uses in graphs are not followed */
+    uint8_t is_of_end : 1;     /* freed as the interpreter ended: the memory is not handed on */
+    uint8_t is_graph : 1;      /* allocated in a capture: its uses in graphs are not followed */
+    uint8_t is_beside;         /* it begins where `lower` ends; see bases.h */
     check_records *records;    /* what the program has recorded with Tenure; null: nothing */
     struct check_waste *waste; /* with --waste, while it lives; else null */
     check_touch uses_inside[CHECK_USES_INSIDE]; /* `uses`, if few */

@@ -387,14 +387,6 @@ static inline void read_parameter(reading *self, check_parameter *one, const cha
 
 /* ---- where the words of a launch lead ------------------------------------------------------- */
 
-/* Blocks lie in the order of their addresses. Null: right below where this one begins, or below
- * what is no block's, no block ends. */
-static inline const check_block *block_ending_at(CUdeviceptr address, const check_block *block)
-{
-    const check_block *below = block != NULL ? block->lower : check_block_at(address - 1);
-    return below != NULL && address - 1 - below->base < below->bytes ? below : NULL;
-}
-
 /* 1 if another pointer leads to memory that is not followed, and that ends where the block begins.
  * Seldom asked: it must lie behind what is known below, and behind what keeps that apart. */
 static __attribute__((noinline)) int is_end_of_unfollowed(const reading *self,
@@ -415,21 +407,19 @@ static inline int has_pointer_to(const reading *self, const check_block *block)
 {
     for (size_t i = 0; i < self->count; i++)
         if (self->pointers[i].block == block)
-            return block != NULL;
+            return 1;
     return 0;
 }
 
-/* 1 if a pointer is where a block begins and a live one ends, to which another pointer leads. The
- * one below is seldom asked where it ends. */
+/* 1 if a pointer is where a block begins and a live one ends, to which another pointer leads. */
 static inline int is_end_of_another(const reading *self, const check_word *pointer)
 {
-    if (pointer->block == NULL || pointer->block->base != pointer->address ||
-        (!self->has_unfollowed && !has_pointer_to(self, pointer->block->lower)))
+    const check_block *block = pointer->block;
+    if (block == NULL || block->base != pointer->address)
         return 0;
-    const check_block *below = block_ending_at(pointer->address, pointer->block);
-    if (below == NULL)
-        return self->has_unfollowed && is_end_of_unfollowed(self, pointer->block);
-    return below->is_live && has_pointer_to(self, below);
+    if (!block->is_beside)
+        return self->has_unfollowed && is_end_of_unfollowed(self, block);
+    return block->lower->is_live && has_pointer_to(self, block->lower);
 }
 
 /* 1 if a block begins where a word leads, the first that has the address, and no other word leads
@@ -440,8 +430,7 @@ static int is_alone(const reading *self, const check_word *word)
     if (block == NULL || block->base != word->address || block->named != 1 ||
         !check_block_is_first(block))
         return 0;
-    const check_block *below = block_ending_at(word->address, block);
-    return below == NULL || below->named_in != self->number;
+    return !block->is_beside || block->lower->named_in != self->number;
 }
 
 /* Which words are alone. */
