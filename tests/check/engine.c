@@ -652,6 +652,22 @@ static void no_script(void)
     interpreter_second(record_use);
 }
 
+/* The program dies. Its last launch names memory that cuMemFreeAsync was given, and that is the
+ * engine's own by then. */
+static void dies_after_a_launch(void)
+{
+    CUdeviceptr block;
+    void *own = NULL;
+    MUST(cuMemAllocAsync(&block, BYTES, the.a));
+    MUST(cuMemFreeAsync(block, the.a));
+    for (int i = 0; i < 64 && (CUdeviceptr)own != block; i++)
+        TENURE(tnr_malloc(&own, BYTES, 0, the.a));
+    if ((CUdeviceptr)own != block)
+        exit(1);
+    range_use(own, own);
+    abort();
+}
+
 /* ---- the program ---------------------------------------------------------------------------- */
 
 static void both_run(void *const *parameters)
@@ -684,6 +700,7 @@ static const struct {
     {"script_line_of_two_calls", script_line_of_two_calls},
     {"no_script", no_script},
     {"reloaded", reloaded},
+    {"dies_after_a_launch", dies_after_a_launch},
     {"vouched", vouched},
     {"reserved", reserved},
     {"reserved_by_another", reserved_by_another},

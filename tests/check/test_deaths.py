@@ -12,16 +12,17 @@ import unittest
 
 TENURE = os.environ["TENURE"]
 ZOO = pathlib.Path(os.environ["PRELOAD_PROGRAMS"]) / "check_zoo"
+ENGINE = ZOO.with_name("check_engine")
 
 
 class Deaths(unittest.TestCase):
-    def zoo(self, which, *options, animal="use_after_free", **environment):
+    def zoo(self, which, *options, animal="use_after_free", program=ZOO, **environment):
         with tempfile.TemporaryDirectory() as folder:
             variables = {**os.environ, "TMPDIR": folder, "TENURE_SIM_SCHEDULE": "eager",
                          **environment}
             variables.pop("TENURE_DRIVER", None)
             done = subprocess.run(
-                [TENURE, "run", "--driver", "sim", *options, "--", ZOO, animal, which],
+                [TENURE, "run", "--driver", "sim", *options, "--", program, animal, which],
                 env=variables, text=True, stdin=subprocess.DEVNULL, capture_output=True,
                 timeout=500, check=False)
             self.assertEqual(os.listdir(folder), [])
@@ -46,6 +47,12 @@ class Deaths(unittest.TestCase):
         for environment in [{"ZOO_END": "1"}, {}]:
             done = self.zoo("right", "--check", animal="use_after_free", **environment)
             self.assertNotIn("last launches", done.stderr)
+
+    def test_memory_that_is_an_engines_by_then(self):
+        """The journal has the driver's blocks alone: of others a launch names nothing."""
+        done = self.zoo("right", "--check", animal="dies_after_a_launch", program=ENGINE)
+        self.assertIn("died of signal 6", done.stderr)
+        self.assertNotIn("last launches", done.stderr)
 
     def test_one_that_ends_well_is_not_told_of(self):
         done = self.zoo("wrong", "--check")

@@ -618,7 +618,8 @@ unsigned check_words_each(const void *function, void *const *parameters, void *c
 
 /* ---- launches ------------------------------------------------------------------------------- */
 
-/* A launch, and the addresses that it names, for the journal. */
+/* A launch, and the addresses that it names, for the journal, which knows nothing of blocks that an
+ * engine has from Tenure itself. */
 typedef struct launched {
     check_work work;
     int is_followed;
@@ -631,7 +632,8 @@ static void launch_uses(void *user, const check_word *words, size_t count)
     launched *self = user;
     if (journal_is_on())
         for (size_t i = 0; i < count && self->named_count < JOURNAL_WORDS; i++)
-            self->named[self->named_count++] = words[i].address;
+            if (words[i].block == NULL || !words[i].block->is_engine)
+                self->named[self->named_count++] = words[i].address;
     if (!self->is_followed)
         return;
     for (const check_word *one = words; one < words + count; one++)
@@ -711,7 +713,7 @@ void check_launched(const char *call, CUfunction function, CUstream handle, void
     if (self.is_followed && (read & CHECK_WORDS_VISIBLE) != 0 && self.work.touch.number > 0)
         check_host_may_poll(self.work.stream, 1);
     if (journal_is_on())
-        journal_launched(kernel, handle, self.named, self.named_count);
+        journal_launched(kernel, handle, self.named, self.named_count, stack);
     check_leave();
 }
 

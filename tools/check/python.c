@@ -83,7 +83,7 @@ size_t check_frames_take(uintptr_t *frames, size_t room)
 
 int check_frame_describe(tnr_frame_info *info, const void *frame)
 {
-    if ((uintptr_t)frame >> (sizeof(frame) * 8 - 1) == 0)
+    if (!check_frame_is_described(frame))
         return 0;
     tnr_frames_describe describe = atomic_load(&frames_describe);
     describe(info, (uintptr_t)frame);

@@ -28,7 +28,13 @@ void check_frames_from(tnr_frames_take take, tnr_frames_describe describe);
 /* The interpreter's frames of the calling thread; 0: none. Outside of all locks. */
 size_t check_frames_take(uintptr_t *frames, size_t room);
 
-/* 1 if a frame of a stack is an interpreter's; then *info says what it is. */
+/* 1 if a frame of a stack is an interpreter's: no address of code has its uppermost bit. */
+static inline int check_frame_is_described(const void *frame)
+{
+    return (uintptr_t)frame >> (sizeof(frame) * 8 - 1) != 0;
+}
+
+/* The same; then *info says what it is. */
 int check_frame_describe(tnr_frame_info *info, const void *frame);
 
 #endif

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "check/places.h"
+#include "check/python.h"
 #include "room.h"
 #include "service.h"
 
@@ -280,12 +281,8 @@ static void stack_fill(journal_stack *to, const check_stack *from)
 }
 
 /* The stack's index; 0: none. */
-static uint32_t stack_here(void)
+static uint32_t stack_number(const check_stack *stack)
 {
-    if (!has_stacks)
-        return 0;
-    check_stack room;
-    const check_stack *stack = check_stack_take(&room);
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (int i = 0; i < stack->count; i++)
         hash = (hash ^ (uint64_t)(uintptr_t)stack->frames[i]) * UINT64_C(0x100000001b3);
@@ -304,6 +301,20 @@ static uint32_t stack_here(void)
             return index;
     }
     return 0;
+}
+
+static uint32_t stack_here(void)
+{
+    check_stack room;
+    return has_stacks ? stack_number(check_stack_take(&room)) : 0;
+}
+
+/* The frames of an interpreter mean nothing outside of the process. */
+static uint32_t stack_of(const check_stack *from)
+{
+    if (from == NULL || (from->count > 0 && check_frame_is_described(from->frames[0])))
+        return stack_here();
+    return has_stacks ? stack_number(from) : 0;
 }
 
 static uint32_t thread_number(void)
@@ -439,22 +450,27 @@ void journal_unfreed(uint64_t address)
 
 /* ---- launches ------------------------------------------------------------------------------- */
 
-void journal_launched(const char *kernel, const void *stream, const uint64_t *words, int count)
+void journal_launched(const char *kernel, const void *stream, const uint64_t *words, int count,
+                      const check_stack *from)
 {
     if (!is_ours())
         return;
-    uint64_t number = atomic_fetch_add(&book->launches_count, 1) + 1;
+    uint64_t number = atomic_load_explicit(&book->launches_count, memory_order_relaxed) + 1;
+    atomic_store_explicit(&book->launches_count, number, memory_order_relaxed);
+    if (count == 0)
+        return;
     journal_launch *one = &book->launches[number % JOURNAL_LAUNCHES];
-    atomic_store(&one->number, 0);
+    atomic_store_explicit(&one->number, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
     size_t length = kernel == NULL ? 0 : strnlen(kernel, sizeof(one->kernel) - 1);
     memcpy(one->kernel, kernel == NULL ? "" : kernel, length);
     one->kernel[length] = '\0';
     one->stream = (uint64_t)(uintptr_t)stream;
     one->time_ns = time_now();
-    one->stack = stack_here();
+    one->stack = stack_of(from);
     one->words_count = (uint32_t)(count < JOURNAL_WORDS ? count : JOURNAL_WORDS);
     memcpy(one->words, words, one->words_count * sizeof(words[0]));
-    atomic_store(&one->number, number);
+    atomic_store_explicit(&one->number, number, memory_order_release);
 }
 
 void journal_over(void)

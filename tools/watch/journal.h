@@ -114,8 +114,13 @@ void journal_freeing(uint64_t address);
 /* A free was refused. */
 void journal_unfreed(uint64_t address);
 
-/* A kernel was launched that names these addresses. */
-void journal_launched(const char *kernel, const void *stream, const uint64_t *words, int count);
+struct check_stack; /* stack.h of the checker */
+
+/* A kernel was launched from there that names these addresses; null: from where is not known. One
+ * that names none is only counted: who reads the journal looks for what was freed. By one thread at
+ * a time. */
+void journal_launched(const char *kernel, const void *stream, const uint64_t *words, int count,
+                      const struct check_stack *from);
 
 /* The counts have changed. */
 void journal_counted(void);
