@@ -116,19 +116,28 @@ static size_t read_tensor(reading *self, check_parameter *one, const char *from,
     return CHECK_TENSOR_BYTES;
 }
 
+/* One for which there is no room. */
+static __attribute__((noinline, cold)) void word_surplus(const reading *self, check_parameter *one,
+                                                         const check_word *word, size_t at)
+{
+    check_words_note(one->bytes, (uint32_t)at, word->address);
+    check_words_give_up(&one->words);
+    self->visit(self->user, word, 1);
+}
+
 /* A word of a larger parameter that is not read as a list. */
-static void word_hold(reading *self, check_parameter *one, check_word word, size_t at)
+static inline __attribute__((always_inline)) void word_hold(reading *self, check_parameter *one,
+                                                            check_word word, size_t at)
 {
     size_t count = self->held_count;
     if (count == HELD_MAX) {
-        check_words_note(one->bytes, (uint32_t)at, word.address);
-        check_words_give_up(&one->words);
-        self->visit(self->user, &word, 1);
+        word_surplus(self, one, &word, at);
         return;
     }
-    self->held[count] = (check_held){.address = word.address,
-                                     .at = (uint32_t)at,
-                                     .is_live = word.block != NULL && word.block->is_live};
+    check_held *held = &self->held[count]; /* the rest is filled in when it is judged */
+    held->address = word.address;
+    held->at = (uint32_t)at;
+    held->is_live = word.block != NULL && word.block->is_live;
     self->held_words[count] = word;
     self->holders[count] = one;
     self->held_count++;
@@ -344,6 +353,18 @@ static size_t read_stretch(reading *self, check_parameter *one, const char *from
     }
 }
 
+/* The words of a parameter in which there are few. */
+static inline void read_few(reading *self, check_parameter *one, const char *from, size_t i,
+                            size_t end)
+{
+    for (; i + WORD <= end; i += WORD) {
+        check_word word;
+        memcpy(&word.address, from + i, sizeof(word.address));
+        if ((uintptr_t)word.address - self->low < self->span && is_ours(&word, word.address))
+            word_hold(self, one, word, i);
+    }
+}
+
 static void read_tensors(reading *self, check_parameter *one, const char *from, size_t offset,
                          size_t bytes)
 {
@@ -371,6 +392,8 @@ static void read_bytes(reading *self, check_parameter *one, const char *from, si
         self->is_polled = has_visible(from, offset, bytes);
     if (self->has_tensors)
         read_tensors(self, one, from, offset, bytes);
+    else if (bytes < STRIDE)
+        read_few(self, one, from, (0 - offset) & (WORD - 1), bytes);
     else
         (void)read_stretch(self, one, from, (0 - offset) & (WORD - 1), bytes);
     if (self->is_list && self->held_count > 0)
@@ -444,20 +467,26 @@ static void held_tell(reading *self)
         self->held[i].is_alone = is_alone(self, &self->held_words[i]);
 }
 
-/* All words of a parameter at once, of those that had none, too. 0: none is certain. */
+/* All words of a parameter at once, of those that had none, too. 0: none is certain. Programs that
+ * go round name the same words again: then nobody asks which are alone. */
 static int held_judge(reading *self, check_layout *layout)
 {
     size_t from = 0;
-    int has_new = 0;
-    if (self->held_count > 0)
-        held_tell(self);
+    int has_new = 0, is_told = 0;
     for (size_t i = 0; i < layout->count; i++) {
         check_parameter *one = &layout->parameters[i];
         size_t count = 0;
         while (from + count < self->held_count && self->holders[from + count] == one)
             count++;
-        if (count > 0 || (one->bytes > WORD && check_words_may_be(one->words)))
-            has_new |= check_words_judge(&one->words, one->bytes, &self->held[from], count);
+        if (count == 0 && (one->bytes <= WORD || !check_words_may_be(one->words)))
+            continue;
+        check_held *held = &self->held[from];
+        int are_old = check_words_were_there(one->bytes, held, count);
+        if (count > 0 && !are_old && !is_told) {
+            held_tell(self);
+            is_told = 1;
+        }
+        has_new |= check_words_judge(&one->words, one->bytes, held, count, are_old);
         from += count;
     }
     return has_new;
@@ -482,7 +511,8 @@ static void read_held(reading *self, check_layout *layout)
     int may_be = held_judge(self, layout) && !has_cleared(self, layout) && !self->doubts.has_zero;
     for (size_t i = 0; i < self->held_count && may_be; i++)
         self->held_words[i].is_certain = self->held[i].is_certain;
-    self->visit(self->user, self->held_words, self->held_count);
+    if (self->held_count > 0)
+        self->visit(self->user, self->held_words, self->held_count);
 }
 
 static int leads_to_live(const check_word *word)
@@ -544,7 +574,8 @@ static void read_end(reading *self, check_layout *layout)
         pointers_judge(self, layout);
     if (self->doubts.is_choice_new && !has_freed(self))
         check_choices_remember(&self->doubts);
-    self->visit(self->user, self->pointers, self->count);
+    if (self->count > 0)
+        self->visit(self->user, self->pointers, self->count);
 }
 
 /* The parameters in one buffer: each by itself if their places are known. */

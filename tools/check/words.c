@@ -113,11 +113,13 @@ static void words_note(size_t bytes, const check_held *held, size_t count)
     }
 }
 
-/* 1 if all of these words were in their places before, for certain: programs that go round name the
- * same ones again. The table has what tells one such set from others, with 64 bits. */
-static int were_there(size_t bytes, const check_held *held, size_t count)
+/* Programs that go round name the same words again. The table has what tells one such set from
+ * others, with 64 bits. */
+int check_words_were_there(size_t bytes, const check_held *held, size_t count)
 {
     static uint64_t sets[SETS];
+    if (is_blind) /* for ever, so nothing need be remembered */
+        return 1;
     uint64_t sum = mixed((uint64_t)bytes << 32 | count);
     for (size_t i = 0; i < count; i++) {
         sum = (sum ^ held[i].address) * UINT64_C(0x9e3779b97f4a7c15);
@@ -132,7 +134,7 @@ static int were_there(size_t bytes, const check_held *held, size_t count)
 
 void check_words_remember(size_t bytes, const check_held *held, size_t count)
 {
-    if (!is_blind && count > 0 && !were_there(bytes, held, count))
+    if (count > 0 && !check_words_were_there(bytes, held, count))
         words_note(bytes, held, count);
 }
 
@@ -187,13 +189,25 @@ static int words_judge(check_words **history, size_t bytes, check_held *held, si
     return has_new;
 }
 
-int check_words_judge(check_words **history, size_t bytes, check_held *held, size_t count)
+/* 1 if these are the words of the history, and all lead to blocks that are followed: then there is
+ * nothing to learn from words that are old. None is certain so far. */
+static inline int are_as_before(const check_words *self, check_held *held, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
+    int is_known = self != NULL && self != &given_up && self->count == count;
+    uint32_t differ = !is_known;
+    for (size_t i = 0; i < count; i++) {
         held[i].is_certain = 0;
-    if (is_blind) /* for ever, so nothing need be remembered */
+        if (is_known)
+            differ |= (self->words[i].at ^ held[i].at) | !held[i].is_live;
+    }
+    return differ == 0;
+}
+
+int check_words_judge(check_words **history, size_t bytes, check_held *held, size_t count,
+                      int are_old)
+{
+    if ((are_as_before(*history, held, count) && are_old) || is_blind)
         return 0;
-    int are_old = were_there(bytes, held, count);
     if (*history == NULL)
         *history = words_make(held, count);
     if (has_same_words(*history, held, count))

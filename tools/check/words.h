@@ -21,14 +21,20 @@ typedef struct check_held {
     int is_live;    /* a block lives there that is followed; 0: others may */
     int is_alone;   /* a block begins there to which nothing else of the launch leads, and nothing
                      * leads to the block right below: it is no end of a range. It is the first
-                     * block that has the address: no word that is left over leads to it */
+                     * block that has the address: no word that is left over leads to it. Not asked
+                     * of words that are old */
     int is_certain; /* the answer */
 } check_held;
 
+/* 1 if all of these words were in their places before, for certain. Before each judging, once: the
+ * words are remembered as a whole from then on. */
+int check_words_were_there(size_t bytes, const check_held *held, size_t count);
+
 /* Judges the words of a parameter at a launch, and remembers them. `held` has all words that lead
- * to Tenure's memory, in their order. `bytes`: of the parameter. 0: none is new in its place, and
- * none is certain. */
-int check_words_judge(check_words **history, size_t bytes, check_held *held, size_t count);
+ * to Tenure's memory, in their order. `bytes`: of the parameter. `are_old`: what the above said. 0:
+ * none is new in its place, and none is certain. */
+int check_words_judge(check_words **history, size_t bytes, check_held *held, size_t count,
+                      int are_old);
 
 /* 0: none of a parameter's words will ever be certain. */
 int check_words_may_be(const check_words *history);
