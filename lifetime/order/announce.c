@@ -154,7 +154,6 @@ tnr_status tnr_device_synchronized(int device_index, tnr_moment began)
         return status;
     if (began > tnri_number_now())
         began = tnri_number_now();
-    for (tnri_stream *stream = NULL; (stream = tnri_stream_walk(device, stream)) != NULL;)
-        tnri_stream_completed(stream, began);
+    tnri_device_completed(device, began);
     return TNR_OK;
 }

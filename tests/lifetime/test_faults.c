@@ -6,7 +6,7 @@
  *
  * Seen to fail with these lines changed in the library:
  *   what the host waited for   announce.c: the call of tnri_stream_completed in
- *                              tnr_stream_synchronized, and that in tnr_device_synchronized
+ *                              tnr_stream_synchronized, and that of tnri_device_completed
  *   single pages               order/range.c: pages_undo, the call
  *   streams that end           pool_end.c, pool_give_back: TNR_ERR_HOST_MEMORY in place of the
  *                              status of what could not be collected

@@ -330,6 +330,34 @@ static void a_use_after_the_host_began_is_not_over(void **state)
     assert_not_ordered(block, life_streams[0]);
 }
 
+/* What one device has done says nothing of another's work; nor of that of a stream that is met only
+ * after the wait, in whatever object. */
+static void a_device_speaks_for_itself(void **state)
+{
+    (void)state;
+    life_start(FOLLOW, "DEVICES=2", NULL);
+    assert_ok(tnr_stream_created(1, unit_stream(1)));
+    void *block = block_used(life_streams[0], life_streams[1]);
+    assert_ok(tnr_device_synchronized(1, tnr_moment_now()));
+    assert_not_ordered(block, life_streams[0]);
+    assert_int_equal(life_stop(state), 0);
+    life_start(FOLLOW, NULL, NULL);
+    tnr_stream gone = life_stream(CU_STREAM_NON_BLOCKING);
+    block = unit_malloc(BYTES, life_streams[0]);
+    assert_ok(tnr_record_use(block, gone));
+    assert_ok(tnr_stream_destroying(0, gone));
+    assert_int_equal(cuStreamDestroy(gone), CUDA_SUCCESS);
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    assert_ok(tnr_device_synchronized(0, tnr_moment_now()));
+    assert_ok(tnr_free(block));
+    assert_int_equal(unit_stats().blocks_retired, 0); /* of a stream that has ended, too */
+    block = unit_malloc(BYTES, life_streams[0]);
+    tnr_stream late = life_stream(CU_STREAM_NON_BLOCKING);
+    life_gate_close(0, late);
+    assert_ok(tnr_record_use(block, late));
+    assert_not_ordered(block, life_streams[0]);
+}
+
 /* ---- default streams ------------------------------------------------------------------------ */
 
 static void legacy_and_blocking_streams_are_ordered(void **state)
@@ -590,6 +618,7 @@ int main(void)
         cmocka_unit_test_teardown(a_destroyed_event_is_forgotten, life_stop),
         cmocka_unit_test_teardown(what_the_host_waited_for_is_over, life_stop),
         cmocka_unit_test_teardown(a_use_after_the_host_began_is_not_over, life_stop),
+        cmocka_unit_test_teardown(a_device_speaks_for_itself, life_stop),
         cmocka_unit_test_teardown(legacy_and_blocking_streams_are_ordered, life_stop),
         cmocka_unit_test_teardown(non_blocking_streams_have_no_such_rule, life_stop),
         cmocka_unit_test_teardown(default_streams_of_two_threads, life_stop),

@@ -144,10 +144,8 @@ MUTANTS = [
      "    tnri_streams_completed(clock);",
      "after a synchronise everything on the stream is taken for over, forever"),
     ("stream_sync_other", "lifetime/order/announce.c",
-     "        tnri_stream_completed(stream, began);\n"
-     "    return TNR_OK;",
-     "        tnri_stream_completed(stream, began + 1000);\n"
-     "    return TNR_OK;",
+     "    tnri_device_completed(device, began);",
+     "    tnri_device_completed(device, began + 1000);",
      "after cuCtxSynchronize later marks are taken for over too"),
     ("mark_of_proxy", "lifetime/order/announced.c",
      "tnri_gpu_stream_follow((*proxy)->handle, event);",

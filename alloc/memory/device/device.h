@@ -97,6 +97,7 @@ typedef struct tnri_device {
     _Atomic uint64_t move_took_ns;  /* likewise, as it was measured */
     uint64_t peers;                 /* bit i: new pools are open to device i; the device's lock */
     uint64_t started_ns;            /* by tnri_decision_ns; constant while in use */
+    _Atomic uint64_t completed; /* all marks of its streams up to this number are over */
     _Atomic uint64_t retries_count, ooms_count, syncs_count;
     _Atomic uint64_t parks, unparks, park_waits; /* see miss/park.h */
     tnri_driver_counters counters;

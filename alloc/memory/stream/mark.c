@@ -275,6 +275,12 @@ void tnri_stream_completed(tnri_stream *stream, uint64_t number)
     tnri_peak_raise(&stream->completed, number);
 }
 
+/* Streams that come later have later marks, whatever object they get. */
+void tnri_device_completed(tnri_device *device, uint64_t number)
+{
+    tnri_peak_raise(&device->gpu->completed, number);
+}
+
 /* ---- order ---------------------------------------------------------------------------------- */
 
 int tnri_stream_is_after(tnri_stream *stream, const tnri_stream *other, uint64_t number, int waits)

@@ -78,13 +78,16 @@ static inline CUresult tnri_stream_drive(tnri_stream *stream, const tnri_event *
     return tnri_stream_drive_timed(stream, event, handle);
 }
 
-/* The host has learnt that marks up to `number` are over. */
+/* The host has learnt that marks up to `number` are over: those of the stream, or of all streams
+ * that the device had when that number was the latest. */
 void tnri_stream_completed(tnri_stream *stream, uint64_t number);
+void tnri_device_completed(tnri_device *device, uint64_t number);
 
 /* 1 if the mark is over, as far as is known without asking. */
 static inline int tnri_stream_is_over(const tnri_stream *stream, uint64_t number)
 {
-    return atomic_load_explicit(&stream->completed, memory_order_acquire) >= number;
+    return atomic_load_explicit(&stream->completed, memory_order_acquire) >= number ||
+           atomic_load_explicit(&stream->device->completed, memory_order_acquire) >= number;
 }
 
 /* ---- order ---------------------------------------------------------------------------------- */
