@@ -652,6 +652,17 @@ static void no_script(void)
     interpreter_second(record_use);
 }
 
+/* Between two launches an engine allocates and frees: each question to the driver costs it. */
+static void driver_is_not_asked(void)
+{
+    (void)block_make();
+    uint64_t asked = simcuda_calls("cuStreamIsCapturing");
+    for (int i = 0; i < 8; i++)
+        TENURE(tnr_free(block_make()));
+    if (simcuda_calls("cuStreamIsCapturing") != asked)
+        exit(1);
+}
+
 /* The program dies. Its last launch names memory that cuMemFreeAsync was given, and that is the
  * engine's own by then. */
 static void dies_after_a_launch(void)
@@ -700,6 +711,7 @@ static const struct {
     {"script_line_of_two_calls", script_line_of_two_calls},
     {"no_script", no_script},
     {"reloaded", reloaded},
+    {"driver_is_not_asked", driver_is_not_asked},
     {"dies_after_a_launch", dies_after_a_launch},
     {"vouched", vouched},
     {"reserved", reserved},

@@ -1117,6 +1117,10 @@ class Engines(CheckTest):
                          [("free_in_use", True)], result.err)
         self.check_silent(self.engine("nothing_follows", "right"))
 
+    def test_the_driver_is_not_asked(self):
+        """As long as nothing was captured; the program counts."""
+        self.check_silent(self.engine("driver_is_not_asked", "right"))
+
     def test_host_memory(self):
         """Tenure's pinned memory is to the checker what the driver's is. Broken to see it fail: it
         is not told of it (host_made: both), or of its end (check_pinned_gone: host_reused)."""

@@ -232,7 +232,8 @@ static void allocated(const char *call, CUdeviceptr address, size_t bytes, check
 {
     check_work work;
     check_python_missing();
-    check_name_ask(&name);
+    if (!is_engine) /* whose captures are announced, to Tenure itself */
+        check_name_ask(&name);
     if (check_sole_takes(&name))
         return;
     check_stack room;
