@@ -139,6 +139,22 @@ void animal_graph_event_of_a_capture(void)
     free_after(the.event, the.is_wrong ? other : block);
 }
 
+/* Until the launch the event stands for what it stood for before the capture. */
+void animal_graph_event_captured_later(void)
+{
+    CUgraphExec exec;
+    CUdeviceptr block = make_for_all();
+    touch(block, the.b);
+    MUST(cuEventRecord(the.event, the.b));
+    MUST(cuStreamBeginCapture(the.c, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cuEventRecordWithFlags(the.event, the.c, CU_EVENT_RECORD_EXTERNAL));
+    MUST(cuStreamEndCapture(the.c, &graph));
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+    if (the.is_wrong)
+        MUST(cuGraphLaunch(exec, the.c));
+    free_after(the.event, block);
+}
+
 /* The node lies in a child graph, or comes after one. */
 void animal_graph_event_in_a_child(void)
 {

@@ -49,8 +49,9 @@ not read, or the others are forgotten, or what it was is not; nodes that are off
 changed ones do not; of events of nodes, waits or records are not carried through a graph, into a
 child or out of it, a part waits for nothing or begins anywhere, the stream or a moment does not
 come after all parts, changed nodes have no part, a record that the graph itself waits for does not
-count (check/parts.c); memory of a capture is not followed, or in graphs, too; captures that begin
-unseen are not asked for (check/graph.c, check/rules.c).
+count (check/parts.c), one that a capture makes a node of does (tools/preload/order.c); memory of a
+capture is not followed, or in graphs, too; captures that begin unseen are not asked for
+(check/graph.c, check/rules.c).
 The place that a stack was last is taken for another kernel's (check/places.c); a layout that was
 found lately, or a block that a word led to, is another's; of 16 words of a structure, some or all
 are passed over, or those of a second device (check/launch.c); the stream that was found last is
@@ -152,6 +153,7 @@ CERTAIN = {
     "graph_event_of_a_branch": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
     "graph_event_seen": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
     "graph_event_of_a_capture": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
+    "graph_event_captured_later": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "graph_event_in_a_child": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
     "graph_event_and_the_stream": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
     "graph_event_of_the_next_launch": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
