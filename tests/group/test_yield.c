@@ -59,7 +59,7 @@ static tnr_status publish(const char *name, const tnr_publish_options *options, 
         status = tnr_pool_malloc(&ptr, pool, MODEL_MIB * MIB, 0, NULL);
     if (status != TNR_OK)
         return status;
-    memset(ptr, name[0], MODEL_MIB * MIB);
+    *(char *)ptr = name[0]; /* what `attach` looks at */
     status = tnr_publish(NULL, name, ptr, options);
     if ((status != TNR_OK || !is_kept) && tnr_free(ptr) != TNR_OK)
         _exit(3);
