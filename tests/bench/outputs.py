@@ -6,6 +6,7 @@ The output of a run is kept as it came, under docs/benchmarks, behind a comment 
 was got; long lines are folded, with six blanks. Between its marks the page shows the numbers:
 
     docs/host.md      host.txt     tests/gpu/host.sh, on a GPU
+    docs/host.md      pinned.txt   tests/gpu/host.sh pinned, on a GPU
     docs/serving.md   serving.txt  tests/gpu/serving.sh, on a GPU
     docs/serving.md   memory_saver.txt, vllm.txt   tests/gpu/memory_saver.sh, vllm.sh, on a GPU
     docs/elastic.md   cgroup.txt   test_unit_cgroup measure N, on the simulated device
@@ -67,6 +68,17 @@ def host_part(text, source):
             "{}"),
     ]
     return table(["", "mapped", "allocated", "cuMemHostAlloc"], rows) + "\n" + origin(head, source)
+
+
+def pinned_part(text, source):
+    """The table as it was printed: a line for each row, and a column of numbers for each make."""
+    names = ["PyTorch's own", "the driver's pool", "mapped", "allocated"]
+    head, lines = found(r"\n( +torch +pool +mapped +slabs)\n((?:.+\n)+)", text)
+    ends = [match.end() for match in re.finditer(r"\S+", head)]
+    begin = 2 * ends[0] - ends[1]  # of the first column: all are as wide
+    rows = [[line[:begin].strip(), *(line[a:b].strip() for a, b in zip([begin, *ends], ends))]
+            for line in lines.splitlines() if not line.startswith("its result")]
+    return table(["", *names], rows) + "\n" + origin(text, source)
 
 
 def serving_part(text, source):
@@ -151,6 +163,7 @@ def origin(text, source):
 
 
 PARTS = {"host": ("docs/host.md", "host.txt", host_part),
+         "pinned": ("docs/host.md", "pinned.txt", pinned_part),
          "serving": ("docs/serving.md", "serving.txt", serving_part),
          "memory_saver": ("docs/serving.md", "memory_saver.txt", tests_part),
          "vllm": ("docs/serving.md", "vllm.txt", tests_part),
@@ -180,7 +193,7 @@ def self_check(outputs, pages):
     wrong = []
     for name, (page, source, _) in PARTS.items():
         output, text = outputs[name], pages[name]
-        digit = re.search(r"\d(?= ms| GB| of \d+ results| passed)", output).start()
+        digit = re.search(r"\d(?= ms| GB| of \d+ results| passed| GiB, s)", output).start()
         other = output[:digit] + str((int(output[digit]) + 5) % 10) + output[digit + 1:]
         first = output.split("\n", 1)[0]
         for what, changed in (("a number", other), ("no head", output[len(first):]),
