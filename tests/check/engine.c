@@ -679,6 +679,52 @@ static void dies_after_a_launch(void)
     abort();
 }
 
+/* A graph whose node records the event: it gets to know of it in one of seven ways. */
+static CUgraphExec exec_of(int which, CUevent event)
+{
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec exec;
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD};
+    params.eventRecord.event = event;
+    MUST(cuStreamBeginCapture(the.c, CU_STREAM_CAPTURE_MODE_RELAXED));
+    if (which == 0)
+        MUST(cuEventRecordWithFlags(event, the.c, CU_EVENT_RECORD_EXTERNAL));
+    MUST(cuStreamEndCapture(the.c, &graph));
+    if (which == 1)
+        MUST(cuGraphAddNode(&node, graph, NULL, NULL, 0, &params));
+    else if (which > 1)
+        MUST(cuGraphAddEventRecordNode(&node, graph, NULL, 0, which == 2 ? event : the.event));
+    if (which == 3)
+        MUST(cuGraphEventRecordNodeSetEvent(node, event));
+    else if (which == 4)
+        MUST(cuGraphNodeSetParams(node, &params));
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+    if (which == 5)
+        MUST(cuGraphExecEventRecordNodeSetEvent(exec, node, event));
+    else if (which == 6)
+        MUST(cuGraphExecNodeSetParams(exec, node, &params));
+    return exec;
+}
+
+/* The event is recorded after the use of a block, and once more by the graph. */
+static void event_of_a_graph(void)
+{
+    for (int which = 0; which < 7; which++) {
+        CUevent event;
+        MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+        CUgraphExec exec = exec_of(which, event);
+        void *block = block_make();
+        block_use(block);
+        TENURE(tnr_record_use(block, the.b));
+        MUST(cuEventRecord(event, the.b));
+        MUST(cuGraphLaunch(exec, the.c));
+        MUST(the.is_wrong ? cuEventSynchronize(event) : cuStreamWaitEvent(the.a, event, 0));
+        TENURE(tnr_free(block));
+        (void)block_make();
+    }
+}
+
 /* ---- the program ---------------------------------------------------------------------------- */
 
 static void both_run(void *const *parameters)
@@ -713,6 +759,7 @@ static const struct {
     {"reloaded", reloaded},
     {"driver_is_not_asked", driver_is_not_asked},
     {"dies_after_a_launch", dies_after_a_launch},
+    {"event_of_a_graph", event_of_a_graph},
     {"vouched", vouched},
     {"reserved", reserved},
     {"reserved_by_another", reserved_by_another},

@@ -592,12 +592,7 @@ EXEC_CHANGE(cuGraphExecChildGraphNodeSetParams, (CUgraphExec exec, CUgraphNode n
 EXEC_CHANGE(cuGraphExecBatchMemOpNodeSetParams,
             (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params),
             (exec, node, params), check_exec_values(exec, node, params->count, params->paramArray))
-EXEC_CHANGE(cuGraphExecNodeSetParams,
-            (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params), (exec, node, params),
-            check_exec_changed(exec, node, params))
 EXEC_CHANGE(cuGraphNodeSetEnabled, (CUgraphExec exec, CUgraphNode node, unsigned is_enabled),
             (exec, node, is_enabled), check_exec_enabled(exec, node, is_enabled != 0))
-EXEC_CHANGE(cuGraphExecEventRecordNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event),
-            (exec, node, event), check_exec_event(exec, node, event, 0))
 EXEC_CHANGE(cuGraphExecEventWaitNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event),
             (exec, node, event), check_exec_event(exec, node, event, 1))

@@ -464,6 +464,10 @@ CUresult CUDAAPI replace_cuCtxSynchronize(void)
 
 /* ---- the device is ordered ------------------------------------------------------------------ */
 
+/* Events that nodes of graphs record. Who waits for one after a launch waits for the node, and no
+ * launch says so: what was announced of a record would be false by then. So none is announced. */
+static handles of_graphs = HANDLES_INIT;
+
 /* Where this library only watches, an engine's own announcements are left alone. */
 static __attribute__((cold, noinline)) void announced_forget(CUevent event)
 {
@@ -486,6 +490,12 @@ static inline tnr_moment record_begins(CUevent event, CUstream stream)
     return stream_is_silent(stream) ? NOT_ANNOUNCED : tnr_moment_now();
 }
 
+static int is_of_graph(CUevent event)
+{
+    return handles_changes(&of_graphs) != 0 && handles_get(&of_graphs, event, NULL);
+}
+
+/* It is looked at afterwards whether the event is a graph's: it may become one meanwhile. */
 static void record_announce(CUevent event, CUstream stream, tnr_moment before)
 {
     if (atomic_load_explicit(&is_given_up, memory_order_relaxed) || !service_enter())
@@ -493,6 +503,8 @@ static void record_announce(CUevent event, CUstream stream, tnr_moment before)
     service_device *device = order_device_told(stream);
     if (device != NULL && tnr_event_recorded(event, device->index, stream, before) == TNR_OK)
         service_count_one(COUNT_RECORDS);
+    if (is_of_graph(event))
+        tnr_event_destroyed(event);
     service_leave();
 }
 
@@ -521,13 +533,25 @@ CUresult CUDAAPI replace_cuEventRecord_ptsz(CUevent event, CUstream stream)
     return replace_cuEventRecord(event, stream_of_thread(stream));
 }
 
+/* A node of a graph records the event from now on. */
+static void event_given(CUevent event)
+{
+    if (!service_enter())
+        return;
+    handles_set(&of_graphs, event, 1);
+    service_leave();
+    event_forget(event);
+}
+
 CUresult CUDAAPI replace_cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
 {
     tnr_moment before = record_begins(event, stream);
     CUresult result = REAL(cuEventRecordWithFlags, (event, stream, flags));
     if (result == CUDA_SUCCESS)
         record_made(event, stream, before);
-    if (result == CUDA_SUCCESS && (flags & CU_EVENT_RECORD_EXTERNAL) == 0) /* else a node is made */
+    if (result == CUDA_SUCCESS && (flags & CU_EVENT_RECORD_EXTERNAL) != 0)
+        event_given(event); /* to a node */
+    else if (result == CUDA_SUCCESS)
         CHECK_TELL_ORDER(check_event_recorded(event, stream));
     return result;
 }
@@ -564,16 +588,95 @@ CUresult CUDAAPI replace_cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, 
     return replace_cuStreamWaitEvent(stream_of_thread(stream), event, flags);
 }
 
-CUresult CUDAAPI replace_cuEventDestroy_v2(CUevent event)
+static void event_ends(CUevent event)
 {
     CHECK_TELL_ORDER(check_event_ends(event));
     event_forget(event);
+    if (handles_changes(&of_graphs) == 0 || !service_enter())
+        return;
+    (void)handles_take(&of_graphs, event, NULL);
+    service_leave();
+}
+
+CUresult CUDAAPI replace_cuEventDestroy_v2(CUevent event)
+{
+    event_ends(event);
     return REAL(cuEventDestroy_v2, (event));
 }
 
 CUresult CUDAAPI replace_cuEventDestroy(CUevent event)
 {
-    CHECK_TELL_ORDER(check_event_ends(event));
-    event_forget(event);
+    event_ends(event);
     return REAL(cuEventDestroy, (event));
+}
+
+/* ---- nodes that record events --------------------------------------------------------------- */
+
+static void node_set(CUresult result, const CUgraphNodeParams *params)
+{
+    if (result == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
+        event_given(params->eventRecord.event);
+}
+
+CUresult CUDAAPI replace_cuGraphAddEventRecordNode(CUgraphNode *node, CUgraph graph,
+                                                   const CUgraphNode *after, size_t count,
+                                                   CUevent event)
+{
+    CUresult result = REAL(cuGraphAddEventRecordNode, (node, graph, after, count, event));
+    if (result == CUDA_SUCCESS)
+        event_given(event);
+    return result;
+}
+
+CUresult CUDAAPI replace_cuGraphEventRecordNodeSetEvent(CUgraphNode node, CUevent event)
+{
+    CUresult result = REAL(cuGraphEventRecordNodeSetEvent, (node, event));
+    if (result == CUDA_SUCCESS)
+        event_given(event);
+    return result;
+}
+
+CUresult CUDAAPI replace_cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node,
+                                                            CUevent event)
+{
+    CUresult result = REAL(cuGraphExecEventRecordNodeSetEvent, (exec, node, event));
+    if (result != CUDA_SUCCESS)
+        return result;
+    event_given(event);
+    CHECK_TELL(check_exec_event(exec, node, event, 0));
+    return result;
+}
+
+CUresult CUDAAPI replace_cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
+                                        size_t count, CUgraphNodeParams *params)
+{
+    CUresult result = REAL(cuGraphAddNode, (node, graph, after, count, params));
+    node_set(result, params);
+    return result;
+}
+
+CUresult CUDAAPI replace_cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph,
+                                           const CUgraphNode *after, const CUgraphEdgeData *edges,
+                                           size_t count, CUgraphNodeParams *params)
+{
+    CUresult result = REAL(cuGraphAddNode_v2, (node, graph, after, edges, count, params));
+    node_set(result, params);
+    return result;
+}
+
+CUresult CUDAAPI replace_cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params)
+{
+    CUresult result = REAL(cuGraphNodeSetParams, (node, params));
+    node_set(result, params);
+    return result;
+}
+
+CUresult CUDAAPI replace_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                  CUgraphNodeParams *params)
+{
+    CUresult result = REAL(cuGraphExecNodeSetParams, (exec, node, params));
+    node_set(result, params);
+    if (result == CUDA_SUCCESS)
+        CHECK_TELL(check_exec_changed(exec, node, params));
+    return result;
 }
