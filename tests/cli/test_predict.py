@@ -67,9 +67,12 @@ class Predict(CommandTest):
 
     def test_never_looser(self):
         """No recorded program reserves more with Tenure than with expandable segments: neither as
-        it is, nor where no chunk may move."""
+        it is, nor where no chunk may move. What is predicted does not depend on the build: under a
+        sanitizer, of the smallest three."""
+        names = sorted(TRACES.glob("*.csv.gz"), key=lambda path: path.stat().st_size)
+        names = names[:3] if IS_SANITIZED else names
         for conf in ("", "move_percent:0,move_burst_ms:0"):
-            for one in self.predict("--conf", conf, *sorted(TRACES.glob("*.csv.gz"))):
+            for one in self.predict("--conf", conf, *names):
                 peak = one["peak_reserved_bytes"]
                 with self.subTest(trace=one["trace"], conf=conf):
                     self.assertLessEqual(peak["tenure"], peak["torch_expandable"])

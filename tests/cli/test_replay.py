@@ -16,7 +16,7 @@ import shutil
 import unittest
 from pathlib import Path
 
-from command import BAD_INPUT, CommandTest, NO_DEVICE, NO_MEMORY, TENURE, TRACES
+from command import BAD_INPUT, CommandTest, IS_SANITIZED, NO_DEVICE, NO_MEMORY, TENURE, TRACES
 
 KEYS = {"trace", "driver", "ops", "peak_live_bytes", "peak_reserved_bytes", "reserved_over_live",
         "driver_calls", "chunks_created", "chunks_moved", "ns_per_op", "pattern_errors",
@@ -420,7 +420,7 @@ class Replay(CommandTest):
 
     def test_schedules_of_the_simulated_device(self):
         """Stream order alone must keep the patterns apart, whatever runs first."""
-        text, _, _ = random_trace(6, 400, streams=5)
+        text, _, _ = random_trace(6, 60 if IS_SANITIZED else 400, streams=5)
         path = self.write("mine.csv", text)
         for schedule in ["lazy", "random", "eager", "threads"]:
             with self.subTest(schedule=schedule):

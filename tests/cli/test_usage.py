@@ -75,6 +75,7 @@ class Usage(CommandTest):
                     for option in re.findall(r" --([a-z-]+)", example.partition(" -- ")[0]):
                         self.assertRegex(text, rf"(?m)^  --{option}\b")
 
+    @unittest.skipIf(IS_SANITIZED, "what is bad usage does not depend on the build")
     def test_examples_are_accepted(self):
         """Each example as it stands, in a folder that has its files: none is refused as bad usage.
         What still runs after two seconds was accepted. Seen to fail with `top --by stack`."""
@@ -89,8 +90,6 @@ class Usage(CommandTest):
         (self.folder / "tests").symlink_to(TRACES.parent)
         for place in EXAMPLES:
             for example in self.examples(place):
-                if IS_SANITIZED and re.search(r" run | -- ", example):
-                    continue
                 with self.subTest(example=example):
                     said = self.run_briefly(shlex.split(example.partition(" | ")[0])[1:])
                     self.assertNotIn("--help`", said)
