@@ -240,9 +240,7 @@ static void growable_act(world *w, int turn)
         return;
     size_t bytes = grown->bytes + 2 * MIB;
     ok(tnr_commit(grown->at, bytes));
-    world_on(w, grown->device);
-    drive(cuMemsetD32Async((CUdeviceptr)grown->at + grown->bytes, grown->value, 2 * MIB / 4,
-                           grown->stream));
+    world_fill(w, grown->at + grown->bytes, 2 * MIB, grown->value, grown->device, grown->stream);
     grown->bytes = bytes;
 }
 
@@ -280,8 +278,7 @@ static void ranged_act(world *w, int turn)
         return;
     size_t offset = (size_t)(4 + 8 * turn) * MIB;
     ok(tnr_commit_range(ranged->at, offset, 6 * MIB));
-    world_on(w, ranged->device);
-    drive(cuMemsetD32Async((CUdeviceptr)ranged->at + offset, 7, 6 * MIB / 4, ranged->stream));
+    world_fill(w, ranged->at + offset, 6 * MIB, 7, ranged->device, ranged->stream);
     (void)may(tnr_decommit_range(ranged->at, offset, 4 * MIB),
               MAY(w->captures > 0, TNR_ERR_CAPTURE));
 }

@@ -149,8 +149,7 @@ block *world_adopt(world *w, void *at, tnr_pool pool, size_t bytes, int device, 
     b->stream = stream;
     b->is_graphs = is_graphs;
     if (!is_graphs) {
-        world_on(w, device);
-        drive(cuMemsetD32Async((CUdeviceptr)b->at, b->value, bytes / 4, stream));
+        world_fill(w, b->at, bytes, b->value, device, stream);
         b->is_written = 1;
     }
     return b;

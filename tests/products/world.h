@@ -30,13 +30,14 @@ enum {
     BLOCKS_MAX = 512,
     STREAMS_MAX = 64,
     READS_MAX = 64,
-    DEFERRED_MAX = 8
+    DEFERRED_MAX = 8,
+    BLOCK_PLACES = 3
 };
 
 typedef struct block {
     unsigned char *at; /* null: a place that is free */
     size_t bytes;
-    uint32_t value; /* all its words */
+    uint32_t value; /* of its words, as far as fill.c writes them */
     int device;
     CUstream stream;
     tnr_pool pool;
@@ -152,6 +153,14 @@ void world_on(world *w, int device);
 /* A block with a value of its own, written on its stream. Null: refused, as it may be. `pool` null:
  * where the thread is routed to. */
 block *world_malloc(world *w, tnr_pool pool, size_t bytes, int device, CUstream stream);
+/* Writes memory on a stream, all of it as far as orders go. */
+void world_fill(world *w, void *at, size_t bytes, uint32_t value, int device, CUstream stream);
+void world_fill_begin(world *w);
+/* Where a block of this size is looked at: its first, middle and last word. */
+static inline size_t block_place(size_t bytes, int which)
+{
+    return which == 0 ? 0 : which == 1 ? bytes / 8 * 4 : bytes - 4;
+}
 /* Takes one into the model that was allocated elsewhere, and writes it unless a graph will. */
 block *world_adopt(world *w, void *at, tnr_pool pool, size_t bytes, int device, CUstream stream,
                    int is_graphs);

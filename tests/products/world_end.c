@@ -87,6 +87,7 @@ world *world_begin(uint64_t seed)
         for (int i = 0; i < LANES; i++)
             drive(cuStreamCreate(&w->lanes[d][i], CU_STREAM_NON_BLOCKING));
     }
+    world_fill_begin(w);
     w->descriptors = entries("/proc/self/fd");
     w->threads = threads_count();
     ok(tnr_init());
@@ -111,13 +112,13 @@ static void contents_check(world *w)
         const block *b = &w->blocks[i];
         if (b->at == NULL || b->is_parked || b->is_lost || !b->is_written || w->asleep[b->device])
             continue;
-        const size_t places[] = {0, b->bytes / 8 * 4, b->bytes - 4};
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < BLOCK_PLACES; k++) {
             uint32_t got;
-            memcpy(&got, b->at + places[k], 4);
+            size_t place = block_place(b->bytes, k);
+            memcpy(&got, b->at + place, 4);
             if (got != b->value && !(b->is_graphs && k != 0))
                 compose_finding("the block of '%s' has %08x at byte %zu, not %08x", b->who, got,
-                                places[k], b->value);
+                                place, b->value);
         }
     }
 }
