@@ -63,6 +63,12 @@ class Rows(unittest.TestCase):
     def rows_tested(self, asked):
         return [line.split()[1].rpartition("/")[2] for line in asked if line.startswith("test ")]
 
+    def left_out(self, asked, row):
+        """The labels of tests that do not run, for each time that the row's folder is tested."""
+        return [words[words.index("-LE") + 1] if "-LE" in words else None
+                for words in map(str.split, asked)
+                if words[:2] == ["test", f"build-test/{row}"]]
+
     def test_the_short_run(self):
         next_build = "build build-test/asan "
         code, said, asked = self.run_rows(meanwhile=next_build)
@@ -72,6 +78,7 @@ class Rows(unittest.TestCase):
         self.assertIn("build build-test/release tests_release", asked)
         self.assertTrue(any(line.startswith("test build-test/release -L ^release$")
                             for line in asked), asked)
+        self.assertEqual(self.left_out(asked, "debug"), ["tidy|long|whole", "whole"])
         self.assertEqual(said.splitlines()[-1], "5 passed, 0 failed, 0 skipped")
         self.assertLess(asked.index(next_build), asked.index("tested build-test/debug"))
 
@@ -79,6 +86,7 @@ class Rows(unittest.TestCase):
         _, _, asked = self.run_rows("--whole")
         self.assertEqual(self.rows_tested(asked),
                          ["debug", "asan", "tsan", "valgrind", "release", "debug"])
+        self.assertEqual(self.left_out(asked, "debug"), ["tidy|long", None])
         self.assertIn("build build-test/release ", asked)
         self.assertTrue(any(line.startswith("test build-test/release -LE")
                             for line in asked), asked)
@@ -87,6 +95,13 @@ class Rows(unittest.TestCase):
         for row in ("valgrind", "release"):
             _, _, asked = self.run_rows("--row", row)
             self.assertEqual(self.rows_tested(asked), [row])
+
+    def test_what_only_the_whole_run_has(self):
+        """Who asks for a test by name gets it."""
+        for arguments, labels in ((("--fast",), "long|whole"), (("--fast", "--whole"), "long"),
+                                  (("--row", "debug", "--match", "wheel"), "tidy|long")):
+            _, _, asked = self.run_rows(*arguments)
+            self.assertEqual(self.left_out(asked, "debug"), [labels])
 
     def test_a_row_that_cannot_be_built(self):
         code, said, asked = self.run_rows(broken="build-test/asan")
@@ -104,6 +119,7 @@ class Rows(unittest.TestCase):
         code, said, asked = self.run_rows("--changed", "v1")
         self.assertEqual(code, 0, said)
         self.assertEqual(self.rows_tested(asked), ["debug"])
+        self.assertEqual(self.left_out(asked, "debug"), ["long"])
         self.assertIn("-R ^(one|v1)$", [line for line in asked if line.startswith("test ")][0])
         asked = self.run_rows("--changed")[2]
         self.assertIn("-R ^(one|HEAD)$", [line for line in asked if line.startswith("test ")][0])
