@@ -16,6 +16,7 @@
  * part stays in the list of the device that it was on, or does not begin after what its launch
  * comes after; a moment that covers a part is believed to be of one stream (check_moment_cover).
  * Work: a stream never knows of one work only (fork), the host looks at each clock (chain, fork).
+ * No memory: any line that says so (check_order_lost in clock.c and streams.c).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -563,10 +564,119 @@ static void work_grows_with_the_streams(void **state)
     }
 }
 
+/* ---- no memory ------------------------------------------------------------------------------- */
+
+enum allocator { MALLOC, CALLOC, REALLOC, ALLOCATORS };
+static enum allocator failing; /* which, at which call; 0: at none */
+static size_t fails_at, asked;
+
+static int fails(enum allocator which)
+{
+    return fails_at > 0 && which == failing && ++asked == fails_at;
+}
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *old, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_realloc(void *old, size_t bytes);
+
+void *__wrap_malloc(size_t bytes)
+{
+    return fails(MALLOC) ? NULL : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    return fails(CALLOC) ? NULL : __real_calloc(count, bytes);
+}
+
+void *__wrap_realloc(void *old, size_t bytes)
+{
+    return fails(REALLOC) ? NULL : __real_realloc(old, bytes);
+}
+
+/* A work of a stream; number 0: no memory. */
+static check_point work_on(CUstream stream)
+{
+    check_name name = check_name_of(stream);
+    check_stream *one = check_stream_find(&name);
+    return one == NULL ? (check_point){0, 0} : (check_point){one->index, check_stream_work(one)};
+}
+
+/* The stream, or the host (null), comes after the work, or that is doubted. */
+static int is_after_or_doubted(CUstream stream, check_point work)
+{
+    check_name name = check_name_of(stream);
+    const check_stream *one = stream == NULL ? NULL : check_stream_find(&name);
+    int is_after = one == NULL ? check_host_is_after(work.index, work.number)
+                               : check_is_after(one, work.index, work.number);
+    return work.number == 0 || is_after || check_doubt(one, work.index, work.number) != NULL;
+}
+
+/* Streams wait for each other in a row, and the host for the last one. */
+static void row_run(void)
+{
+    enum { ROW = 12 };
+    check_point works[ROW];
+    CUstream last = NULL;
+    CUevent event = (CUevent)&asked;
+    asked = 0;
+    check_order_is_lost = 0;
+    for (int i = 0; i < ROW; i++) {
+        CUstream stream = (CUstream)(++handles_made * 64 + 4096); /* NOLINT */
+        check_stream_made(stream, CU_STREAM_NON_BLOCKING);
+        if (last != NULL)
+            check_event_waited(stream, event);
+        works[i] = work_on(stream);
+        check_event_recorded(event, stream);
+        last = stream;
+    }
+    for (int i = 0; i < ROW; i++)
+        assert_true(is_after_or_doubted(last, works[i]));
+    check_event_seen(check_event_moment(event), 1);
+    for (int i = 0; i < ROW; i++)
+        assert_true(is_after_or_doubted(NULL, works[i]));
+    assert_int_equal(check_order_is_lost, asked >= fails_at);
+    check_event_ends(event);
+}
+
+/* Each call of an allocator fails, one in each row, until there are no more in a row. */
+static void without_memory_all_order_is_doubted(void **state)
+{
+    (void)state;
+    for (failing = MALLOC; failing < ALLOCATORS; failing++) {
+        int has_failed = 1;
+        for (fails_at = 1; has_failed || fails_at == 1; fails_at += has_failed != 0) {
+            row_run();
+            has_failed = asked >= fails_at;
+        }
+    }
+    fails_at = 0;
+}
+
+static void a_clock_that_cannot_grow_says_so(void **state)
+{
+    check_clock clock = {.root = NULL};
+    (void)state;
+    assert_true(check_clock_raise(&clock, 0, 1));
+    check_order_is_lost = 0;
+    failing = CALLOC;
+    fails_at = 1;
+    asked = 0;
+    assert_false(check_clock_raise(&clock, CHECK_CLOCK_PLACES, 1));
+    fails_at = 0;
+    assert_true(check_order_is_lost);
+    check_clock_clear(&clock);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(an_event_outlives_its_stream),
                                        cmocka_unit_test(order_is_that_of_whole_clocks),
+                                       cmocka_unit_test(without_memory_all_order_is_doubted),
+                                       cmocka_unit_test(a_clock_that_cannot_grow_says_so),
                                        cmocka_unit_test(work_grows_with_the_streams)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

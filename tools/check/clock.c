@@ -14,6 +14,9 @@ uint64_t check_clock_steps;
 
 typedef check_clock_node node;
 
+int check_order_is_lost;
+const char check_means_lost[] = "there was no memory for what orders work";
+
 /* ---- nodes ---------------------------------------------------------------------------------- */
 
 static node *node_hold(node *self)
@@ -40,7 +43,7 @@ static node *node_own(node **place, int height)
         return old;
     node *own = old == NULL ? calloc(1, sizeof(*own)) : malloc(sizeof(*own));
     if (own == NULL)
-        return NULL;
+        return check_order_lost();
     if (old != NULL) {
         *own = *old;
         old->holders--;
@@ -130,7 +133,7 @@ static int clock_rise(check_clock *clock, int height)
     while (clock->height < height && clock->root != NULL) {
         node *above = calloc(1, sizeof(*above));
         if (above == NULL)
-            return 0;
+            return check_order_lost() != NULL;
         above->holders = 1;
         above->below[0] = clock->root;
         clock->root = above;

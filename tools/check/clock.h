@@ -43,8 +43,17 @@ static inline uint64_t check_clock_at(const check_clock *clock, size_t index)
     return node == NULL ? 0 : node->at[index & (CHECK_CLOCK_PLACES - 1)];
 }
 
+/* 1: there was no memory for an order, once: what is not known to be ordered may be. */
+extern int check_order_is_lost;
+extern const char check_means_lost[]; /* as means of a doubt */
+static inline void *check_order_lost(void)
+{
+    check_order_is_lost = 1;
+    return NULL;
+}
+
 /* The first: at least this number from now on. The second: at least those of the other clock.
- * 1: the clock has grown. Without memory it has not, or in part. */
+ * 1: the clock has grown. Without memory it has not, or in part, and that is noted. */
 int check_clock_raise(check_clock *clock, size_t index, uint64_t number);
 int check_clock_join(check_clock *to, const check_clock *from);
 

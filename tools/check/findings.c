@@ -621,6 +621,11 @@ static void sums_text(check_text *said, const sums *all)
     check_text_add(said, "\n");
     unseen_text(said, &unseen);
     unseen_text(said, &unseen_values);
+    if (check_order_is_lost)
+        check_text_add(said,
+                       "tenure: check: NOT ALL COULD BE CERTAIN: %s: from then on all that "
+                       "depends on order is only possible\n",
+                       check_means_lost);
     for (size_t i = 0; i < check_findings_count && said->length + 80 < said->room; i++)
         if (list[i]->number != 0 && is_printed(list[i]) && list[i]->leader == NULL)
             times_text(said, list[i]);

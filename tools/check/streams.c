@@ -293,13 +293,13 @@ static check_stream *stream_room(void)
         size_t room = streams_room * 2 + 16;
         check_stream **grown = realloc(streams, room * sizeof(*grown));
         if (grown == NULL)
-            return NULL;
+            return check_order_lost();
         streams = grown;
         streams_room = room;
     }
     check_stream *fresh = calloc(1, sizeof(*fresh));
     if (fresh == NULL)
-        return NULL;
+        return check_order_lost();
     fresh->index = streams_count;
     streams[streams_count++] = fresh;
     return fresh;
@@ -331,8 +331,7 @@ static check_stream *stream_make(const void *key, int device, int is_legacy, int
     stream->is_blocking = is_blocking != 0;
     if (is_legacy)
         legacy[device] = stream->index + 1;
-    handles_set(&by_handle, key, stream->index + 1);
-    return stream;
+    return handles_set(&by_handle, key, stream->index + 1) ? stream : check_order_lost();
 }
 
 /* Takes over what the legacy stream and the others wait for each other. What the host knows is in
@@ -532,7 +531,7 @@ check_moment *check_moment_of(const check_stream *stream)
 {
     check_moment *moment = malloc(sizeof(*moment));
     if (moment == NULL)
-        return NULL;
+        return check_order_lost();
     *moment = work_of(stream);
     moment->sharers = 1;
     moment->clock.root = NULL;
@@ -654,6 +653,8 @@ const char *check_doubt(const check_stream *stream, size_t index, uint64_t numbe
 {
     if (stream != NULL && stream->known.is_open)
         return check_means_values;
+    if (check_order_is_lost)
+        return check_means_lost;
     return check_clock_at(&maybe, index) >= number ? check_means_polls : NULL;
 }
 
@@ -682,8 +683,10 @@ void check_event_set(CUevent event, check_moment *moment)
     uint64_t before = 0;
     (void)handles_take(&events, event, &before);
     check_moment_drop((check_moment *)(uintptr_t)before);
-    if (moment != NULL)
-        handles_set(&events, event, (uint64_t)(uintptr_t)moment);
+    if (moment != NULL && !handles_set(&events, event, (uint64_t)(uintptr_t)moment)) {
+        (void)check_order_lost();
+        check_moment_drop(moment);
+    }
 }
 
 /* 1 if the moment is the event's alone, and now that of the stream: most events are recorded again

@@ -30,7 +30,7 @@
 #include "check/clock.h"
 
 /* A moment of a stream that others can be ordered after; it counts its holders. Null: no memory,
- * and then nothing is ordered. */
+ * and then nothing is ordered, and all order is doubted. */
 typedef struct check_moment check_moment;
 
 /* Names a stream, as long as the stream has this index. */

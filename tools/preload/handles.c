@@ -23,7 +23,7 @@ static handle_node **node_link(handles *table, unsigned part, const void *handle
     return link;
 }
 
-void handles_set(handles *table, const void *handle, uint64_t value)
+int handles_set(handles *table, const void *handle, uint64_t value)
 {
     unsigned part = part_of(handle);
     handle_node *fresh = malloc(sizeof(*fresh));
@@ -36,9 +36,11 @@ void handles_set(handles *table, const void *handle, uint64_t value)
     } else if (*link != NULL) {
         (*link)->value = value;
     }
+    int is_known = *link != NULL;
     atomic_fetch_add(&table->changes, 1);
     pthread_mutex_unlock(&table->locks[part]);
     free(fresh);
+    return is_known;
 }
 
 static int handles_find(handles *table, const void *handle, uint64_t *value, int is_taken)

@@ -31,9 +31,9 @@ typedef struct handles {
         .parts = { {0} }                                                                           \
     }
 
-/* Enters or changes a value. Without host memory nothing is entered, and the handle stays
+/* Enters or changes a value. 0: without host memory nothing is entered, and the handle stays
  * unknown. */
-void handles_set(handles *table, const void *handle, uint64_t value);
+int handles_set(handles *table, const void *handle, uint64_t value);
 
 /* 1 if it is known; *value may be null. */
 int handles_get(handles *table, const void *handle, uint64_t *value);

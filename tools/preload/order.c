@@ -538,7 +538,8 @@ static void event_given(CUevent event)
 {
     if (!service_enter())
         return;
-    handles_set(&of_graphs, event, 1);
+    if (!handles_set(&of_graphs, event, 1))
+        order_give_up();
     service_leave();
     event_forget(event);
 }
