@@ -245,11 +245,13 @@ void graphs_have_again()
     registered->end_allocate_to_pool(id);
     for (void *one : live)
         give(one);
+    registered->release_pool(other);
     int64_t left = live_of(registered->get_stats());
     registered->release_pool(id);
-    registered->release_pool(other);
+    must(left > 0 && live_of(registered->get_stats()) == left, "the other graph has its blocks");
+    registered->release_pool(id);
     must(cuStreamSynchronize(captured) == CUDA_SUCCESS, "waiting");
-    must(left > 0 && live_of(registered->get_stats()) == 0, "all go with the pool");
+    must(live_of(registered->get_stats()) == 0, "all go with the last graph of the pool");
 }
 #endif
 

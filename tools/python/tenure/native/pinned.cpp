@@ -8,9 +8,9 @@
  *
  * PyTorch records a stream after each copy that does not wait, and means that the block may be in
  * use there until the free's place in that stream: tnr_record_stream. A graph's blocks are kept
- * until PyTorch releases the graph's pool: each launch may copy from them again. Of those, a block
- * that was freed and that nothing recorded serves the next request of the same pool, as it does
- * with PyTorch's own allocator.
+ * until each graph of its pool has released that: each launch may copy from them again. Of those, a
+ * block that was freed and that nothing recorded serves the next request of the same pool, as it
+ * does with PyTorch's own allocator.
  *
  * The interface is younger than the oldest PyTorch that is supported, so it is looked for: all that
  * needs it is a template.
@@ -52,9 +52,11 @@ template <typename Type> constexpr bool is_known<Type, std::void_t<decltype(size
 
 const size_t SMALLEST = 512; /* what a block has at least */
 
-/* PyTorch allocates for a graph on the streams that the filter names. */
+/* PyTorch allocates for a graph on the streams that the filter names. Several graphs may have one
+ * pool: each begins and releases it once, and the blocks are theirs until the last one does. */
 struct graph_blocks {
     pool_id id;
+    unsigned sharers;
     std::function<bool(c10::Stream)> filter; /* null: the capture is over */
     std::vector<void *> freed;               /* go back when the pool is released */
     std::multimap<size_t, void *> unused;    /* so do these, by size; or they serve it again */
@@ -84,9 +86,10 @@ void graph_begins(pool_id id, std::function<bool(c10::Stream)> filter)
     graph_blocks *one = graph_find(id);
     if (one != nullptr) {
         one->filter = std::move(filter);
+        one->sharers++;
         return;
     }
-    graphs.push_back({id, std::move(filter), {}, {}});
+    graphs.push_back({id, 1, std::move(filter), {}, {}});
     graphs_count++;
 }
 
@@ -165,7 +168,7 @@ std::vector<void *> graph_released(pool_id id)
     std::vector<void *> freed;
     std::lock_guard<std::mutex> guard(graphs_lock);
     for (size_t i = 0; i < graphs.size(); i++)
-        if (graphs[i].id == id) {
+        if (graphs[i].id == id && --graphs[i].sharers == 0) {
             freed = std::move(graphs[i].freed);
             for (const auto &[size, ptr] : graphs[i].unused)
                 freed.push_back(ptr);
