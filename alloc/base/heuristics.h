@@ -76,6 +76,7 @@ enum {
     TNRI_INDEX_ALIGNED_LOOKS = 512, /* [bound] runs looked at for an alignment, in all classes */
     TNRI_BIN_MISSES = 8,            /* [d7c229a] in a row: the large world's bin is not used */
     TNRI_RETURNS_AT_ONCE = 32,      /* [91428bf] returned blocks that an allocation takes back */
+    TNRI_PLACED_BYTES = 16 << 20,   /* [0d673f1] from so many on, a block's place is chosen */
     TNRI_SPENT_LOOKS = 64,          /* [bound] free runs looked at before a world stays as it is */
 };
 

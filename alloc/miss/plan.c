@@ -131,6 +131,8 @@ tnr_status tnri_plan_make_at(tnri_plan *plan, tnri_arena *arena, const tnri_requ
     uintptr_t end;
     plan_begin(plan, arena, tnri_arena_world(arena, request->bytes), request, moves);
     plan->window = window->base;
+    if (tnri_window_is_whole(plan->world, window->base, request->bytes))
+        plan->at = window->base;
     if (!window_gaps(plan, window, &end))
         return TNR_ERR_ADDRESS_SPACE;
     return plan_claim(plan, window->first, window_claim_base(plan, window), end);

@@ -8,11 +8,16 @@
  * two such places can only lose mapped bytes at one end as fast as it gains them at the other. For
  * the same reason, if there is an alignment, the nearest aligned places below and above are
  * candidates.
+ *
+ * Of places that lack as many pages, a large block of whole pages takes one that begins with a
+ * page. Anywhere else it would lie across the borders of all its chunks, and when it is freed, the
+ * first and the last of them could not move.
  */
 #include "miss/window.h"
 
 #include "base/heuristics.h"
 #include "base/assert.h"
+#include "memory/arena/arena.h"
 
 static int block_is_open(const tnri_block *block, size_t run_bytes_max)
 {
@@ -99,8 +104,9 @@ static void stretch_offer(const stretch *self, tnri_window *best)
     }
 }
 
-int tnri_window_find(const tnri_world *world, size_t bytes, size_t alignment, size_t run_bytes_max,
-                     tnri_window *window)
+/* The best place of all stretches; `first` is null if there is none. */
+static void window_search(const tnri_world *world, size_t bytes, size_t alignment,
+                          size_t run_bytes_max, tnri_window *window)
 {
     stretch self = {.world = world, .bytes = bytes, .alignment = alignment};
     window->first = NULL;
@@ -123,5 +129,26 @@ int tnri_window_find(const tnri_world *world, size_t bytes, size_t alignment, si
         if (++stretches == TNRI_WINDOW_STRETCHES && window->first != NULL)
             break;
     }
-    return window->first != NULL;
+}
+
+int tnri_window_is_whole(const tnri_world *world, uintptr_t base, size_t bytes)
+{
+    return ((base | bytes) & (tnri_page_bytes(world->space) - 1)) == 0 &&
+           bytes >= TNRI_PLACED_BYTES && tnri_arena_may_move(world->arena);
+}
+
+int tnri_window_find(const tnri_world *world, size_t bytes, size_t alignment, size_t run_bytes_max,
+                     tnri_window *window)
+{
+    size_t page_bytes = tnri_page_bytes(world->space);
+    tnri_window whole;
+    window_search(world, bytes, alignment, run_bytes_max, window);
+    if (window->first == NULL || alignment >= page_bytes ||
+        tnri_window_is_whole(world, window->base, bytes) ||
+        !tnri_window_is_whole(world, 0, bytes))
+        return window->first != NULL;
+    window_search(world, bytes, page_bytes, run_bytes_max, &whole);
+    if (whole.first != NULL && whole.pages_missing <= window->pages_missing)
+        *window = whole;
+    return 1;
 }

@@ -17,4 +17,9 @@ typedef struct tnri_window {
 int tnri_window_find(const tnri_world *world, size_t bytes, size_t alignment, size_t run_bytes_max,
                      tnri_window *window);
 
+/* 1 if a window at `base` is one for a large block of whole pages, and begins with a page. Such a
+ * block is to lie there and nowhere else in the run that the window becomes part of. Never where
+ * chunks do not move. */
+int tnri_window_is_whole(const tnri_world *world, uintptr_t base, size_t bytes);
+
 #endif

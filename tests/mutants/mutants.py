@@ -289,6 +289,10 @@ MUTANTS = [
      "memory_order_relaxed) != look ||",
      "memory_order_relaxed) > look ||",
      "a chunk comes back to an old address although it lies in the window itself"),
+    ("window_not_whole", "alloc/miss/window.c",
+     "whole.pages_missing <= window->pages_missing)",
+     "whole.pages_missing < window->pages_missing)",
+     "a large block of whole pages lies across the borders of pages"),
     ("trough_never", "alloc/memory/arena/world.h",
      "    if (tnri_unlikely(world->headroom.bytes >= world->trough_headroom))\n",
      "    if (0)\n",
@@ -893,6 +897,7 @@ UNIT_TESTS = {
     "parked_order": "park",
     # The fuzzer judges safety, not how much the pool grows by, or how often a program that repeats
     # itself moves.
+    "window_not_whole": "unit_placed",
     "trough_never": "unit_cached_window",
     "alias_at_once": "unit_cached_window",
 }

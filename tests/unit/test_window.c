@@ -5,12 +5,14 @@
  *
  * In stretch_offer, the second loop (windows that end where a record ends) removed: this failed. In
  * window_offer, `missing > best` turned into `<`: it failed at once. In stretch_offer_at, one of
- * the two places left out: against_every_aligned_position failed.
+ * the two places left out: against_every_aligned_position failed. In tnri_window_find, without the
+ * second search, or with `<` for `<=` behind it: against_every_position failed.
  */
 #include "unit.h"
 
 #include <string.h>
 
+#include "base/heuristics.h"
 #include "base/host_memory.h"
 #include "memory/arena/arena.h"
 #include "memory/arena/run.h"
@@ -26,8 +28,11 @@ enum { PAGES = 32, CELLS = PAGES * 16 };
 
 static tnri_space space;
 static tnri_arena *arena;
+static tnri_account account;
+static tnri_stream stream;
 static tnri_world *world;
 static tnri_chunk chunk[PAGES];
+static int whole_count; /* large blocks of whole pages that fill pages */
 
 static void world_start(void)
 {
@@ -35,6 +40,9 @@ static void world_start(void)
     memset(&space, 0, sizeof(space));
     assert_int_equal(tnri_space_create(&space, BASE, GIB, 21), 1);
     arena = tnri_host_alloc(sizeof(*arena));
+    assert_ok(tnr_configure("move_percent:1"));
+    arena->account = &account; /* neither this nor the stream keeps chunks from moving */
+    atomic_init(&arena->stream, &stream);
     world = &arena->worlds[TNRI_LARGE];
     tnri_world_create(world, arena, &space, 0, 0);
     assert_int_equal(tnri_world_spares(world, 400), 1);
@@ -109,6 +117,19 @@ static long naive_best(const unsigned char *live, size_t bytes, size_t alignment
     return best;
 }
 
+/* A large block of whole pages fills pages if that lacks no more of them. */
+static void check_whole(const unsigned char *live, const tnri_window *window, size_t alignment,
+                        long best)
+{
+    uintptr_t where = 0;
+    size_t bytes = window->end - window->base;
+    if (bytes % PAGE != 0 || bytes < TNRI_PLACED_BYTES || alignment >= PAGE)
+        return;
+    int fills = naive_best(live, bytes, PAGE, &where) == best;
+    assert_int_equal(window->base % PAGE == 0, fills);
+    whole_count += fills;
+}
+
 /* Compares one answer. Returns 1 if there was one to compare. */
 static int check_window(const unsigned char *live, int layout, size_t bytes, size_t alignment)
 {
@@ -126,6 +147,7 @@ static int check_window(const unsigned char *live, int layout, size_t bytes, siz
     assert_int_equal(window.end - window.base, bytes);
     assert_int_equal(window.base % alignment, 0);
     assert_int_equal(naive_missing(live, window.base, window.end), best);
+    check_whole(live, &window, alignment, best);
     assert_true(window.first->base <= window.base);
     assert_true(tnri_block_end(window.first) > window.base);
     return 1;
@@ -137,19 +159,22 @@ static void against_every_position(void **state)
     static unsigned char live[CELLS];
     uint64_t random = 1234;
     int found_count = 0;
-    for (int layout = 0; layout < 40; layout++) {
+    for (int layout = 0; layout < 60; layout++) {
         world_start();
         layout_make(&random, live);
         for (int request = 0; request < 4; request++) {
             size_t bytes = 512 * (1 + unit_below(&random, 12 * PAGE / 512));
             if (request == 0)
                 bytes = PAGE * (1 + unit_below(&random, 12));
+            if (request == 1)
+                bytes = TNRI_PLACED_BYTES + PAGE * unit_below(&random, 4);
             if (tnri_index_find(world->index, bytes, SIZE_MAX) == NULL) /* else not got here */
                 found_count += check_window(live, layout, bytes, 512);
         }
         world_stop();
     }
     assert_true(found_count > 40);
+    assert_true(whole_count > 20);
 }
 
 static void against_every_aligned_position(void **state)

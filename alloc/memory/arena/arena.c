@@ -43,6 +43,13 @@ tnri_arena *tnri_arena_create(tnri_account *account, struct tnr_pool_st *pool, t
     return arena;
 }
 
+int tnri_arena_may_move(const tnri_arena *arena)
+{
+    const tnri_conf *conf = tnri_conf_get();
+    return !tnri_arena_is_graph(arena) && !tnri_account_is_fixed(arena->account) &&
+           (conf->move_burst_ms > 0 || conf->move_percent > 0);
+}
+
 void tnri_arena_dissolve(tnri_arena *arena)
 {
     if (arena->growable.base != 0 || tnri_arena_is_graph(arena))

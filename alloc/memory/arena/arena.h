@@ -184,6 +184,10 @@ static inline int tnri_arena_is_graph(const tnri_arena *arena)
     return atomic_load_explicit(&arena->stream, memory_order_relaxed) == NULL;
 }
 
+/* 1 if chunks of the arena may move to where they are needed. Where they may not, blocks are best
+ * packed from below. */
+int tnri_arena_may_move(const tnri_arena *arena);
+
 /* The handle of its stream; null for a graph pool's arena too, and for one of host memory, whose
  * stream no caller knows. Only a hint unless the lock is held. */
 static inline tnr_stream tnri_arena_handle(const tnri_arena *arena)
