@@ -87,7 +87,7 @@ class Perturbed(unittest.TestCase):
 
     def test_first_and_last_pass(self):
         """What a pass leaves in pieces makes the second one grow."""
-        lines = patterns.text("kv_steps").splitlines()
+        lines = patterns.text("moe_tokens").splitlines()
         _, [once] = self.run_tool(lines, "--tries", "1")
         _, [twice] = self.run_tool(lines, "--tries", "1", "--loops", "2")
         self.assertEqual(twice["first_mean"], once["mean"])

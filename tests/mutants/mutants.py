@@ -293,6 +293,10 @@ MUTANTS = [
      "whole.pages_missing <= window->pages_missing)",
      "whole.pages_missing < window->pages_missing)",
      "a large block of whole pages lies across the borders of pages"),
+    ("placed_smaller", "alloc/memory/arena/serve.c",
+     "run_beside(run->above) > run_beside(run->below))",
+     "run_beside(run->above) < run_beside(run->below))",
+     "a large block goes beside the smaller of its neighbours, or beside a hole"),
     ("trough_never", "alloc/memory/arena/world.h",
      "    if (tnri_unlikely(world->headroom.bytes >= world->trough_headroom))\n",
      "    if (0)\n",
@@ -898,6 +902,7 @@ UNIT_TESTS = {
     # The fuzzer judges safety, not how much the pool grows by, or how often a program that repeats
     # itself moves.
     "window_not_whole": "unit_placed",
+    "placed_smaller": "unit_placed",
     "trough_never": "unit_cached_window",
     "alias_at_once": "unit_cached_window",
 }

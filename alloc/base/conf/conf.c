@@ -14,6 +14,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/gate.h"
+#include "base/heuristics.h"
 #include "base/host_memory.h"
 #include "base/prim/thread.h"
 
@@ -353,6 +354,12 @@ static void blanks_remove(char *text)
     *to = '\0';
 }
 
+/* What follows from settings, for code that may not ask each of them. */
+static void conf_complete(tnri_conf *conf)
+{
+    conf->placed_from = conf->max_split_size_mb != 0 ? 0 : TNRI_PLACED_BYTES;
+}
+
 static void defaults_store(void)
 {
     for (size_t i = 0; i < SETTINGS_COUNT; i++) {
@@ -360,6 +367,7 @@ static void defaults_store(void)
         tnri_assert(stored);
         (void)stored;
     }
+    conf_complete(&conf_defaults);
 }
 
 /* Any thread may be the first to look at the settings. */
@@ -439,10 +447,12 @@ tnr_status tnri_conf_read(tnri_conf **read, const char *text, const char *origin
             status = conf_check(conf, origin);
     }
     tnri_host_free(copy, bytes);
-    if (status == TNR_OK)
+    if (status == TNR_OK) {
+        conf_complete(conf);
         *read = conf;
-    else
+    } else {
         tnri_conf_drop(conf);
+    }
     return status;
 }
 

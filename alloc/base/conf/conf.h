@@ -46,6 +46,8 @@ typedef struct tnri_conf {
 #define SETTING(key, type, value, low, high, when, allowed, help) SETTING_FIELD_##type(key)
 #include "base/conf/settings.def"
 #undef SETTING
+    size_t placed_from; /* follows from them: for blocks of so many bytes and more it is asked which
+                         * run serves them, and where: see memory/arena/serve.h */
     uint64_t set_mask;          /* bit i: setting i was changed by the user */
     struct tnri_conf *previous; /* older settings, kept until shutdown */
 } tnri_conf;

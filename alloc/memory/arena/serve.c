@@ -2,6 +2,7 @@
 /* Serving where it is not the cached path: see serve.h. */
 #include "memory/arena/serve.h"
 
+#include "base/heuristics.h"
 #include "memory/arena/world_spent.h"
 #include "memory/device/chunk.h"
 
@@ -35,10 +36,38 @@ tnri_block *tnri_serve_at(tnri_world *world, tnri_block *run, uintptr_t address,
     return tnri_world_carve_at(world, run, address, bytes);
 }
 
+/* The bytes of what is in use beside a run; 0 if nothing is: the end of the span, or a hole. */
+static size_t run_beside(const tnri_block *neighbour)
+{
+    return neighbour != NULL && tnri_block_state_near(neighbour) < TNRI_HOLE ? neighbour->bytes : 0;
+}
+
+/* Takes a block out of one end of a run; null: no host memory. */
+static tnri_block *run_serve_end(tnri_block *run, size_t bytes)
+{
+    tnri_world *world = run->world;
+    if (bytes >= TNRI_PLACED_BYTES && tnri_arena_may_move(world->arena) &&
+        run_beside(run->above) > run_beside(run->below))
+        return tnri_serve_at(world, run, tnri_block_end(run) - bytes, bytes);
+    return tnri_serve_run(world, run, bytes, TNR_ALIGNMENT_DEFAULT);
+}
+
+TNRI_SELDOM tnri_block *tnri_serve_index_placed(tnri_world *world, size_t bytes, int *no_host)
+{
+    tnri_block *run = tnri_index_find(world->index, bytes, SIZE_MAX);
+    if (run == NULL || run->bytes > tnri_run_bytes_max(world->arena, bytes))
+        return NULL;
+    tnri_block *block = run_serve_end(run, bytes);
+    *no_host = block == NULL;
+    return block;
+}
+
 tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_request *request)
 {
     tnri_assert_held(&arena->lock);
-    return tnri_serve_run(run->world, run, request->bytes, request->alignment);
+    if (request->alignment != TNR_ALIGNMENT_DEFAULT)
+        return tnri_serve_aligned(run->world, run, request->bytes, request->alignment);
+    return run_serve_end(run, request->bytes);
 }
 
 TNRI_SELDOM tnri_block *tnri_serve_index_aligned(tnri_world *world, size_t bytes, size_t alignment,

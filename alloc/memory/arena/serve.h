@@ -30,6 +30,12 @@ tnri_block *tnri_serve_aligned(tnri_world *world, tnri_block *run, size_t bytes,
 tnri_block *tnri_serve_at(tnri_world *world, tnri_block *run, uintptr_t address, size_t bytes);
 tnri_block *tnri_serve_index_aligned(tnri_world *world, size_t bytes, size_t alignment,
                                      int *no_host);
+/* tnri_serve_index for large blocks, and where max_split_size_mb is set. A block of
+ * TNRI_PLACED_BYTES or more comes out of the end of a run which is beside the larger of the two
+ * blocks between which the run lies. If there is only one, what is left of the run lies beside a
+ * hole, and a window can reach into it from there (miss/window.h). What lies between two blocks
+ * waits until one of them is freed. Where nothing moves, blocks are best packed from below. */
+tnri_block *tnri_serve_index_placed(tnri_world *world, size_t bytes, int *no_host);
 /* tnri_serve_unbinned, for all but the quickest way. */
 tnri_block *tnri_serve_fresh(tnri_arena *arena, const tnri_request *request, int *no_host);
 
@@ -58,11 +64,14 @@ static inline __attribute__((always_inline)) tnri_block *tnri_serve_index(tnri_w
 {
     if (tnri_unlikely(alignment != TNR_ALIGNMENT_DEFAULT))
         return tnri_serve_index_aligned(world, bytes, alignment, no_host);
+    if (tnri_unlikely(bytes >= tnri_conf_get()->placed_from)) {
+        int lacks_host = 0; /* of its own: who has no large block keeps no_host in a register */
+        tnri_block *block = tnri_serve_index_placed(world, bytes, &lacks_host);
+        *no_host = lacks_host;
+        return block;
+    }
     tnri_block *run = tnri_index_find(world->index, bytes, SIZE_MAX);
     if (tnri_unlikely(run == NULL))
-        return NULL;
-    if (tnri_unlikely(tnri_conf_get()->max_split_size_mb != 0) &&
-        run->bytes > tnri_run_bytes_max(world->arena, bytes))
         return NULL;
     tnri_block *block = tnri_serve_run(world, run, bytes, TNR_ALIGNMENT_DEFAULT);
     *no_host = block == NULL;
