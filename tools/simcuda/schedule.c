@@ -498,6 +498,15 @@ static void settle(void)
     }
 }
 
+/* 1 if another thread is inside a kernel or a host function. */
+static int others_run(void)
+{
+    for (size_t i = 0; i < sim.busy_count && !sim_thread()->is_in_callback; i++)
+        if (sim.busy[i]->is_running)
+            return 1;
+    return 0;
+}
+
 uint64_t simcuda_run(uint64_t max_ops)
 {
     uint64_t ran = 0;
@@ -506,6 +515,10 @@ uint64_t simcuda_run(uint64_t max_ops)
         settle();
     else
         ran = sim_schedule_run(max_ops);
+    while (worker_count == 0 && max_ops == UINT64_MAX && others_run()) {
+        wait_pause(&sim.done);
+        ran += sim_schedule_run(max_ops);
+    }
     sim_unlock();
     return ran;
 }

@@ -294,7 +294,8 @@ void simcuda_owner_pause(int paused);
 /* ---- time ----------------------------------------------------------------------------------- */
 
 /* Runs up to max_ops queued operations that are able to run, chosen by the schedule, and returns
- * how many ran. UINT64_MAX runs everything that can run. In `threads` mode the workers do the
+ * how many ran. UINT64_MAX runs everything that can run, and waits for what other threads run
+ * meanwhile, unless a kernel or a host function calls it. In `threads` mode the workers do the
  * running: these only wait until nothing more can run, and return 0. */
 uint64_t simcuda_run(uint64_t max_ops);
 uint64_t simcuda_run_stream(CUstream stream, uint64_t max_ops); /* this stream's own operations */
