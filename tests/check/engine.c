@@ -725,6 +725,43 @@ static void event_of_a_graph(void)
     }
 }
 
+/* A kernel is launched that records the event as it begins. */
+static void launch_recording(CUevent event, CUlaunchAttributeID which)
+{
+    CUmodule module;
+    CUfunction function;
+    const void *nothing = NULL;
+    void *parameters[] = {&nothing, &nothing};
+    CUlaunchAttribute attribute = {.id = which};
+    if (which == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
+        attribute.value.programmaticEvent.event = event;
+    else
+        attribute.value.launchCompletionEvent.event = event;
+    CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, the.c, &attribute, 1};
+    MUST(cuModuleLoadData(&module, "any image"));
+    MUST(cuModuleGetFunction(&function, module, "both"));
+    MUST(cuLaunchKernelEx(&config, function, parameters, NULL));
+}
+
+/* The event is recorded after the use of a block, and once more by a launch. */
+static void event_of_a_launch(void)
+{
+    static const CUlaunchAttributeID kinds[] = {CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT,
+                                                CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
+    for (int which = 0; which < 2; which++) {
+        CUevent event;
+        MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+        void *block = block_make();
+        block_use(block);
+        TENURE(tnr_record_use(block, the.b));
+        MUST(cuEventRecord(event, the.b));
+        launch_recording(event, kinds[which]);
+        MUST(the.is_wrong ? cuEventSynchronize(event) : cuStreamWaitEvent(the.a, event, 0));
+        TENURE(tnr_free(block));
+        (void)block_make();
+    }
+}
+
 /* ---- the program ---------------------------------------------------------------------------- */
 
 static void both_run(void *const *parameters)
@@ -760,6 +797,7 @@ static const struct {
     {"driver_is_not_asked", driver_is_not_asked},
     {"dies_after_a_launch", dies_after_a_launch},
     {"event_of_a_graph", event_of_a_graph},
+    {"event_of_a_launch", event_of_a_launch},
     {"vouched", vouched},
     {"reserved", reserved},
     {"reserved_by_another", reserved_by_another},

@@ -1149,10 +1149,11 @@ class Engines(CheckTest):
 
     def test_what_is_not_an_error(self):
         """Memory whose order is its caller's, or that a graph keeps; a stream, or the host, that
-        waits for an event which a graph has recorded since. Broken to see the last one fail, at the
-        device's race: is_of_graph is 0, or any of the calls that make or change such a node does
-        not call event_given (tools/preload/order.c)."""
-        for name in ["vouched", "graph", "event_of_a_graph"]:
+        waits for an event which a graph or a launch has recorded since. Broken to see the last two
+        fail, at the device's race: is_of_graph is 0, or any of the calls that make or change such a
+        node does not call event_given, or one of the kinds of a launch is passed over
+        (tools/preload/order.c)."""
+        for name in ["vouched", "graph", "event_of_a_graph", "event_of_a_launch"]:
             for which in ["wrong", "right"]:
                 self.check_silent(self.engine(name, which))
 

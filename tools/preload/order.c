@@ -544,6 +544,18 @@ static void event_given(CUevent event)
     event_forget(event);
 }
 
+/* Such a record is not announced: it stands for less than the stream has done by then. */
+void order_launch_begins(const CUlaunchConfig *config)
+{
+    for (unsigned i = 0; i < config->numAttrs && config->attrs != NULL; i++) {
+        const CUlaunchAttribute *one = &config->attrs[i];
+        if (one->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
+            event_forget(one->value.programmaticEvent.event);
+        else if (one->id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+            event_forget(one->value.launchCompletionEvent.event);
+    }
+}
+
 CUresult CUDAAPI replace_cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
 {
     tnr_moment before = record_begins(event, stream);

@@ -25,6 +25,9 @@ void order_stream_named(CUstream stream, const char *name);
  * and a record in it marks no time. */
 void order_give_up(void);
 
+/* A launch is about to record the events that its attributes name. */
+void order_launch_begins(const CUlaunchConfig *config);
+
 /* A context is about to end, and its streams with it. */
 void order_context_ends(const void *context);
 

@@ -5,6 +5,7 @@
 
 #include "check/check.h"
 #include "entries.h"
+#include "order.h"
 #include "service.h"
 #include "watch/account.h"
 
@@ -119,6 +120,8 @@ CUresult CUDAAPI replace_cuLaunchKernelEx(const CUlaunchConfig *config, CUfuncti
                                           void **parameters, void **extra)
 {
     CUresult result;
+    if (config != NULL)
+        order_launch_begins(config);
     ACCOUNTED_FIRST(ACCOUNT_MODULES, function, ACCOUNT_LAUNCHED,
                     REAL_RETRIED(result, cuLaunchKernelEx, (config, function, parameters, extra)));
     if (result == CUDA_SUCCESS && check_is_on()) {

@@ -93,7 +93,7 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
     return sim_leave(CUDA_SUCCESS);
 }
 
-static CUresult event_record(CUevent handle, CUstream stream_handle, unsigned flags)
+CUresult sim_event_record(CUevent handle, CUstream stream_handle, unsigned flags)
 {
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_sound(stream_handle, &result);
@@ -117,13 +117,13 @@ static CUresult event_record(CUevent handle, CUstream stream_handle, unsigned fl
 CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream)
 {
     SIM_ENTER(cuEventRecord, SIM_NEEDS_INIT);
-    return sim_leave(event_record(hEvent, hStream, 0));
+    return sim_leave(sim_event_record(hEvent, hStream, 0));
 }
 
 CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
     SIM_ENTER(cuEventRecordWithFlags, SIM_NEEDS_INIT);
-    return sim_leave(event_record(hEvent, hStream, flags));
+    return sim_leave(sim_event_record(hEvent, hStream, flags));
 }
 
 static int event_done(const struct sim_event *event)

@@ -358,6 +358,14 @@ static CUresult launch_submit(const struct sim_call *call, CUstream handle)
         sim_op_dispose(&op);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    if (call->begun != NULL) {
+        result = stream->capture != NULL ? CUDA_ERROR_NOT_SUPPORTED
+                                         : sim_event_record(call->begun, handle, 0);
+        if (result != CUDA_SUCCESS) {
+            sim_op_dispose(&op);
+            return result;
+        }
+    }
     return sim_submit(stream, &op);
 }
 
@@ -377,23 +385,27 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
     return sim_leave(launch_submit(&call, hStream));
 }
 
-/* Attributes that say how a kernel is placed mean nothing here; events of kernels are refused. A
- * launch that may begin early does so in graphs alone: a driver is free not to make use of it. */
-static CUresult attributes_check(const CUlaunchConfig *config, int *is_programmatic)
+/* Attributes that say how a kernel is placed mean nothing here. A launch that may begin early does
+ * so in graphs alone: a driver is free not to make use of it. Events of kernels are over as the
+ * kernel begins, which no driver does later, and are refused in captures. */
+static void attributes_read(const CUlaunchConfig *config, struct sim_call *call)
 {
     for (unsigned i = 0; i < config->numAttrs; i++) {
+        const CUlaunchAttributeValue *value = &config->attrs[i].value;
         switch (config->attrs[i].id) {
         case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-            *is_programmatic = config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
+            call->is_programmatic = value->programmaticStreamSerializationAllowed != 0;
             break;
         case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+            call->begun = value->programmaticEvent.event;
+            break;
         case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-            return CUDA_ERROR_NOT_SUPPORTED;
+            call->begun = value->launchCompletionEvent.event;
+            break;
         default:
             break;
         }
     }
-    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
@@ -402,18 +414,13 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, vo
     SIM_ENTER(cuLaunchKernelEx, SIM_NEEDS_CLEAN);
     if (config == NULL || (config->numAttrs != 0 && config->attrs == NULL))
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    int is_programmatic = 0;
-    CUresult result = attributes_check(config, &is_programmatic);
-    if (result != CUDA_SUCCESS)
-        return sim_leave(result);
-    const struct sim_call call = {
-        .function = f,
-        .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
-        .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
-        .shared_bytes = config->sharedMemBytes,
-        .is_programmatic = is_programmatic,
-        .parameters = kernelParams,
-        .extra = extra};
+    struct sim_call call = {.function = f,
+                            .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+                            .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+                            .shared_bytes = config->sharedMemBytes,
+                            .parameters = kernelParams,
+                            .extra = extra};
+    attributes_read(config, &call);
     return sim_leave(launch_submit(&call, config->hStream));
 }
 

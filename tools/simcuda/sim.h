@@ -329,6 +329,7 @@ struct sim_call {
     unsigned block[3];
     unsigned shared_bytes;
     int is_programmatic; /* may begin before the kernel that it follows in its stream has ended */
+    CUevent begun;       /* recorded as it begins; null: none */
     void **parameters;   /* one of the two, or neither if there are no parameters */
     void **extra;
 };
@@ -676,6 +677,7 @@ void sim_stream_drop(struct sim_stream *stream);
 void sim_stream_discard(struct sim_stream *stream); /* forgets its queue */
 
 /* event.c */
+CUresult sim_event_record(CUevent handle, CUstream stream_handle, unsigned flags);
 void sim_event_drop(struct sim_event *event);
 void sim_event_mark(struct sim_event *event, struct sim_point point);
 void sim_point_hold(struct sim_point point);

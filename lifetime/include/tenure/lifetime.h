@@ -148,8 +148,9 @@ TNR_NODISCARD TNR_API tnr_status tnr_event_recorded(tnr_event event, int device,
 
 /* `event` was or will be destroyed: forgets what was announced of it. Call it also before an event
  * is recorded again that another thread may be waiting for, and before a graph is launched that
- * records it. Otherwise Tenure takes a wait that comes between the new record and its announcement,
- * which a launch has none of, for a wait for the old record. Since 0.1.0. */
+ * records it, or a kernel whose attributes name it. Otherwise Tenure takes a wait that comes
+ * between the new record and its announcement, which a launch has none of, for a wait for the old
+ * record. Since 0.1.0. */
 TNR_API void tnr_event_destroyed(tnr_event event);
 
 /* `stream` was made to wait for `event`, by a cuStreamWaitEvent that began after the moment
