@@ -86,7 +86,7 @@ class Fuzz(unittest.TestCase):
     def test_host_memory_and_ranges_are_clean(self):
         """Other programs of the same seeds, alone and together with all that there is. That faults
         of the library are found is tried with those of tests/mutants that are listed there."""
-        programs = max(8, PROGRAMS // 4)
+        programs = max(8, PROGRAMS // (2 if PROGRAMS >= 150 else 4))  # 150: the long run
         for options, names in ((["--host"], HOST), (["--ranges"], RANGES),
                                (["--host", "--ranges", "--odd", "--park"], (*HOST, *RANGES))):
             report = self.report(*options, "--ops", 5000, "--seeds", f"1..{programs}")

@@ -88,10 +88,11 @@ static void edge_add(order *self, size_t from, size_t to)
         self->edges[self->edges_count++] = (edge){from, to};
 }
 
+/* Of what begins with a node. */
 static int by_address(const void *a, const void *b)
 {
-    uintptr_t first = (uintptr_t)((const step *)a)->node;
-    uintptr_t second = (uintptr_t)((const step *)b)->node;
+    uintptr_t first = (uintptr_t) * (const CUgraphNode *)a;
+    uintptr_t second = (uintptr_t) * (const CUgraphNode *)b;
     return (first > second) - (first < second);
 }
 
@@ -260,13 +261,6 @@ static void parts_fill(check_parts *self, const order *from)
         parts_drop(self);
 }
 
-static int parts_by_address(const void *a, const void *b)
-{
-    uintptr_t first = (uintptr_t)((const check_part_of *)a)->node;
-    uintptr_t second = (uintptr_t)((const check_part_of *)b)->node;
-    return (first > second) - (first < second);
-}
-
 void check_parts_read(check_parts *self, CUgraph graph)
 {
     order all = {.is_whole = 1};
@@ -278,7 +272,7 @@ void check_parts_read(check_parts *self, CUgraph graph)
     if (all.is_whole && order_settle(&all))
         parts_fill(self, &all);
     if (self->list != NULL)
-        qsort(self->nodes, self->nodes_count, sizeof(*self->nodes), parts_by_address);
+        qsort(self->nodes, self->nodes_count, sizeof(*self->nodes), by_address);
     free(all.steps);
     free(all.edges);
 }
@@ -286,9 +280,9 @@ void check_parts_read(check_parts *self, CUgraph graph)
 const check_part *check_parts_find(const check_parts *self, CUgraphNode node)
 {
     const check_part_of key = {.node = node};
-    const check_part_of *found = self->list == NULL ? NULL
-                                                    : bsearch(&key, self->nodes, self->nodes_count,
-                                                              sizeof(key), parts_by_address);
+    const check_part_of *found =
+        self->list == NULL ? NULL
+                           : bsearch(&key, self->nodes, self->nodes_count, sizeof(key), by_address);
     return found == NULL ? NULL : &self->list[found->part];
 }
 

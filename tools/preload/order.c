@@ -464,8 +464,9 @@ CUresult CUDAAPI replace_cuCtxSynchronize(void)
 
 /* ---- the device is ordered ------------------------------------------------------------------ */
 
-/* Events that nodes of graphs record. Who waits for one after a launch waits for the node, and no
- * launch says so: what was announced of a record would be false by then. So none is announced. */
+/* Events that nodes of graphs record, or kernels by an attribute of their launch. Who waits for one
+ * after a launch waits for that, and no launch says so: what was announced of a record would be
+ * false by then. So none is announced. */
 static handles of_graphs = HANDLES_INIT;
 
 /* Where this library only watches, an engine's own announcements are left alone. */
@@ -533,7 +534,7 @@ CUresult CUDAAPI replace_cuEventRecord_ptsz(CUevent event, CUstream stream)
     return replace_cuEventRecord(event, stream_of_thread(stream));
 }
 
-/* A node of a graph records the event from now on. */
+/* A node of a graph records the event from now on, or a kernel does. */
 static void event_given(CUevent event)
 {
     if (!service_enter())
@@ -544,15 +545,18 @@ static void event_given(CUevent event)
     event_forget(event);
 }
 
-/* Such a record is not announced: it stands for less than the stream has done by then. */
+/* In a capture the launch becomes a node, and records the event with each launch of the graph. */
 void order_launch_begins(const CUlaunchConfig *config)
 {
     for (unsigned i = 0; i < config->numAttrs && config->attrs != NULL; i++) {
         const CUlaunchAttribute *one = &config->attrs[i];
+        CUevent event = NULL;
         if (one->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
-            event_forget(one->value.programmaticEvent.event);
+            event = one->value.programmaticEvent.event;
         else if (one->id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
-            event_forget(one->value.launchCompletionEvent.event);
+            event = one->value.launchCompletionEvent.event;
+        if (event != NULL && !is_of_graph(event))
+            event_given(event);
     }
 }
 
